@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from flask import Response, request
-from pydantic import Field
+from msgspec import Meta
 
 from app import orders
 from turno.pages import (
@@ -41,8 +41,8 @@ MAX_DIGITS = 19
 class OrdersQuery(HomeQuery):
     """Which orders are listed: those that fit a search, after one of them."""
 
-    q: Annotated[str, Field(max_length=LONGEST_SEARCH, pattern=r"^[^\x00]*$")] = ""
-    after: Annotated[int, Field(ge=0, le=LARGEST_ID)] = 0
+    q: Annotated[str, Meta(max_length=LONGEST_SEARCH, pattern=r"^[^\x00]*$")] = ""
+    after: Annotated[int, Meta(ge=0, le=LARGEST_ID)] = 0
 
 
 @orders_page.page("/")

@@ -1,4 +1,4 @@
-"""Run one benchmark: `python -m benchmarks NAME [--json] [--quick] [--peers]`; without a name, list them."""
+"""Run one benchmark: `python -m benchmarks NAME [--json] [--quick | --smoke] [--peers]`; without a name, list them."""
 
 from __future__ import annotations
 
@@ -51,23 +51,25 @@ MODULES = {"import": "import_rows", "report": "report_rows"}
 @click.argument("name", type=click.Choice(NAMES), required=False, metavar="[NAME]")
 @click.option("--json", "json_wanted", is_flag=True, help="Print the figures as one JSON line at the end.")
 @click.option("--quick", is_flag=True, help="Fewer samples, within a minute.")
+@click.option("--smoke", is_flag=True, help="The smallest sizes, within seconds: only whether the benchmark runs.")
 @click.option("--peers", is_flag=True, help="Install other systems in a folder of their own to compare.")
-def main(*, name: str | None, json_wanted: bool, quick: bool, peers: bool) -> None:
+def main(*, name: str | None, json_wanted: bool, quick: bool, smoke: bool, peers: bool) -> None:
     """Run the benchmark NAME; without a name, list them. Exit status 1 if something is broken."""
     if name is None:
-        click.echo("\n".join(f"{one:<12} {_load(one).about}" for one in NAMES))
+        click.echo("\n".join(f"{one:<12} {benchmark_named(one).about}" for one in NAMES))
         return
     # Ended from outside, it still stops its server and leaves no folder behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    report = _load(name).run(Options(quick=quick, peers=peers))
+    report = benchmark_named(name).run(Options(quick=quick, smoke=smoke, peers=peers))
     click.echo("\n".join(report.lines()))
     if json_wanted:
-        click.echo(report.json(quick=quick))
+        click.echo(report.json(quick=quick or smoke))
     if report.broken:
         raise SystemExit(1)
 
 
-def _load(name: str) -> Benchmark:
+def benchmark_named(name: str) -> Benchmark:
+    """Return the benchmark of this name."""
     module = import_module(f"benchmarks.{MODULES.get(name, name)}")
     about = (module.__doc__ or "").splitlines()[0]
     return Benchmark(about, module.run)

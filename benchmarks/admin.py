@@ -137,7 +137,7 @@ class Cost:
 def run(options: Options) -> Report:
     """Make the history, count it as maintenance does, then ask for each page and endpoint again and again."""
     report = Report("admin", "ms")
-    ended = ENDED // 10 if options.quick else ENDED
+    ended = options.of(ENDED, quick=ENDED // 10, smoke=ENDED // 10_000)
     with open_environment() as bench:
         _make(bench, ended)
         began = time.perf_counter()
@@ -148,7 +148,7 @@ def run(options: Options) -> Report:
         spent = time.perf_counter() - began
         bench.admin.execute("VACUUM ANALYZE")
         with service_session(bench.logins, bench.logins.operator, application="bench-admin") as operator:
-            costs = _ask(_questions(bench, operator), bench, operator, 5 if options.quick else 40)
+            costs = _ask(_questions(bench, operator), bench, operator, options.of(40, quick=5, smoke=1))
         kept = bench.admin.execute(
             "SELECT (SELECT count(*) FROM turno.outcome_counts), count(*), count(*) FILTER (WHERE tenant_id <= 0)"
             " FROM turno.tenant_loads"

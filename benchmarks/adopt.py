@@ -14,7 +14,6 @@ import psycopg
 
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +110,7 @@ def run(options: Options) -> Report:
             contestants[PEER] = _contestant(bench, PEER, Way("procrastinate", PEER_FILES, commands))
         for contestant in contestants.values():
             contestant()  # brings what is downloaded here
-        samples = interleaved(contestants, rounds=3 if options.quick else 10, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=10, quick=3)
     report.facts["commands"] = {OURS: len(ours.commands) + 1, PEER: 4}
     report.add(samples)
     if options.peers:

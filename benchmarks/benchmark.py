@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from benchmarks.sampling import interleaved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from benchmarks.report import Report
+    from benchmarks.sampling import Contestant
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How thorough to be, and whether to bring other systems in."""
+    """How thorough to be, and whether to measure other systems too; `smoke` only proves that the benchmark runs."""
 
     quick: bool = False
+    smoke: bool = False
     peers: bool = False
 
     @property
     def seconds(self) -> float:
         """How long sampling may go on at most, on however busy a machine."""
-        return 20.0 if self.quick else 120.0
+        return self.of(120.0, quick=20.0, smoke=0.0)
+
+    def of(self, full: T, *, quick: T, smoke: T) -> T:
+        """Return the size of this run."""
+        return smoke if self.smoke else quick if self.quick else full
+
+    def sample(
+        self, contestants: Mapping[str, Contestant], *, rounds: int, quick: int, warm_up: int = 1
+    ) -> dict[str, list[float]]:
+        """Sample the contestants for so many rounds, or `quick` of them; in a smoke run one round without a warm-up."""
+        return interleaved(
+            contestants,
+            rounds=self.of(rounds, quick=quick, smoke=1),
+            warm_up=self.of(warm_up, quick=warm_up, smoke=0),
+            seconds=self.seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def run(options: Options) -> Report:
     """Measure the web first, whose jobs nobody runs, then the consumers."""
     report = Report("broker", "ms")
     with open_broker_environment() as measured:
-        posts = _posts(measured, rounds=2 if options.quick else 10)
+        posts = _posts(measured, rounds=options.of(10, quick=2, smoke=1))
         report.add(posts)
         for broker in (UP, BLOCKED, DOWN):
             report.compare(posts, _ours(broker), _pool(broker), at_most=AT_MOST)
@@ -45,13 +45,12 @@ def run(options: Options) -> Report:
         }
         for _ in range(2):
             measured.start("rabbitmq", POOL_MAX_CHILDREN="2", POOL_MIN_CHILDREN="2")
-        report.add({"submit to start": _starts(measured, 60 if options.quick else 500)})
-        report.facts["jobs/s, two consumers"] = _throughput(measured, 800 if options.quick else 10_000)
-        report.add(_behind(measured, 1_000 if options.quick else 10_000))
+        report.add({"submit to start": _starts(measured, options.of(500, quick=60, smoke=2))})
+        report.facts["jobs/s, two consumers"] = _throughput(measured, options.of(10_000, quick=800, smoke=20))
+        report.add(_behind(measured, options.of(10_000, quick=1_000, smoke=100)))
         measured.stop()
-        report.facts["peers"] = (
-            throughput(measured, 800 if options.quick else 10_000) if options.peers else "left out: ask with --peers"
-        )
+        jobs = options.of(10_000, quick=800, smoke=20)
+        report.facts["peers"] = throughput(measured, jobs) if options.peers else "left out: ask with --peers"
     report.wanted |= {"submit to start": 8, "urgent behind bulk": 1_000, "normal behind bulk": 60_000}
     return report
 

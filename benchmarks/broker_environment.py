@@ -11,21 +11,19 @@ from datetime import timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
-
 from benchmarks import bare_jobs
 from benchmarks.environment import ROOT, open_environment
+from cli.servers.private_rabbitmq import Node
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.registry import Registry
-from turno.maintenance.passes import Terms
-from turno.maintenance.schedule import Maintenance
+from turno.maintenance.rounds import Maintenance
+from turno.maintenance.tasks import Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.api.commands import NewJob
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 from turno.wiring.shared import engine_link, queue_named
@@ -89,9 +87,7 @@ class BrokerEnvironment:
     def enqueue(self, handler: type[JobHandler[Any]], count: int, *, priority: Priority = Priority.NORMAL) -> None:
         """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
         new = NewJob.of(handler, {}, backend="rabbitmq", user_id="ana", priority=priority)
-        statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))
-        with self.bench.admin.transaction(), self.bench.admin.cursor() as cursor:
-            cursor.executemany(statement, [new.parameters()] * count)
+        self.bench.enqueue_many(new, self.tenants[0], count)
 
     def exec_queue(self) -> ExecQueue:
         """Return what launches a worker for one of these jobs, two at a time."""

@@ -11,7 +11,6 @@ import psycopg
 from benchmarks import processor_time
 from benchmarks.environment import KEY, open_environment
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.logins import Logins
@@ -76,18 +75,19 @@ FULL = [
     *(Scene(tenants=tenants, waiting=10_000, finished_under_a_writer=400_000) for tenants in (10, 1_000)),
     *(Scene(tenants=tenants, waiting=10_000, unknown=200_000) for tenants in (1, 1_000)),
 ]
+SMOKE = [Scene(tenants=2, waiting=2_000, finished=10, unknown=10, keyed=10, finished_under_a_writer=10)]
 
 
 def run(options: Options) -> Report:
     """Measure the processor time of claims in a database for each scene, and of a claim of one job in the first."""
     report = Report("claim", "ms a job")
-    scenes = dict.fromkeys(QUICK if options.quick else FULL)
+    scenes = dict.fromkeys(options.of(FULL, quick=QUICK, smoke=SMOKE))
     with open_environment() as bench, ExitStack() as stack:
         stages = {scene.name: Stage(bench, stack, scene, f"scene_{n}") for n, scene in enumerate(scenes)}
         lone = Stage(bench, stack, FLOOR, "alone", slots=1, size=1)
         contestants: dict[str, Contestant] = {"alone": lone.turn}
         contestants |= {name: stage.turn for name, stage in stages.items()}
-        samples = interleaved(contestants, rounds=12, warm_up=3, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=12, quick=12, warm_up=3)
         report.facts["buffers a job"] = {name: stage.buffers() for name, stage in stages.items()}
     report.add(samples)
     means = {name: sum(taken) / len(taken) for name, taken in samples.items()}

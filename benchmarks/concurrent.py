@@ -25,14 +25,15 @@ LONGEST_SILENCE = 15.0  # seconds: a heartbeat, and half of one
 def run(options: Options) -> Report:
     """Measure from each enqueue to the job's first line, and to the end of all."""
     report = Report("concurrent", "ms")
-    seconds = 10.0 if options.quick else 30.0
+    seconds = options.of(30.0, quick=10.0, smoke=1.0)
+    jobs = options.of(JOBS, quick=JOBS, smoke=4)
     silences = []
     with open_environment() as bench, Client(bench) as client:
         tenants = [bench.tenant(f"suc{n}") for n in range(TENANTS)]
-        with resident(bench, fewest=1, most=JOBS, POOL_SESSIONS_PER_CHILD="1") as pool:
+        with resident(bench, fewest=1, most=jobs, POOL_SESSIONS_PER_CHILD="1") as pool:
             start = time.monotonic()
-            begun = [client.enqueue(tenants[n % TENANTS], str(n), seconds=seconds) for n in range(JOBS)]
-            rung = [client.hear() for _ in range(JOBS)]
+            begun = [client.enqueue(tenants[n % TENANTS], str(n), seconds=seconds) for n in range(jobs)]
+            rung = [client.hear() for _ in range(jobs)]
             processes = {ring.pid for ring in rung} & set(children(pool))
             report.facts["children at once"] = len(processes)
             report.facts["PSS of a child, MB"] = sum(map(pss_megabytes, processes)) / len(processes)
@@ -48,7 +49,7 @@ def run(options: Options) -> Report:
     report.facts["all ended after, s"] = took
     report.facts["ratio"] = took / seconds
     report.wanted |= {
-        "children at once": JOBS,
+        "children at once": jobs,
         "not completed at their first attempt": 0,
         "longest silence of the worker, s": LONGEST_SILENCE,
         "ratio": 1.5,

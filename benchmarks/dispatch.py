@@ -13,7 +13,7 @@ from benchmarks.environment import open_environment
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved, timed
+from benchmarks.sampling import timed
 from handlers.batch_invoicing import BatchInvoicing
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api, service_session
@@ -45,7 +45,7 @@ def run(options: Options) -> Report:
         contestants = _ours(bench, stack)
         if options.peers:
             contestants |= _peer(bench, stack, report)
-        samples = interleaved(contestants, rounds=20 if options.quick else 150, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=150, quick=20)
     report.add(samples)
     for name in OURS:
         report.compare(samples, name, FLOOR)

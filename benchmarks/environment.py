@@ -8,6 +8,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -25,6 +26,7 @@ from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from turno.jobs.handler import JobHandler
@@ -83,21 +85,40 @@ class BenchEnvironment:
             job_id: UUID = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
         return job_id
 
+    def enqueue_many(self, new: NewJob, tenant: Tenant, count: int) -> None:
+        """Enqueue so many jobs like this in one transaction, without a hint."""
+        statement = sql.SQL(ENQUEUE).format(sql.Identifier(tenant.schema))
+        with self.admin.transaction(), self.admin.cursor() as cursor:
+            cursor.executemany(statement, [new.parameters()] * count)
+
     def database(self, name: str) -> str:
         """Make one more database, empty, and return where the superuser reaches it."""
-        self.admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        return self.cluster.url_of(name)
+        self.admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self._named(name))))
+        return self.url_of(name)
+
+    def url_of(self, name: str) -> str:
+        """Return where the superuser reaches a database that `database` made."""
+        return self.cluster.url_of(self._named(name))
+
+    def _named(self, name: str) -> str:
+        return f"{self.admin.info.dbname}_{name}"
+
+
+def private_server(folder: Path) -> AbstractContextManager[Cluster]:
+    """Return a server that syncs every commit; the smoke runs share another."""
+    return Cluster(data=folder / "data", durable=True, settings={"shared_buffers": SHARED_BUFFERS})
 
 
 @contextmanager
 def open_environment() -> Iterator[BenchEnvironment]:
     """Start a server that syncs every commit, install Turno in it, and take all of it away in the end."""
     folder = Path(tempfile.mkdtemp(prefix="turno-bench-"))
+    name = f"bench_{token_hex(4)}"
     try:
-        with Cluster(data=folder / "data", durable=True, settings={"shared_buffers": SHARED_BUFFERS}) as cluster:
+        with private_server(folder) as cluster:
             with psycopg.connect(cluster.url, autocommit=True) as first:
-                first.execute("CREATE DATABASE bench")
-            url = cluster.url_of("bench")
+                first.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            url = cluster.url_of(name)
             logins = Logins(url, KEY.encode())
             with psycopg.connect(url, autocommit=True) as admin:
                 install(admin, logins)

@@ -17,7 +17,6 @@ from benchmarks.other_queues import PATIENCE, PROCESSES, NotDrained, procrastina
 from benchmarks.outbox_process import TABLES
 from benchmarks.peer import PeerMissing, version
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from benchmarks.throughput import Pool
 from turno.jobs.registry import Registry
 from turno.servers.wait import wait_until
@@ -103,7 +102,7 @@ def _row(reader: psycopg.Connection[Any], question: str, given: Sequence[object]
 def run(options: Options) -> Report:
     """Sample milliseconds an event, in turns; every job was completed exactly once."""
     report = Report("events", "ms an event")
-    events = 200 if options.quick else 1_000
+    events = options.of(1_000, quick=200, smoke=8)
     with open_environment() as bench, ExitStack() as stack:
         contestants = {name: system.turn(events) for name, system in _ours(bench, stack).items()}
         contestants |= {name: system.turn(events) for name, system in _outbox(bench, stack).items()}
@@ -116,7 +115,7 @@ def run(options: Options) -> Report:
             else:
                 contestants |= {name: system.turn(events) for name, system in peers.items()}
                 report.facts[PEER] = version(bench.folder / PEER / "bin" / "python", PEER)
-        samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=15, quick=3)
     report.add(samples)
     for count in SUBSCRIBERS:
         ours = f"{TURNO}, {count} subscribers"

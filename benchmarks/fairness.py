@@ -41,14 +41,19 @@ SCENES = {
 def run(options: Options) -> Report:
     """Keep every child of a pool busy with one tenant's backlog and measure how long another's single jobs wait."""
     report = Report("fairness", "ms")
-    jobs = 20 if options.quick else 150
+    jobs = options.of(150, quick=20, smoke=2)
     with open_environment() as bench, Client(bench) as client:
         busy, quiet = bench.tenant("busy"), bench.tenant("quiet")
         samples = {}
         for name, scene in SCENES.items():
             _clear(bench, busy, quiet)
             if scene.jobs:
-                client.backlog(busy, scene.jobs, seconds=scene.seconds, priority=scene.priority)
+                client.backlog(
+                    busy,
+                    options.of(scene.jobs, quick=scene.jobs, smoke=20),
+                    seconds=scene.seconds,
+                    priority=scene.priority,
+                )
             with resident(bench, fewest=SLOTS, most=SLOTS):
                 samples[name] = _waits(client, quiet, jobs, scene.seconds)
     report.add(samples)

@@ -31,7 +31,7 @@ BACKENDS = ("pool", "rabbitmq", "exec")
 def run(options: Options) -> Report:
     """Submit all the while; count what was accepted, what ended, and what ended or took effect twice."""
     report = Report("flip", "ms")
-    lasting = 12.0 if options.quick else 120.0
+    lasting = options.of(120.0, quick=12.0, smoke=4.0)
     with open_broker_environment(tenants=4) as broken:
         residents = {
             broken.start(backend, POOL_MAX_CHILDREN="2").pid: backend for backend in ("pool", "rabbitmq", "rabbitmq")
@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
         report.facts |= {"flips": 0, "broker_kills": 0}
         acts = [
             threading.Thread(target=act, args=(broken, over, report.facts))
-            for act in (_flip, _kill if not options.quick else _kill_once)
+            for act in (_flip, options.of(_kill, quick=_kill_once, smoke=_kill_once))
         ]
         submitting = threading.Thread(target=_submit, args=(broken, over, jobs, took))
         for thread in (submitting, *acts):

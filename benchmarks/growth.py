@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
-from benchmarks.sampling import interleaved
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -55,17 +54,17 @@ INSERT INTO notifications (job_id, user_id, kind, data) SELECT id, user_id, 'com
 def run(options: Options) -> Report:
     """Give a pool beside nothing and a pool beside much the same to do, in turns."""
     report = Report("growth", "ms")
-    future, finished = (2_000, 10_000) if options.quick else (100_000, 500_000)
+    future, finished = options.of((100_000, 500_000), quick=(2_000, 10_000), smoke=(20, 100))
     with ExitStack() as stack:
         scenes = {name: Scene(stack) for name in (EMPTY, FULL)}
         scenes[FULL].fill(future, finished)
         for scene in scenes.values():
             scene.open(stack)
-        jobs = 50 if options.quick else 500
+        jobs = options.of(500, quick=50, smoke=4)
         contestants: dict[str, Contestant] = {}
         for name, scene in scenes.items():
             contestants |= {f"a job of many, {name}": scene.drain(jobs), f"pick-up, {name}": scene.pick_ups}
-        samples = interleaved(contestants, rounds=5 if options.quick else 60, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=60, quick=5)
     report.add(samples)
     for what, at_most in SLOWER_AT_MOST.items():
         report.compare(samples, f"{what}, {FULL}", f"{what}, {EMPTY}", at_most=at_most)

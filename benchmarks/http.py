@@ -40,9 +40,9 @@ def run(options: Options) -> Report:
         bare = stack.enter_context(serving(bench, BARE))
         turno = stack.enter_context(serving(bench, TURNO))
         requests = _submissions(bench)
-        crowds = _crowds(bench, bare, turno, requests, rounds=4 if options.quick else 12)
+        crowds = _crowds(bench, bare, turno, requests, rounds=options.of(12, quick=4, smoke=1))
         bench.in_schema(tenant).execute("TRUNCATE background_jobs, turno.tickets")
-        took = _trickle(bench, turno, requests, report, times=50 if options.quick else 300)
+        took = _trickle(bench, turno, requests, report, times=options.of(300, quick=50, smoke=5))
     report.add({**crowds, STEADY: took})
     report.compare(crowds, OURS, FLOOR, at_most=3.0)
     report.wanted[f"{STEADY} p99"] = 60.0

@@ -34,7 +34,7 @@ CONDITIONS = ("responsable inscripto", "monotributo", "exento", "consumidor fina
 def run(options: Options) -> Report:
     """Measure from the worker's start to its end, and the most memory that any process of it had."""
     report = Report("import", "s")
-    rows = ROWS // 20 if options.quick else ROWS
+    rows = options.of(ROWS, quick=ROWS // 20, smoke=50)
     with open_environment() as bench:
         took: dict[str, float] = {}
         for name, data in (("CSV", csv_of(rows)), ("XLSX", book_of(rows))):

@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg
 
 from benchmarks import processor_time
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
@@ -54,17 +54,17 @@ def run(options: Options) -> Report:
     Both once more on one session in this process, in processor time: what others on the machine do adds nothing to it.
     """
     report = Report("invoicing", "ms")
-    with open_environment() as bench:
+    with open_environment() as bench, ExitStack() as stack:
         tenant = bench.tenant("suc0001")
         load_orders(bench.in_schema(tenant), SHARE)
-        here = Here(bench, tenant)
+        here = stack.enter_context(Here(bench, tenant))
         contestants: dict[str, Contestant] = {
             FLOOR: _loop(bench, tenant),
             OURS: _job(bench, tenant),
             FLOOR_WORK: here.loop,
             OURS_WORK: here.attempt,
         }
-        samples = interleaved(contestants, rounds=5 if options.quick else 15, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=15, quick=5)
     report.add(samples)
     report.compare(samples, OURS, FLOOR, at_most=1.5)
     report.compare(samples, OURS_WORK, FLOOR_WORK, at_most=1.5)
@@ -99,7 +99,8 @@ def _job(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
         row = (
             bench.in_schema(tenant)
             .execute(
-                "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, (j.result ->> 'net_total')::numeric"
+                "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000,"
+                " (j.result -> 'net_totals' ->> 'USD')::numeric"
                 " FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id WHERE j.id = %s",
                 [job_id],
             )
@@ -121,6 +122,13 @@ class Here:
         self._login = HandlerLogin.of(tenant)
         self._sessions = Sessions(lambda _: _handler_session(bench, tenant, HandlerConnection), keep=1)
         self._engine = service_session(bench.logins, bench.logins.engine, application="bench-engine")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()
+        self._sessions.close()
 
     def loop(self) -> list[float]:
         """Invoice every order in one transaction without a ledger."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.answer_timeout import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
-KILLS, QUICK_KILLS = 10_000, 60
+KILLS, QUICK_KILLS, SMOKE_KILLS = 10_000, 60, 6
 LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were
 AT_RANDOM = ""
 # Where attempts are killed, a chunk is of 50 orders, and which part of all of them; what one lacks the next makes up.
@@ -129,7 +129,7 @@ class Bench:
 def run(options: Options) -> Report:
     """Kill so many attempts in phases, finish what is left, and count what was invoiced against what was asked."""
     report = Report("killed", "s")
-    wanted = QUICK_KILLS if options.quick else KILLS
+    wanted = options.of(KILLS, quick=QUICK_KILLS, smoke=SMOKE_KILLS)
     killed, took = dict[str, int](), dict[str, float]()
     with _open_bench() as bench:
         start, so_far = time.perf_counter(), 0.0

@@ -29,7 +29,7 @@ def run(options: Options) -> Report:
     processes.
     """
     report = Report("memory", "MB")
-    share = 20 if options.quick else 1
+    share = options.of(1, quick=20, smoke=1_000)
     with open_environment() as bench, Client(bench) as client:
         tenants = [bench.tenant(f"suc000{number}") for number in range(TENANTS)]
 

@@ -18,7 +18,6 @@ from flask import Flask
 from benchmarks.environment import open_environment
 from benchmarks.noop_handlers import Tally
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from benchmarks.throughput import Drain, Pool
 from benchmarks.web_process import TURNO, serving_process
 from turno import Principal, Turno
@@ -34,7 +33,7 @@ TENANTS = 20
 JOBS = 4_000
 AT_MOST = 1.03
 TOKEN = "the benchmarks' own token of the metrics"  # noqa: S105 - of a server that is gone with the benchmark
-WARM_UP, ANSWERS = 10, 50
+ANSWERS, SMOKE_ANSWERS = 50, 2
 AGAIN = "unwatched, again"  # how far two turns of the same differ on this machine
 EVERY = {"/metrics": 1.0, "/admin": 5.0}  # seconds
 
@@ -63,7 +62,7 @@ UNWATCHED, WATCHED, EXPORTED = (Unwatched,), (Watched,), (Exported,)
 def run(options: Options) -> Report:
     """Drain jobs by pools of each kind in turns; the processor time is of the server, the pools and the web."""
     report = Report("observed", "ms a job")
-    jobs = JOBS // 6 if options.quick else JOBS
+    jobs = options.of(JOBS, quick=JOBS // 6, smoke=20)
     processor: dict[str, list[float]] = {}
     with open_environment() as bench, ExitStack() as stack, collector() as endpoint:
         tenants = [bench.tenant(f"suc{number:04d}") for number in range(TENANTS)]
@@ -75,7 +74,8 @@ def run(options: Options) -> Report:
         contestants: dict[str, Contestant] = {}
         pids = [bench.cluster.pid, web.pid]
         watcher = Watcher(web.port)
-        asking = {path: _each(partial(watcher.ask, path), pids) for path in EVERY}
+        answers = options.of(ANSWERS, quick=ANSWERS, smoke=SMOKE_ANSWERS)
+        asking = {path: _each(partial(watcher.ask, path), pids, answers) for path in EVERY}
         for handler, extra in ((Unwatched, {}), (Watched, loud), (Exported, exporting)):
             pool = Pool(bench, f"benchmarks.observed:{handler.type.upper()}", **extra)
             stack.enter_context(pool)
@@ -87,13 +87,12 @@ def run(options: Options) -> Report:
             if handler is Unwatched:
                 used = processor.setdefault(AGAIN, [])
                 contestants[AGAIN] = _turn(drain, watching, lambda: _processor_ms(pids) / jobs, used)
-        samples = interleaved(contestants, rounds=3 if options.quick else 12, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=12, quick=3)
     report.add(samples)
     for name in (AGAIN, Watched.type, Exported.type):
         report.compare(samples, name, Unwatched.type, at_most=AT_MOST if name == Watched.type else None)
-    of_processor = {
-        f"{name}, processor": values[1:] for name, values in processor.items()
-    }  # without the first round, as above
+    # Without the round that warms up, as above.
+    of_processor = {f"{name}, processor": values[-len(samples[name]) :] for name, values in processor.items()}
     report.add(of_processor)
     for name in (AGAIN, Watched.type, Exported.type):
         wanted = AT_MOST if name == Watched.type else None
@@ -126,14 +125,14 @@ def _turn(
     return turn
 
 
-def _each(ask: Callable[[], None], pids: list[int]) -> float:
-    """Return the milliseconds of processor time that one answer takes, of fifty; those before it have warmed it."""
-    for _ in range(WARM_UP):
+def _each(ask: Callable[[], None], pids: list[int], answers: int) -> float:
+    """Return the milliseconds of processor time that an answer takes on average, after a fifth as many to warm up."""
+    for _ in range(answers // 5):
         ask()
     before = _processor_ms(pids)
-    for _ in range(ANSWERS):
+    for _ in range(answers):
         ask()
-    return (_processor_ms(pids) - before) / ANSWERS
+    return (_processor_ms(pids) - before) / answers
 
 
 class Watcher:

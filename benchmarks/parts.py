@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import resident
-from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tenants.northwind.load import load_orders
@@ -53,7 +52,7 @@ HANDLERS = (Whole,)
 def run(options: Options) -> Report:
     """Measure from the submission to the end, with the pool at rest before."""
     report = Report("parts", "s")
-    orders = ORDERS // 5 if options.quick else ORDERS
+    orders = options.of(ORDERS, quick=ORDERS // 5, smoke=100)
     with open_environment() as bench:
         tenant = bench.tenant("suc0001")
         ids = _orders(bench, tenant, orders)
@@ -62,7 +61,7 @@ def run(options: Options) -> Report:
             SPLIT_ALONE: _batch(bench, tenant, ids, "handlers:build_registry", children=1),
             SPLIT: _batch(bench, tenant, ids, "handlers:build_registry", children=2),
         }
-        samples = interleaved(contestants, rounds=1 if options.quick else 3, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=3, quick=1)
     report.add(samples)
     report.compare(samples, SPLIT, ONE, at_most=0.5)
     report.compare(samples, SPLIT_ALONE, ONE)

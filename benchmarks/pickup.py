@@ -17,7 +17,7 @@ from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
-from benchmarks.sampling import interleaved, quantile
+from benchmarks.sampling import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def run(options: Options) -> Report:
                 return [client.pick_up(next(seldom)) for _ in range(TURN)]
 
             contestants: dict[str, Contestant] = {FLOOR: floor, WARM: warm, COLD: cold, **peer}
-            samples = interleaved(contestants, rounds=20 if options.quick else 100, seconds=options.seconds)
+            samples = options.sample(contestants, rounds=100, quick=20)
     report.add(samples)
     for name in (WARM, COLD):
         report.compare(samples, name, FLOOR)

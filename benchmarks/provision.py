@@ -10,7 +10,7 @@ from psycopg import sql
 
 from benchmarks.environment import KEY, TABLES, open_environment
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved, milliseconds, timed
+from benchmarks.sampling import milliseconds, timed
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.schema_migrations.all_schemas import migrate
@@ -30,9 +30,7 @@ def run(options: Options) -> Report:
     report = Report("provision", "ms")
     with open_environment() as bench, psycopg.connect(bench.database("floor"), autocommit=True) as beside:
         contestants = {FLOOR: _bare(beside), OURS: _add(bench)}
-        samples = interleaved(
-            contestants, rounds=8 if options.quick else MANY // TURN, warm_up=0, seconds=options.seconds
-        )
+        samples = options.sample(contestants, rounds=MANY // TURN, quick=8, warm_up=0)
         outcomes: list[Any] = []
         again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(bench.url), bench.logins)))
     report.add({**samples, "migrate again": [again]})

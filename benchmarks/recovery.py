@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 CHILD, WORKER = "child killed", "worker killed"
 LENGTH = 300.0  # seconds the first attempt would take; the second is done at once
 QUICK_PACE = {"HEARTBEAT_SECONDS": "2", "DEAD_AFTER_SECONDS": "6"}
+SMOKE_PACE = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "2"}
 
 
 def run(options: Options) -> Report:
     """Measure with no back-off after a child's death, so that only noticing and starting again take time."""
     report = Report("recovery", "ms")
-    timings = QUICK_PACE if options.quick else {}
+    timings = options.of({}, quick=QUICK_PACE, smoke=SMOKE_PACE)
     with open_environment() as bench, Client(bench) as client:
         tenant = bench.tenant("suc0001")
         with resident(bench, fewest=2, most=2):
-            children = [_of_a_child(client, tenant) for _ in range(20 if options.quick else 300)]
-        workers = [_of_a_worker(bench, client, tenant, timings) for _ in range(1 if options.quick else 3)]
+            children = [_of_a_child(client, tenant) for _ in range(options.of(300, quick=20, smoke=1))]
+        workers = [_of_a_worker(bench, client, tenant, timings) for _ in range(options.of(3, quick=1, smoke=1))]
         unfinished = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 2"
         report.facts["not completed at their second attempt"] = bench.in_schema(tenant).execute(unfinished).rowcount
     report.add({CHILD: children, WORKER: workers})

@@ -22,7 +22,7 @@ AT_MOST = 1.15  # of the memory for few rows
 def run(options: Options) -> Report:
     """Measure from the worker's start to its end, and the most memory that any process of it had."""
     report = Report("report", "s")
-    few, many = (FEW // 10, MANY // 30) if options.quick else (FEW, MANY)
+    few, many = options.of((FEW, MANY), quick=(FEW // 10, MANY // 30), smoke=(10, 20))
     with open_environment() as bench:
         tenant = bench.tenant("suc0000")
         took: dict[str, float] = {}

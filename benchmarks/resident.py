@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from psycopg import sql
-
 from benchmarks.environment import ROOT
 from benchmarks.latency_probe import PROBE, Bell, Ring
 from turno.jobs.job import JobRef, Priority
@@ -82,15 +80,7 @@ class Client:
         priority: Priority = Priority.NORMAL,
     ) -> None:
         """Enqueue so many jobs that do not ring, at once."""
-        new = _job({"seconds": seconds}, handler=handler, priority=priority)
-        # Selected, a function is called for each row; joined, even laterally, it would be called once.
-        statement = sql.SQL(
-            "SELECT count(DISTINCT job_id) FROM (SELECT ({}.job_enqueue("
-            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])).job_id"
-            " FROM generate_series(1, {})) AS jobs"
-        ).format(sql.Identifier(tenant.schema), sql.Literal(count))
-        if self._bench.admin.execute(statement, new.parameters()).fetchone() != (count,):
-            raise RuntimeError(f"not every one of {count} jobs was enqueued")
+        self._bench.enqueue_many(_job({"seconds": seconds}, handler=handler, priority=priority), tenant, count)
 
     def hear(self, within: float = 60.0) -> Rung:
         """Return the next ring."""

@@ -1,4 +1,4 @@
-"""A batch of 25,000 items of which all but one are in the ledger: how long the next attempt takes to its end."""
+"""A batch of 25,000 items in one part, all but one in the ledger: how long the next attempt takes to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import load_orders
 
@@ -32,12 +31,13 @@ def run(options: Options) -> Report:
     with open_environment() as bench:
         tenant = bench.tenant("suc0001")
         load_orders(bench.in_schema(tenant), range(1))
-        contestants = {FLOOR: _attempt(bench, tenant, 1), OURS: _attempt(bench, tenant, ITEMS)}
-        samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
+        items = options.of(ITEMS, quick=ITEMS, smoke=100)
+        contestants = {FLOOR: _attempt(bench, tenant, 1), OURS: _attempt(bench, tenant, items)}
+        samples = options.sample(contestants, rounds=15, quick=3)
     report.add(samples)
     report.compare(samples, OURS, FLOOR)
     report.wanted[OURS] = 1000.0
-    report.facts |= {"items": ITEMS, "skipped": ITEMS - 1}
+    report.facts |= {"items": items, "skipped": items - 1}
     return report
 
 
@@ -58,7 +58,7 @@ def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
             [job_id, orders[:-1]],
         )
         worker = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
-        subprocess.run(worker, env=bench.environment(), check=True, cwd=ROOT)
+        subprocess.run(worker, env=bench.environment(HANDLERS="benchmarks.parts:HANDLERS"), check=True, cwd=ROOT)
         ended = admin.execute(
             "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, j.result ->> 'invoiced',"
             " (SELECT count(*) FROM invoices)"

@@ -37,6 +37,14 @@ TENANTS, JOBS_A_DAY = (100, 1_000, 10_000), (100_000, 1_000_000, 10_000_000)
 HANDLERS = "benchmarks.noop_handlers:HANDLERS"
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 CLAIMS = 6  # turns of eight claims each
+# One job of each tenant: a claim takes few jobs then, and costs each of them most.
+LONE = claim.Scene(tenants=10_000, waiting=10_000)
+SCENES = (
+    claim.Scene(tenants=10_000, waiting=200_000),
+    LONE,
+    claim.Scene(tenants=1_000, waiting=10_000),
+    claim.Scene(tenants=100, waiting=10_000),
+)
 SCHEMAS: LiteralString = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname LIKE 't\\_%'"
 STORED: LiteralString = f"SELECT sum(pg_total_relation_size(c.oid)) {SCHEMAS} AND c.relkind = 'r'"
 COUNTED: LiteralString = f"SELECT count(*) {SCHEMAS}"
@@ -50,16 +58,15 @@ CATALOGS: LiteralString = (
 def run(options: Options) -> Report:
     """Measure on a server of its own, then fill in the table of the model and run its busiest hours."""
     report = Report("scaling", "ms a job")
-    counts, jobs = ((5, 15, 40), 500) if options.quick else ((10, 50, 150), 2_000)
+    counts, jobs = options.of(((10, 50, 150), 2_000), quick=((5, 15, 40), 500), smoke=((1, 2, 3), 100))
     with open_environment() as bench, ExitStack() as stack:
-        report.facts["claim, ms a job"] = claims = _claims(bench, stack)
+        report.facts["claim, ms a job"] = claims = _claims(bench, stack, options)
         report.facts["operator's look at 10,000 tenants, ms"] = _operators_look(bench)
-        # One job of each tenant: a claim takes few jobs then, and costs each of them most.
-        costs = Costs(claim_ms=claims["10,000 tenants, 10,000 waiting"], **_costs(bench, counts, jobs, report))
+        costs = Costs(claim_ms=claims[LONE.name], **_costs(bench, counts, jobs, report))
     report.figures["turno, a warm job"] = Figure.of([costs.enqueue_db_ms + costs.run_db_ms])
     report.facts["costs"] = {name: round(value, 3) for name, value in asdict(costs).items()}
-    for tenants in TENANTS:
-        for a_day in JOBS_A_DAY:
+    for tenants in options.of(TENANTS, quick=TENANTS, smoke=TENANTS[:1]):
+        for a_day in options.of(JOBS_A_DAY, quick=JOBS_A_DAY, smoke=JOBS_A_DAY[:1]):
             load = Load(tenants=tenants, jobs_a_day=a_day)
             found = need(load, costs)
             waits = simulate(load, costs, found.children, seconds=3_600 if a_day < JOBS_A_DAY[-1] else 600)
@@ -71,26 +78,19 @@ def run(options: Options) -> Report:
     return report
 
 
-def _claims(bench: BenchEnvironment, stack: ExitStack) -> dict[str, float]:
+def _claims(bench: BenchEnvironment, stack: ExitStack, options: Options) -> dict[str, float]:
     found = {}
-    for number, scene in enumerate(
-        (
-            claim.Scene(tenants=100, waiting=10_000),
-            claim.Scene(tenants=1_000, waiting=10_000),
-            claim.Scene(tenants=10_000, waiting=10_000),
-            claim.Scene(tenants=10_000, waiting=200_000),
-        )
-    ):
+    for number, scene in enumerate(options.of(SCENES, quick=SCENES, smoke=(LONE,))):
         stage = claim.Stage(bench, stack, scene, f"scene_{number}")
         stage.turn()
-        taken = [stage.turn()[0] for _ in range(CLAIMS)]
+        taken = [stage.turn()[0] for _ in range(options.of(CLAIMS, quick=CLAIMS, smoke=1))]
         found[scene.name] = round(sum(taken) / len(taken), 4)
     return found
 
 
 def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
-    """Return the processor time of what pages, commands and alerts ask, in the last scene's database."""
-    logins = Logins(bench.cluster.url_of("scene_3"), KEY.encode())
+    """Return the processor time of what pages, commands and alerts ask, in the database of the largest scene."""
+    logins = Logins(bench.url_of("scene_0"), KEY.encode())
     looks: dict[str, Callable[[Connection[Any]], object]] = {
         "what is wrong": lambda operator: troubles(operator, timedelta(seconds=30)),
         "tenants' shares": shares,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
@@ -15,9 +16,10 @@ from benchmarks.environment import KEY, open_environment
 from benchmarks.latency_probe import Ring
 from benchmarks.report import Report
 from benchmarks.resident import resident
-from benchmarks.sampling import interleaved, quantile
+from benchmarks.sampling import quantile
 from turno.dispatch.schedules import NewSchedule, checked_rule
 from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.each_tenant import EachTenant
 from turno.schedules.firing import AHEAD
 from turno.store.engine import schedules
 from turno.store.engine.announcements import Announcement, announce
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 EACH = 10  # schedules of a tenant
 P99_AT_MOST = 1000.0  # milliseconds
-NONE, MANY = "a sweep, none there", "a sweep, none due"
+NONE, MANY = "due tenants, no schedules", "due tenants, none due"
 TURN = 20
 PUT: LiteralString = """
 INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)
@@ -51,11 +53,11 @@ def run(options: Options) -> Report:
     """Let a pool run what they make, then let nothing be due."""
     report = Report("schedules", "ms")
     # Of the many, so many fire in a second that each is a login of another tenant.
-    tenants, period, seconds = (20, 60, 8.0) if options.quick else (1_000, 600, 60.0)
+    tenants, period, seconds = options.of((1_000, 600, 60.0), quick=(20, 60, 8.0), smoke=(5, 60, 3.0))
     with open_environment() as bench:
         listed = [bench.tenant(f"suc{number:04}") for number in range(tenants)]
         bench.admin.execute("VACUUM ANALYZE")
-        _put(bench, listed, period, ahead=6 if options.quick else 60)
+        _put(bench, listed, period, ahead=options.of(60, quick=6, smoke=3))
         with resident(bench, fewest=2, most=2) as pool:
             before = processor_time.milliseconds(pool.pid)
             begin, end = _watched(bench, seconds)
@@ -76,7 +78,7 @@ def run(options: Options) -> Report:
         report.wanted["p99"] = P99_AT_MOST
         if len(errors) != wanted or not errors:
             report.broken.append(f"{wanted} jobs were due, {len(errors)} began")
-        report.add({"a firing, in the sweep": _firings(bench, listed[:20])})
+        report.add({"a firing, in maintenance": _firings(bench, listed[:20])})
         _idle(bench, report, options)
     return report
 
@@ -117,25 +119,21 @@ def _all(
 
 
 def _firings(bench: BenchEnvironment, tenants: list[Tenant]) -> list[float]:
-    """Return what each schedule costs the sweep that makes its next jobs: the moments of 90 seconds."""
+    """Return what each schedule costs the task that makes its next jobs: the moments of 90 seconds."""
     for tenant in tenants:
         bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = next_at + interval '1 hour'")
         bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = clock_timestamp() + interval '1 s'")
-    took = []
+    began: list[float] = []
     with closing(_engine(bench.logins)) as engine:
-
-        def timed(statement: Any, *given: Any) -> int:
-            start = time.perf_counter()
-            made = int(statement(engine, *given))
-            took.append((time.perf_counter() - start) * 1000)
-            return made
-
-        fire_due(EngineLink(lambda: engine), timed)
-    return took
+        link = EngineLink(lambda: engine)
+        each_tenant = EachTenant(link, at_each_step=lambda: began.append(time.perf_counter()))
+        each_tenant.complete = True
+        fire_due(link, each_tenant)
+    return [(end - begin) * 1000 for begin, end in pairwise(began)]
 
 
 def _idle(bench: BenchEnvironment, report: Report, options: Options) -> None:
-    """Compare a sweep's question where nothing is due with that of an installation without schedules."""
+    """Compare the query for due tenants where nothing is due with that of an installation without schedules."""
     bench.admin.execute("UPDATE turno.schedules SET next_at = next_at + interval '1 day'")
     bench.admin.execute("VACUUM ANALYZE turno.schedules")
     url = bench.database("empty")
@@ -143,11 +141,7 @@ def _idle(bench: BenchEnvironment, report: Report, options: Options) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, empty)
         with closing(_engine(empty)) as alone, closing(_engine(bench.logins)) as among:
-            samples = interleaved(
-                {NONE: lambda: _asked(alone), MANY: lambda: _asked(among)},
-                rounds=20 if options.quick else 100,
-                seconds=options.seconds,
-            )
+            samples = options.sample({NONE: lambda: _asked(alone), MANY: lambda: _asked(among)}, rounds=100, quick=20)
     report.add(samples)
     report.compare(samples, MANY, NONE)
 
@@ -156,7 +150,7 @@ def _asked(engine: psycopg.Connection[Any]) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()
-        found = schedules.due(engine, AHEAD, 500)
+        found = schedules.due_tenants(engine, AHEAD)
         took.append((time.perf_counter() - start) * 1000)
         assert found == [], "nothing is due"  # noqa: S101
     return took

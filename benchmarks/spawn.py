@@ -12,7 +12,6 @@ from uuid import uuid4
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.first_line import FirstLine
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from turno.jobs.job import JobRef
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
@@ -40,7 +39,7 @@ def run(options: Options) -> Report:
     with open_environment() as bench, service_session(bench.logins, bench.logins.web, application="bench-web") as web:
         contestants = {FLOOR: _floor(bench.url, to_exit=True), LAST_LINE: _floor(bench.url, to_exit=False)}
         contestants["spawn"] = _spawn(bench, web, bench.tenant("suc0001"))
-        samples = interleaved(contestants, rounds=15 if options.quick else 60, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=60, quick=15)
     report.add(samples)
     report.compare(samples, "spawn", FLOOR, at_most=1.6)
     report.compare(samples, "spawn", LAST_LINE)

@@ -39,15 +39,15 @@ Changed = list[tuple[str, int, float]]
 def run(options: Options) -> Report:
     """Measure from the moment a commit is asked for to the moment the client has read the event."""
     report = Report("stream", "ms")
-    tenants = 20 if options.quick else 100
+    tenants = options.of(100, quick=20, smoke=2)
     with open_environment() as bench, ExitStack() as stack:
         jobs = [_job(bench, number) for number in range(tenants)]
         streams = tenants * VIEWERS
         web = stack.enter_context(
             serving_process(bench, TURNO, WEB_STREAMS_PER_TENANT="100000", WEB_STREAMS_PER_USER="100000")
         )
-        each = _to_each(bench, web, jobs, report, seconds=8 if options.quick else 30)
-        everybody = _to_all(bench, web, jobs[0], streams, changes=20 if options.quick else 60)
+        each = _to_each(bench, web, jobs, report, seconds=options.of(30.0, quick=8.0, smoke=1.0))
+        everybody = _to_all(bench, web, jobs[0], streams, changes=options.of(60, quick=20, smoke=4))
     report.add({TO_EACH: each.latencies, TO_ALL: everybody.latencies, HEALTH: each.health})
     report.facts |= {
         "p50_ms": statistics.median(each.latencies),

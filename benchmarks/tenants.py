@@ -30,13 +30,13 @@ SESSIONS: LiteralString = (
 def run(options: Options) -> Report:
     """Measure the same pool beside 1 tenant and beside many."""
     report = Report("tenants", "ms")
-    counts = (1, 20) if options.quick else (1, 20, 100, 1_000)
+    counts = options.of((1, 20, 100, 1_000), quick=(1, 20), smoke=(1, 2))
     tenants: list[Tenant] = []
     seen: list[dict[str, float]] = []
     with open_environment() as bench, Client(bench) as client:
         for count in counts:
             tenants += [bench.tenant(f"suc{n:04}") for n in range(len(tenants), count)]
-            took, facts = _measured(bench, client, tenants, quick=options.quick)
+            took, facts = _measured(bench, client, tenants, options)
             report.figures[f"warm pick-up, {count} tenants"] = Figure.of(took)
             report.facts[f"{count} tenants"] = facts
             seen.append(facts)
@@ -67,7 +67,7 @@ def _judge(report: Report, seen: list[dict[str, float]]) -> None:
 
 
 def _measured(
-    bench: BenchEnvironment, client: Client, tenants: list[Tenant], *, quick: bool
+    bench: BenchEnvironment, client: Client, tenants: list[Tenant], options: Options
 ) -> tuple[list[float], dict[str, float]]:
     facts: dict[str, float] = {}
     with resident(bench, fewest=CHILDREN, most=CHILDREN, POOL_SESSIONS_PER_CHILD=str(KEPT)) as pool:
@@ -80,15 +80,15 @@ def _measured(
         bench.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
         for _ in range(CHILDREN * 10):
             client.pick_up(tenants[0])
-        times, workers = 50 if quick else 200, _processes(bench, pool)
+        times, workers = options.of(200, quick=50, smoke=2), _processes(bench, pool)
         before = processor_time.milliseconds(*workers)
         took = [client.pick_up(tenants[0]) for _ in range(times)]
         facts["processor ms a pick-up"] = (processor_time.milliseconds(*workers) - before) / times
         facts["warm p50, ms"] = quantile(took, 0.5)
-        time.sleep(REST)
+        time.sleep(options.of(REST, quick=REST, smoke=0.0))
         facts["sessions after"] = min(_count(bench, SESSIONS) for _ in range(100))
         facts["idle PSS, MB"] = sum(map(pss_megabytes, (pool.pid, *children(pool))))
-        facts["idle CPU, %"] = _idle_percent(pool, 10 if quick else 20)
+        facts["idle CPU, %"] = _idle_percent(pool, options.of(20.0, quick=10.0, smoke=0.5))
     return took, facts
 
 

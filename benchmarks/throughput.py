@@ -24,7 +24,6 @@ from benchmarks.other_queues import (
 )
 from benchmarks.peer import PeerMissing, version
 from benchmarks.report import Report
-from benchmarks.sampling import interleaved
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ PEERS_AT_MOST = {"procrastinate": 1 / 5, "pgqueuer": 1.0}
 def run(options: Options) -> Report:
     """Sample milliseconds a job, in turns; every job's end is durable, and each was completed exactly once."""
     report = Report("throughput", "ms a job")
-    jobs = 500 if options.quick else 3_000
-    some = TENANTS[:2] if options.quick else TENANTS
+    jobs = options.of(3_000, quick=500, smoke=20)
+    some = options.of(TENANTS, quick=TENANTS[:2], smoke=TENANTS[:1])
     with open_environment() as bench, ExitStack() as stack:
         contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(bench))).turn(jobs)}
         contestants |= _peers(bench, stack, report, jobs) if options.peers else {}
@@ -58,7 +57,7 @@ def run(options: Options) -> Report:
             for count in some:
                 drain = Drain(bench, tenants[:count], handler).turn(times * jobs)
                 contestants[f"{handler.type}, {count} tenants"] = drain
-        samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
+        samples = options.sample(contestants, rounds=15, quick=3)
     report.add(samples)
     for name in samples:
         if name not in (FLOOR, *PEERS_AT_MOST):

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
+from msgspec import Meta
+
 from handlers.batch_invoicing_words import WORDS
 from handlers.services.invoicing import issue_all
 from handlers.services.invoicing_errors import InvoicingError
-from turno import AtMost, InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
+from turno import InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
 LARGEST_BATCH = 50_000
 # Orders that are invoiced, numbered and committed together: a tenth of a batch, within these.
@@ -20,7 +22,7 @@ FEWEST_TOGETHER, MOST_TOGETHER = 50, 250
 class BatchInvoicingPayload:
     """The orders to invoice, each once and at most 50,000, and the point of sale that numbers the invoices."""
 
-    order_ids: Annotated[tuple[int, ...], AtMost(LARGEST_BATCH)]
+    order_ids: Annotated[tuple[int, ...], Meta(max_length=LARGEST_BATCH)]
     point_of_sale: int = 1
 
 
@@ -81,22 +83,26 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
         counts = batch.counts
         return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | self._totals(job)
 
-    def _totals(self, job: JobContext) -> dict[str, str]:
-        row = job.connection.execute(
+    def _totals(self, job: JobContext) -> dict[str, dict[str, Decimal]]:
+        """Return what was invoiced less what was credited, in each currency."""
+        rows = job.connection.execute(
             """
-            SELECT coalesce(sum(v.net_total * s.sign), 0)::text, coalesce(sum(v.total * s.sign), 0)::text
+            SELECT v.currency, sum(v.net_total * s.sign), sum(v.total * s.sign)
             FROM background_job_items i JOIN invoices v ON v.order_id = i.key::bigint
             CROSS JOIN LATERAL (SELECT CASE v.kind WHEN 'invoice' THEN 1 ELSE -1 END AS sign) s
             WHERE i.job_id = %s AND i.state = 'done'
+            GROUP BY v.currency ORDER BY v.currency
             """,
             (job.job_id,),
-        ).fetchone()
-        assert row is not None  # noqa: S101 - an aggregate returns a row
-        return {"net_total": row[0], "total": row[1]}
+        ).fetchall()
+        return {"net_totals": {row[0]: row[1] for row in rows}, "totals": {row[0]: row[2] for row in rows}}
 
 
 def _added_up(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     counts = {name: sum(result[name] for result in results) for name in ("invoiced", "failed", "skipped")}
-    return counts | {
-        name: str(sum((Decimal(result[name]) for result in results), Decimal(0))) for name in ("net_total", "total")
-    }
+    sums: dict[str, dict[str, Decimal]] = {"net_totals": {}, "totals": {}}
+    for result in results:
+        for name, added in sums.items():
+            for currency, amount in result[name].items():
+                added[currency] = added.get(currency, Decimal(0)) + Decimal(amount)
+    return counts | sums

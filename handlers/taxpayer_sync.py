@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from msgspec import Meta
+
 from handlers.invoice_authorisation import InvoiceAuthorisation, OtherVoucher, TooEarly
 from handlers.services.authorising import outages
 from handlers.services.authorising.access import read_access
@@ -25,7 +27,7 @@ from handlers.services.tax_authority import (
     TaxAuthority,
 )
 from handlers.taxpayer_sync_words import WORDS
-from turno import AtMost, InvalidPayload, JobContext, JobHandler, PermanentFailure, Reschedule, RetryPolicy
+from turno import InvalidPayload, JobContext, JobHandler, PermanentFailure, Reschedule, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +79,8 @@ class Away(Exception):
 class TaxpayerSyncPayload:
     """The customers to look up, and the invoices to have authorised, each once, and at most 250 of each."""
 
-    customer_ids: Annotated[tuple[str, ...], AtMost(MOST)] = ()
-    invoice_ids: Annotated[tuple[int, ...], AtMost(MOST)] = ()
+    customer_ids: Annotated[tuple[str, ...], Meta(max_length=MOST)] = ()
+    invoice_ids: Annotated[tuple[int, ...], Meta(max_length=MOST)] = ()
 
 
 class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pika
 from pika.exceptions import AMQPError
 
+from cli.servers.private_rabbitmq import NodeError
 from turno.queues.rabbitmq.topology import QUEUE, nodes
-from turno.servers.private_rabbitmq import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.servers.private_rabbitmq import Node
+    from cli.servers.private_rabbitmq import Node
 
 LOW, USUAL = "0.00001", "0.4"  # of the memory that the node may use
 

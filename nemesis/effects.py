@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-# A business write made in the transaction of its record: which job did which piece, under which token. Any column but
+# A business write made in the transaction of its record: which job did which piece, in which attempt. Any column but
 # a key, so that a doubled effect is kept for the judge to see.
 EFFECT: LiteralString = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
@@ -37,13 +37,13 @@ EFFECTS: dict[str, LiteralString] = {
         SELECT c.company_name || ' ' || c.address FROM customers c JOIN background_jobs j ON j.id::text = c.company_name
         WHERE c.country = 'effect' AND NOT EXISTS (
             SELECT FROM background_job_attempts a
-            WHERE a.job_id = j.id AND a.token::text = c.city AND (c.address <> 'the end' OR a.outcome = 'completed'))
+            WHERE a.job_id = j.id AND a.attempt::text = c.city AND (c.address <> 'the end' OR a.outcome = 'completed'))
     """,
     "I2: a step is doubled, missing or of no attempt": """
         SELECT j.id FROM background_jobs j LEFT JOIN background_job_checkpoints c ON c.job_id = j.id
         CROSS JOIN LATERAL (
-            SELECT count(*) AS written, count(DISTINCT e.address) AS different, count(a.token) AS known
-            FROM customers e LEFT JOIN background_job_attempts a ON a.job_id = j.id AND a.token::text = e.city
+            SELECT count(*) AS written, count(DISTINCT e.address) AS different, count(a.attempt) AS known
+            FROM customers e LEFT JOIN background_job_attempts a ON a.job_id = j.id AND a.attempt::text = e.city
             WHERE e.country = 'step' AND e.company_name = j.id::text) AS steps
         WHERE j.type = 'nemesis_steps'
           AND ((steps.written, steps.different, steps.known)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Which event of its key a subscriber heard, and whether a later one was heard before.
 HEARD = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
-SELECT gen_random_uuid()::text, %(number)s, 'exempt', %(key)s, current_setting('turno.attempt'), kind
+SELECT gen_random_uuid()::text, %(number)s, 'exempt', %(key)s, %(attempt)s, kind
 FROM (VALUES ('heard'), ('overtaken')) AS k (kind)
 WHERE kind = 'heard' OR EXISTS (SELECT FROM customers c WHERE c.country = 'heard' AND c.address = %(key)s
                                 AND c.company_name::integer > %(number)s)
@@ -69,7 +69,7 @@ class InOrder(Hear):
 
     def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
         """Fail as often as is told, after the effect."""
-        job.connection.execute(HEARD, {"number": payload.number, "key": payload.key})
+        job.connection.execute(HEARD, {"number": payload.number, "key": payload.key, "attempt": str(job.attempt)})
         time.sleep(payload.seconds)
         if job.attempt <= payload.errors:
             raise ValueError(f"not yet: {payload.note}")

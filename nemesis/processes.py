@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from nemesis.environment import MARK
-from turno.maintenance.passes import PassesFailed
+from turno.maintenance.tasks import MaintenanceFailed
 from turno.servers.wait import wait_until
 from turno.testing import processes
 from turno.wiring.shared import ROOT, exec_queue, maintenance
@@ -161,6 +161,6 @@ class Processes:
             if not self.cron_paused.is_set():
                 try:
                     passes.run_once()
-                except (psycopg.Error, PassesFailed) as error:
+                except (psycopg.Error, MaintenanceFailed) as error:
                     log.info("cron: %s", error)
         passes.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import psycopg
 
+from cli.servers.private_rabbitmq import Node, NodeError
 from nemesis.broker import FaultyBroker
 from nemesis.clients import Client, submit_without_hint
 from nemesis.effects import EFFECTS
@@ -26,7 +27,6 @@ from nemesis.network import Network
 from nemesis.processes import Processes
 from nemesis.schedule import BROKER, NETWORK
 from nemesis.tellers import Teller, pause_schedules, put_schedules, settle
-from turno.servers.private_rabbitmq import Node, NodeError
 from turno.servers.wait import wait_until
 from turno.testing.checker import Checker
 from turno.testing.client_log import ClientLog

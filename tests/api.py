@@ -125,7 +125,7 @@ class Service:
         )
         self.rows("UPDATE background_jobs SET run_at = 'infinity' WHERE id = %s AND status = 'pending'", job_id,
                   tenant=tenant)  # fmt: skip
-        self.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+        self.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
 
     def end(self, job_id: str, status: str = "failed", *, tenant: str = "north") -> None:
         """Let a job end as its worker would have it."""

@@ -31,10 +31,10 @@ def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
     return found[claim.job_id], now
 
 
-def fetch_batch(session: Session, claims: Sequence[Claim], mark: UUID) -> Mapping[UUID, Started]:
-    """Open a transaction that is marked so, and return what these attempts find."""
+def fetch_batch(session: Session, claims: Sequence[Claim]) -> Mapping[UUID, Started]:
+    """Open a transaction, and return what these attempts find."""
     found, _ = batches.fetched(session, _take(session, [batches.fetching(claims)])[0])
-    _take(session, [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))])
+    attempts.begin(session)
     return found
 
 
@@ -52,13 +52,19 @@ def completed(claim: Claim, result: str = "{}") -> Result:
 
 
 def complete(session: Session, claim: Claim, result: str) -> None:
-    """Write the job's end into the transaction that is open."""
-    _take(session, [batches.finishing(claim.token, [completed(claim, result)], "test")])
+    """Write the job's end into the transaction that is open; without one, it is refused."""
+    _take(session, [batches.finishing(_started(session), [completed(claim, result)], "test")])
 
 
-def complete_batch(session: Session, results: Sequence[Result], mark: UUID) -> None:
-    """Write the jobs' ends into the transaction that is open, and commit it."""
-    _take(session, [batches.finishing(mark, results, "test"), attempts.COMMIT])
+def complete_batch(session: Session, results: Sequence[Result]) -> None:
+    """Write the jobs' ends, if there are any, into the transaction that is open, and commit it."""
+    ends = [batches.finishing(_started(session), results, "test")] if results else []
+    _take(session, [*ends, attempts.COMMIT])
+
+
+def _started(session: Session) -> str:
+    """Return the start of the transaction that is open, or of one that is over."""
+    return attempts.started(_take(session, attempts.OPENING[1:])[-1])
 
 
 def _take(session: Session, statements: Sequence[Statement]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from turno.servers.system_packages import WANTED
+from cli.servers.system_packages import WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

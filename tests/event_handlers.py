@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from turno.errors import PermanentFailure
 from turno.jobs.handler import JobHandler
@@ -22,10 +22,10 @@ class Paid:
 
 
 class SendReceipt(JobHandler[Paid]):
-    """Hears what is paid from now on."""
+    """Hears what is paid."""
 
     type = "send_receipt"
-    subscribes = ("order.paid",)
+    subscribes: ClassVar[tuple[str, ...]] = ("order.paid",)
 
     def handle(self, _job: JobContext, payload: Paid) -> dict[str, Any]:
         """Say which order it was."""
@@ -33,11 +33,10 @@ class SendReceipt(JobHandler[Paid]):
 
 
 class Ledger(JobHandler[Paid]):
-    """Hears everything from the beginning, one order after another."""
+    """Hears what is paid and refunded, one event of an order at a time."""
 
     type = "ledger"
     subscribes = ("order.paid", "order.refunded")
-    subscribes_from = "beginning"
     key_limit = 1
 
     @classmethod
@@ -101,3 +100,13 @@ class StockBoard(Stock):
 
 REGISTRY = Registry.of((SendReceipt, Ledger, Pay, Stock, StockBoard))
 PLACE = "tests.event_handlers:REGISTRY"
+
+
+class SendReceiptOfRefunds(SendReceipt):
+    """The same type in a newer release, which subscribes to one event more."""
+
+    subscribes: ClassVar[tuple[str, ...]] = ("order.paid", "order.refunded")
+
+
+NEWER_REGISTRY = Registry.of((SendReceiptOfRefunds, Ledger, Pay, Stock, StockBoard))
+NEWER = "tests.event_handlers:NEWER_REGISTRY"

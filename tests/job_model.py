@@ -101,9 +101,12 @@ class Job:
     def wait(self, *, due: bool = True, parked: bool = False) -> str:
         """Go back to waiting; whoever held the job has lost it."""
         self.status, self.held, self.to_stop = "pending", None, False
-        self.ticket = "ready" if due else "scheduled"
         self.due, self.parked = due, parked
+        self.ticket = self.waiting_ticket()
         return self.status
+
+    def waiting_ticket(self) -> str:
+        return "review" if self.parked else "ready" if self.due else "scheduled"
 
     def end(self, status: str) -> str:
         if status == "completed":
@@ -157,5 +160,5 @@ class Job:
     def repair(self) -> None:
         if self.status == "running":
             self.wait()
-        self.ticket = "ready" if self.due else "scheduled"
+        self.ticket = self.waiting_ticket()
         self.ticket_attempt, self.suspected = self.attempt, self.crashes

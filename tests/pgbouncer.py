@@ -31,13 +31,13 @@ default_pool_size = 1
 
 
 @contextmanager
-def pooled(program: Path, url: str, role: str, folder: Path) -> Iterator[str]:
+def pooled(program: Path, url: str, role: str, folder: Path, *, more: str = "") -> Iterator[str]:
     """Give the conninfo of a pool of one session of this role, whose password is x."""
     known = conninfo_to_dict(url)
     server = " ".join(f"{name}={known[name]}" for name in ("host", "port", "dbname"))
     port = free_port()
     settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(server=f"{server} user={role} password=x", port=port), encoding="utf-8")
+    settings.write_text(SETTINGS.format(server=f"{server} user={role} password=x", port=port) + more, encoding="utf-8")
     identity = identity_for(folder)
     identity.own(settings)
     running = subprocess.Popen(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.servers.private_rabbitmq import Node
+from cli.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SYSTEMD_ANALYZE
 from turno.servers.embedded_postgres import Cluster
-from turno.servers.private_rabbitmq import Node
-from turno.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SYSTEMD_ANALYZE
 from turno.testing.servers import fresh_database, quick_server
 
 if TYPE_CHECKING:

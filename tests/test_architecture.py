@@ -1,6 +1,7 @@
 """The import arrows: which room may import which. A new arrow changes this table, or it is a mistake."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -52,7 +53,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno.tenancy": set(),
     "turno.errors": set(),
-    "turno.logs": set(),
+    "turno.logs": {"turno.jobs.moment", "turno.jobs.redaction"},
     "turno.crash_points": set(),
     "turno.handed_secrets": set(),
     "turno.settings": {"turno.errors", "turno.setting_forms"},
@@ -62,8 +63,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.tracing": {"turno.traces", "opentelemetry"},
     "turno.orm": {"turno.errors", "turno.jobs", "psycopg", "sqlalchemy"},
     "turno.process_name": set(),
-    "turno.jobs.payload_check": {"turno.errors", "turno.jobs", "pydantic", "pydantic_core"},
-    "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant"},
+    "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant", "msgspec"},
     "turno.store.engine": {
         "turno.errors",
         "turno.jobs",
@@ -79,6 +79,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.jobs",
         "turno.store.handler",
         "turno.store.one_row",
+        "turno.store.qualified",
         "turno.store.pipeline",
         "turno.store.refusals",
         "psycopg",
@@ -97,7 +98,14 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno.mail": set(),
     "turno.client": {"turno.client", "turno.errors"},
-    "turno.files": {"turno.errors", "turno.files", "turno.store.one_row", "turno.store.refusals", "psycopg"},
+    "turno.files": {
+        "turno.errors",
+        "turno.files",
+        "turno.store.one_row",
+        "turno.store.qualified",
+        "turno.store.refusals",
+        "psycopg",
+    },
     "turno.queues.exec": {
         "turno.errors",
         "turno.crash_points",
@@ -131,7 +139,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.identity",
         "psycopg",
     },
-    "turno.alerts": {"turno.alerts", "turno.mail", "turno.store.operator", "psycopg"},
+    "turno.alerts": {"turno.alerts", "turno.jobs.moment", "turno.mail", "turno.store.operator", "psycopg"},
     "turno.schedules": {"turno.errors", "turno.schedules", "cronsim"},
     "turno.maintenance": {
         "turno.errors",
@@ -191,8 +199,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.store.outage",
         "turno.web.http",
         "flask",
-        "pydantic",
-        "pydantic_core",
+        "msgspec",
         "werkzeug",
     },
     "turno.web.metrics": {
@@ -220,15 +227,15 @@ ARROWS: dict[str, set[str]] = {
         "flask",
         "flask_sse",
         "jwt",
-        "pydantic",
+        "msgspec",
         "werkzeug",
     },
     "turno": set(),
     "handlers.services.tax_authority": {"handlers.services.tax_authority", "cryptography", "lxml", "zeep"},
     "handlers.services.authorising.certificates": {"handlers.services.tax_authority", "cryptography"},
     "handlers.services": {"handlers.services", "psycopg", "python_calamine", "xlsxwriter"},
-    "handlers": {"turno", "handlers", "psycopg"},
-    "app": {"app", "turno", "flask", "psycopg", "pydantic"},
+    "handlers": {"turno", "handlers", "msgspec", "psycopg"},
+    "app": {"app", "turno", "flask", "msgspec", "psycopg"},
     "tax_authority_stub": {"tax_authority_stub", "cryptography", "lxml"},
     "tenants": {"tenants", "handlers.services", "psycopg"},
     "turno.pages": {"turno.files", "turno.web"},
@@ -284,6 +291,32 @@ def test_a_room_imports_only_what_its_arrows_allow(module: str, path: Path) -> N
     assert room is not None, f"{module} is in no room: give it one in ARROWS"
     wrong = sorted(target for target in imports(path) if not allowed(target, ARROWS[room]))
     assert not wrong, f"{module} may not import {', '.join(wrong)}"
+
+
+def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
+    """Every task that works tenant by tenant runs through EachTenant, with its transactions, limits and back-offs."""
+    readers = {module for module, path in modules() if "turno.store.engine.tenant_turns" in imports(path)}
+    assert readers == {"turno.maintenance.each_tenant"}
+    # Lists of tenants for people, checks of the catalog, and commands with a login of their own, which isolate tenants.
+    lists = re.compile(r"tenant_schemas\(admin|list_active\(\)|FROM turno\.tenants\b(?s:.{0,120})ORDER BY")
+    others = {module for module, path in modules() if not above(module) and lists.search(path.read_text("utf-8"))}
+    assert others == {
+        "turno.tenancy.provisioning.effects_in_doubt",
+        "turno.tenancy.provisioning.installation",
+        "turno.tenancy.provisioning.uninstall",
+        "turno.tenancy.rights.schemas",
+        "turno.tenancy.schema_migrations.all_schemas",
+        "turno.web.admin.job_search",
+        "turno.web.api.found_jobs",
+        "turno.web.pages.branches",
+    }
+    queries = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "turno" / "migrations" / "control" / "functions").glob("*.sql")
+        if re.search(r"\bRETURNS (SETOF|TABLE)", text := path.read_text(encoding="utf-8"))
+        and re.search(r"FROM tenants n?\b[^;]*WHERE (n\.)?state = 'active'", text)
+    }
+    assert queries == {"turno/migrations/control/functions/tenant_turns.sql"}
 
 
 def test_nothing_but_the_tests_imports_the_composition_root() -> None:

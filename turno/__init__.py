@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
     from turno.jobs.outcome import Cancel, Reschedule
     from turno.jobs.part import Part
-    from turno.jobs.payload import AtMost
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
     from turno.web.auth.principal import Principal
@@ -51,7 +50,6 @@ _PLACES = {
     "Cancel": "turno.jobs.outcome",
     "Reschedule": "turno.jobs.outcome",
     "Part": "turno.jobs.part",
-    "AtMost": "turno.jobs.payload",
     "Registry": "turno.jobs.registry",
     "RetryPolicy": "turno.jobs.retry",
     "Principal": "turno.web.auth.principal",
@@ -64,7 +62,6 @@ _PLACES = {
 
 __all__ = [
     "Absent",
-    "AtMost",
     "Cancel",
     "Done",
     "Effect",

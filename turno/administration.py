@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from turno.commands.development_token import development_token
-from turno.environment import DEMO_ENVIRONMENT, read_dotenv, read_project, read_settings
+from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
+from turno.maintenance.each_tenant import EachTenant
+from turno.maintenance.orphans import rescue_orphans
+from turno.maintenance.tasks import MaintenanceFailed
 from turno.settings import Settings
-from turno.store.engine import recovery, tickets
+from turno.store.engine import tickets
+from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.access import reset_login
 from turno.tenancy.provisioning.adoption import Adoption, CannotAdopt
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.provision import add_company, add_tenant, raise_connections
 from turno.tenancy.rights.adopted import WRITE, InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import announce_handlers, migrations, provisioner
+from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,14 +43,8 @@ __all__ = [
     "MigrationFailed",
     "Tenant",
     "UnknownTenant",
-    "read_files",
+    "variables",
 ]
-
-
-def read_files() -> None:
-    """Add to the environment what `.env` and the project say and no variable does, as every command does."""
-    read_dotenv()
-    read_project()
 
 
 class Administration:
@@ -68,6 +66,7 @@ class Administration:
         """Install what is missing and bring every schema to this release; raises MigrationFailed for the first."""
         with opened(self._connect) as admin:
             install(admin, self._logins)
+            raise_connections(admin, tenant_connections(admin, self._settings))
             announce_handlers(admin, self._settings)
         for outcome in failed(migrate(self._connect, self._logins, migrations=self._migrations)):
             raise MigrationFailed(outcome)
@@ -99,10 +98,24 @@ class Administration:
         with opened(self._connect) as admin:
             if company is None:
                 add_company(admin, self._logins, company := slug, slug)
-            tenant = add_tenant(admin, self._logins, slug, company, migrations=self._migrations, adoption=adoption)
+            tenant = add_tenant(
+                admin,
+                self._logins,
+                slug,
+                company,
+                connections=tenant_connections(admin, self._settings),
+                migrations=self._migrations,
+                adoption=adoption,
+            )
             login = HandlerLogin.of(tenant)
             try:
-                handler_session(self._logins, login, application="turno-admin", kind=psycopg.Connection[Any]).close()
+                handler_session(
+                    self._logins,
+                    login,
+                    application="turno-admin",
+                    kind=psycopg.Connection[Any],
+                    server_version=admin.info.server_version,
+                ).close()
             except LoginRefused:
                 # The key is another than when the tenant was made, and with it the password derived from it.
                 reset_login(admin, self._logins, slug)
@@ -124,16 +137,12 @@ class Administration:
         """Take back what workers hold that are known to be dead, all of them; nobody else may run one now."""
         with service_session(self._logins, self._logins.engine, application="turno-admin") as engine:
             tickets.prune_workers(engine, timedelta(0))
-            for orphan in tickets.orphans(engine):
-                recovery.rescue(
-                    engine,
-                    orphan.schema,
-                    orphan.job_id,
-                    orphan.token,
-                    cause=cause,
-                    retry_in=timedelta(0),
-                    counted=False,
-                )
+            link = EngineLink(lambda: engine)
+            each_tenant = EachTenant(link)
+            each_tenant.complete = True
+            report = rescue_orphans(link, each_tenant, cause=cause, retry_in=timedelta(0), counted=False)
+            if report.troubles:
+                raise MaintenanceFailed.of(report.troubles)
 
     def cancel_open_jobs(self, slug: str, reason: str) -> int:
         """Cancel a tenant's open jobs, or ask those that run to stop; return how many are still open."""

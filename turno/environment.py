@@ -15,58 +15,55 @@ READ_ALREADY = "TURNO_DOTENV"
 PROJECT = ("handlers", "web_app", "migrations", "commands")
 
 
-def read_settings() -> Settings:
-    """Return this process's settings: what was handed over to it, its variables, then those of the files."""
-    complete_environment()
-    return Settings.read({**os.environ, **taken()})
+# The variables of --env-file, which is read once: it may be standard input.
+_named_file: dict[str, str] | None = None
+
+
+def read_settings(*, dotenv: bool = True) -> Settings:
+    """Return this process's settings: what was handed over to it, then `variables`."""
+    return Settings.read({**variables(dotenv=dotenv), **taken()})
 
 
 def public_settings() -> Settings:
     """Return the settings that stand in the environment: in a sealed process, all but the secrets."""
-    complete_environment()
-    return Settings.read(os.environ)
+    return Settings.read(variables())
 
 
-def complete_environment() -> None:
-    """Add the variables of `.env`, of a running demo and of the project that are not set.
+def variables(*, dotenv: bool = True, demo: bool = True) -> dict[str, str]:
+    """Return the environment, completed by `.env` or --env-file, a running demo and the project, in this order.
 
-    A program that was started by another of ours inherits everything from it, which says so, and reads no file.
+    The environment itself keeps its contents, or every program that is started from there would inherit the secrets of
+    the files. A program of Turno's own is started with everything and reads no file. `.env` in the folder of an
+    application that mounts Turno is the application's own: without `dotenv`, only the project is read.
     """
-    if os.environ.get(READ_ALREADY) != "read":
-        read_dotenv()
-        _read_demo()
-        read_project()
+    if os.environ.get(READ_ALREADY) == "read":
+        return dict(os.environ)
+    found = {name: value for name, value in os.environ.items() if value}
+    if dotenv:
+        found = {**(_variables(Path(".env")) if _named_file is None else _named_file), **found}
+    if dotenv and demo and _named_file is None:
+        found = {**_demo(Settings.value(found, "DATABASE_URL")), **found}
+    return {**project(), **found}
 
 
 def read_env_file(name: str) -> None:
-    """Add the variables of this file that are not set, in place of those of `.env`; `-` is standard input.
+    """Read this file in place of `.env`; `-` is standard input.
 
-    No shell reads it: a value may hold `&` and `$`. A program that was started anew by `seal` has read it already.
+    No shell reads it: a value may contain `&` and `$`. A program that was started anew by `seal` has read it already.
     """
+    global _named_file  # noqa: PLW0603 - of the command line, for the whole process
     if VARIABLE in os.environ:
         return
     try:
         lines = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, ValueError) as problem:
         raise InvalidSettings([f"--env-file {name}: {problem}"]) from None
-    _add(_values(lines))
-    read_project()
-    os.environ[READ_ALREADY] = "read"
-
-
-def read_dotenv() -> None:
-    """Add the variables of `.env` that are not set."""
-    _add(_variables(Path(".env")))
-
-
-def read_project() -> None:
-    """Add what the project says of itself and no variable does."""
-    _add(project())
+    _named_file = _values(lines)
 
 
 def said(name: str) -> str:
-    """Return what the environment, `.env` or the project says under this name, without reading all of them in."""
-    return os.environ.get(name) or _variables(Path(".env")).get(name) or project().get(name, "")
+    """Return the value of one variable, as `variables` does."""
+    return variables().get(name, "")
 
 
 def project() -> dict[str, str]:
@@ -86,18 +83,10 @@ def project() -> dict[str, str]:
     return {name.upper(): value for name, value in said.items()}
 
 
-def _read_demo() -> None:
+def _demo(named: str) -> dict[str, str]:
     # Its keys open its own database alone, so it says nothing where another one is named.
     demo = _variables(DEMO_ENVIRONMENT)
-    named = os.environ.get("DATABASE_URL")
-    if not named or named in (demo.get("DATABASE_URL"), demo.get("ADMIN_DATABASE_URL")):
-        _add(demo)
-
-
-def _add(variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        if not os.environ.get(name):
-            os.environ[name] = value
+    return demo if not named or named in (demo.get("DATABASE_URL"), demo.get("ADMIN_DATABASE_URL")) else {}
 
 
 def _variables(path: Path) -> dict[str, str]:

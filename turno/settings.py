@@ -25,6 +25,7 @@ Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
 MEGABYTE = 1_048_576
+PREFIX = "TURNO_"
 LARGEST_IN_DATABASE_MB = 64  # of a file
 
 
@@ -200,7 +201,16 @@ class Settings:
     @classmethod
     def secrets(cls) -> frozenset[str]:
         """Return the variables that no process needs in its environment, where others of its user can read them."""
-        return frozenset(setting.name.upper() for setting in fields(cls) if setting.metadata["secret"])
+        names = [setting.name.upper() for setting in fields(cls) if setting.metadata["secret"]]
+        return frozenset([*names, *(PREFIX + name for name in names)])
+
+    @staticmethod
+    def value(environment: Mapping[str, str], name: str) -> str:
+        """Return a variable of an environment, or the same with TURNO_ before its name, which wins; "" if none is set.
+
+        An application may have a variable of that name for a purpose of its own.
+        """
+        return environment.get(PREFIX + name) or environment.get(name, "")
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:
@@ -212,7 +222,7 @@ class Settings:
         problems = []
         for setting in fields(cls):
             name = setting.name.upper()
-            text = environment.get(name, "")
+            text = cls.value(environment, name)
             if not text:
                 continue
             try:

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 
-from turno.environment import READ_ALREADY, complete_environment
+from turno.environment import READ_ALREADY, variables
 from turno.handed_secrets import VARIABLE, hand_over
 from turno.settings import Settings
 
@@ -29,12 +29,12 @@ def seal(*needed: str) -> None:
     /proc shows the environment that a process was started with, whatever it has removed since, and a fork inherits
     that. Afterwards no other process of the same user can look into this one, and it leaves no core.
     """
-    complete_environment()
-    secrets = {name: os.environ[name] for name in Settings.secrets() if os.environ.get(name)}
+    environment = variables()
+    secrets = {name: environment[name] for name in Settings.secrets() if environment.get(name)}
     if secrets:
-        descriptor = hand_over({name: secrets[name] for name in needed if name in secrets})
+        descriptor = hand_over({name: value for name in needed if (value := Settings.value(secrets, name))})
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
-        kept = {name: value for name, value in os.environ.items() if name not in secrets}
+        kept = {name: value for name, value in environment.items() if name not in secrets}
         kept |= {VARIABLE: str(descriptor), READ_ALREADY: "read"}
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], kept)  # noqa: S606 - as it was started

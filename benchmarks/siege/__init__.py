@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 def run(options: Options) -> Report:
     """Measure the victim in calm and under siege, and name every attack with its ending."""
-    from benchmarks.siege.course import QUICK, Plan, besiege  # noqa: PLC0415 - the victim's process needs none of it
+    from benchmarks.siege.course import QUICK, SMOKE, Plan, besiege  # noqa: PLC0415 - the victim's process needs none of it
 
-    return besiege(QUICK if options.quick else Plan())
+    return besiege(options.of(Plan(), quick=QUICK, smoke=SMOKE))

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from benchmarks.environment import ROOT
 from benchmarks.siege.attack import Ending, first_line
+from benchmarks.siege.on_server import ON_SERVER
 from benchmarks.siege.on_shares import ON_SHARES
 from benchmarks.siege.on_web import ON_WEB
 from benchmarks.siege.on_workers import ON_WORKERS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.siege.attack import Attack
     from benchmarks.siege.place import Place
 
-ATTACKS = (*ON_WORKERS, *ON_WEB, *ON_SHARES)
+ATTACKS = (*ON_WORKERS, *ON_WEB, *ON_SHARES, *ON_SERVER)
 PEOPLE = 8
 WARM_UP = 10  # jobs
 SUBMIT_EVERY, READ_EVERY = 0.2, 0.1  # seconds
@@ -58,6 +59,7 @@ class Plan:
 
 
 QUICK = Plan(calm=5.0, each=1.0, patience=2.5)
+SMOKE = Plan(attacks=ATTACKS[:1], calm=1.0, each=0.5, patience=2.5)
 
 
 def besiege(plan: Plan) -> SiegeReport:

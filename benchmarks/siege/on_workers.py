@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOLD_OWN = "PERFORM job_hold(job, token); PERFORM pg_sleep(600);"
 OPEN_ATTEMPT = "SELECT token FROM background_job_attempts WHERE job_id = %s AND finished_at IS NULL"
-HOLD = "SELECT set_config('turno.attempt', %(token)s::text, true), job_hold(%(job)s, %(token)s)"
+HOLD = "SELECT job_hold(%(job)s, %(token)s)"
 UNKNOWN, MANY = "type_that_nobody_knows", 100
 
 

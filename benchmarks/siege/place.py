@@ -62,10 +62,9 @@ ORDERS = range(830)
 IN_ITS_ATTEMPT = """
 DO $do$
 DECLARE
-    token uuid := current_setting('turno.attempt')::uuid;
-    job uuid;
+    token uuid := current_setting('siege.token')::uuid;
+    job uuid := current_setting('siege.job')::uuid;
 BEGIN
-    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
     STATEMENTS
 END $do$
 """
@@ -173,7 +172,7 @@ class Place:
 
     def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:
         """Have a job of mallory's run SQL of its own choosing."""
-        return self.enqueue(self.new_job(handler, {"how": "run_sql", "text": statement}, user_id=user))
+        return self.enqueue(self.new_job(handler, {"how": "run_sql_with_token", "text": statement}, user_id=user))
 
     # What became of it -----------------------------------------------------------------------------
 

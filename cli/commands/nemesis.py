@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-GUARDS = ("token", "sweep", "rescue", "unique", "savepoint", "order")
+GUARDS = ("sweep", "rescue", "unique", "savepoint", "order")
 
 
 @click.command()

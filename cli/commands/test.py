@@ -10,7 +10,7 @@ import click
 
 from cli.commands.development_tools import begin_anew_with_tools
 from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests, tests_compiled
-from turno.servers import system_packages
+from cli.servers import system_packages
 
 # What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
 FAST_RING = ("tests/test_architecture.py", "tests/unit", "tests/integration", "tests/acceptance/test_worker.py")
@@ -21,8 +21,9 @@ DEEP = (*(package.marker for package in system_packages.WANTED), "root", "deep")
 @click.command("test", context_settings={"ignore_unknown_options": True})
 @click.option("--deep", is_flag=True, help="Everything: also RabbitMQ, the browser, faults, mutants and the nemesis.")
 @click.option("--yes", is_flag=True, help="Install the system packages that the deep ring misses without asking.")
+@click.option("--coverage", is_flag=True, help="Measure the coverage, of which 85 % are required.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def test(*, deep: bool, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
+def test(*, deep: bool, yes: bool, coverage: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run the static checks and the fast ring of the tests, or with --deep every test there is.
 
     Everything after the command's own options goes to pytest instead, for example `turno test tests/unit -k lock`.
@@ -35,11 +36,17 @@ def test(*, deep: bool, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
         left_out = get_ready(yes=yes or os.environ.get("CI") == "true")
         with nullcontext() if pytest_arguments else tests_compiled():
             run_static_checks(report)
-        run_tests(report, left_out=list(left_out), arguments=pytest_arguments, whole=not pytest_arguments)
+        run_tests(
+            report,
+            left_out=list(left_out),
+            arguments=pytest_arguments,
+            whole=not pytest_arguments,
+            coverage=coverage,
+        )
         report.failures += [f"left out: {reason}" for reason in left_out.values()]
     else:
         run_static_checks(report)
-        run_tests(report, left_out=DEEP, arguments=FAST_RING, whole=False)
+        run_tests(report, left_out=DEEP, arguments=FAST_RING, whole=False, coverage=coverage)
         click.echo("this was the fast ring; `turno test --deep` runs every test")
     for test_name in report.flaky:
         click.echo(f"FLAKY: {test_name} failed among the others and passed alone")

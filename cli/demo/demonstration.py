@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from datetime import date
@@ -20,14 +19,14 @@ from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
+from cli.servers.marked_processes import end_marked
 from tax_authority_stub.server import serving
 from tenants.company import BRANCHES, COMPANY, USERS
 from tenants.northwind.load import BRANCH_SHARES
-from turno.administration import Administration, read_files
+from turno.administration import Administration, variables
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.folder_lock import FolderInUseError, FolderLock
 from turno.servers.free_port import free_port
-from turno.servers.marked_processes import end_marked
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder
@@ -88,7 +87,7 @@ class Demo:
             (
                 f"page:   {self.web.url}",
                 f"        (press “Enter the demo”: {orders} new orders wait in {first})",
-                f"        (a schedule: /schedules?branch={first}, next at {next_at}; `turno maintain` makes its jobs)",
+                f"        (a schedule: /schedules?branch={first}, next at {next_at})",
                 f"        (an import with three bad lines: /jobs/{imported}?branch={first})",
                 f"        (a report to download: /jobs/{reported}?branch={first})",
                 f"        (what the stub of the tax authority granted: {self._stub.url})",
@@ -135,15 +134,15 @@ class Demo:
         end_marked(str(self._folder.path), patience=PATIENCE)
 
     def _start_database(self) -> None:
-        read_files()
+        given = variables(demo=False)
         self._stub = self._held.enter_context(serving())
         with step("start PostgreSQL") as told:
-            own = os.environ.get("ADMIN_DATABASE_URL") or os.environ.get("DATABASE_URL")
+            own = given.get("ADMIN_DATABASE_URL") or given.get("DATABASE_URL")
             url = own or self._embedded()
-            variables = self._folder.variables(url, self._port) | authorising.variables(self._stub)
-            self._installation = Administration(os.environ | variables)
+            own_variables = self._folder.variables(given, url, self._port) | authorising.variables(self._stub)
+            self._installation = Administration(given | own_variables)
             # Before anything else writes: the keys in here are what opens the database next time.
-            self._folder.write(variables)
+            self._folder.write(own_variables)
             version = self._installation.server_version()
             place = (
                 conninfo_to_dict(url).get("host")
@@ -151,7 +150,7 @@ class Demo:
                 else self._folder.postgres.relative_to(self._folder.path.parent)
             )
             told.done = f"PostgreSQL {version} in {place}"
-        self._environment = {name: text for name, text in (os.environ | variables).items() if "ADMIN" not in name}
+        self._environment = {name: text for name, text in (given | own_variables).items() if "ADMIN" not in name}
         self._embedded_here = own is None
 
     def _embedded(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from turno.servers.marked_processes import marks
+from cli.servers.marked_processes import marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,10 +53,10 @@ class DemoFolder:
         """What the spawned workers say."""
         return self.path / "workers.log"
 
-    def variables(self, admin_url: str, port: int) -> dict[str, str]:
-        """Return the demo's settings; a secret is the environment's, else the last demo's, else a new one."""
+    def variables(self, given: Mapping[str, str], admin_url: str, port: int) -> dict[str, str]:
+        """Return the demo's settings; a secret is that of `given`, else the last demo's, else a new one."""
         last = dotenv_values(self.environment_file) if self.environment_file.exists() else {}
-        keys = {name: os.environ.get(name) or last.get(name) or secrets.token_hex(32) for name in SECRETS}
+        keys = {name: given.get(name) or last.get(name) or secrets.token_hex(32) for name in SECRETS}
         return {
             "DATABASE_URL": without_password(admin_url),
             "ADMIN_DATABASE_URL": admin_url,

@@ -10,18 +10,27 @@ SELECT d.job_id, :tenant, d.type, turno.error_group(j.error), d.died_at, to_json
        (to_jsonb(j) ->> 'key_position')::bigint, coalesce(d.replayed_at, d.discarded_at),
        CASE WHEN d.replayed_at IS NOT NULL THEN 'replayed' WHEN d.discarded_at IS NOT NULL THEN 'discarded' END
 FROM :schema.background_jobs_dead_letter d JOIN :schema.background_jobs j ON j.id = d.job_id;
--- Of a job that is open again, whoever is to be told: also if it was told of another end since. With the columns that
--- there are, but for the row's number, which another row may have by now.
+-- Jobs that ran to their end with failed items; a discarded one is open again.
+INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed, died_at, closed_at, closed_as)
+SELECT j.id, :tenant, j.type, CASE WHEN p.done > 0 THEN 'completed_with_failures' ELSE 'nothing_done' END,
+       coalesce((SELECT turno.error_group(i.error) FROM :schema.background_job_items i
+                 WHERE i.job_id = j.id AND i.state = 'failed' GROUP BY 1 ORDER BY count(*) DESC LIMIT 1), 'Error'),
+       p.done, p.failed, j.finished_at, o.created_at, CASE WHEN o.id IS NOT NULL THEN 'replayed' END
+FROM :schema.background_jobs j JOIN :schema.background_job_progress p ON p.job_id = j.id AND p.failed > 0
+LEFT JOIN :schema.background_jobs o ON o.id = j.successor_id
+WHERE j.status = 'completed'
+  AND NOT EXISTS (SELECT FROM :schema.background_job_parts b JOIN :schema.background_job_progress w ON w.job_id = b.job_id
+                  WHERE b.part_id = j.id AND w.total > 0);
+-- Webhooks and mails of jobs that are open again, also if an end was delivered since. With the columns that exist, except the
+-- id, which another row may have by now.
 DELETE FROM turno.callbacks c WHERE tenant_id = :tenant
-    AND NOT EXISTS (SELECT FROM :schema.background_jobs j WHERE j.id = c.job_id);
+    AND NOT EXISTS (SELECT FROM :schema.background_jobs j WHERE j.id = c.job_id AND j.finished_at IS NOT NULL);
 UPDATE saved_callbacks SET tenant_id = :tenant;
 SELECT format('INSERT INTO turno.callbacks (%1$s) SELECT %1$s FROM saved_callbacks c WHERE EXISTS (SELECT FROM %2$s.background_jobs j'
               ' WHERE j.id = c.job_id AND j.finished_at IS NULL) ON CONFLICT DO NOTHING',
               string_agg(quote_ident(attname), ', '), :'schema')
 FROM pg_catalog.pg_attribute
 WHERE attrelid = 'turno.callbacks'::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id' \gexec
--- Subscribers from the beginning have a job for each event there is: what is missing here, maintenance gives them.
-UPDATE turno.subscriptions SET backlog = true WHERE from_beginning;
 -- A trigger copies each schedule anew; a backup of an older release has none.
 SET row_security = on;
 DELETE FROM turno.schedules WHERE tenant_id = :tenant;

@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 from psycopg import Connection
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import class_row
 
-from handlers.services.invoice import Invoice, IssuerCondition, Kind, Letter
+from handlers.services.invoice import Invoice, Kind, Letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ STORE = """
              WITH ORDINALITY AS d (order_id, kind, letter, customer_id, currency, net_total, iva_total, n)
         LEFT JOIN invoice_counters c
                ON (c.point_of_sale, c.kind, c.letter) = (%(point_of_sale)s, d.kind, d.letter)
-        WHERE (SELECT issuer_condition FROM points_of_sale WHERE id = %(point_of_sale)s) = %(issuer)s
     ), invoice AS (
         INSERT INTO invoices (order_id, kind, point_of_sale, letter, number, customer_id, net_total, iva_total, total,
                               currency)
@@ -92,23 +91,18 @@ STORE = """
 LOCK = "SELECT issuer_condition FROM points_of_sale WHERE id = %s FOR NO KEY UPDATE"
 
 
-def store(
-    connection: Connection[Any], drafts: Sequence[Draft], point_of_sale: int, issuer: IssuerCondition
-) -> tuple[IssuerCondition, list[Invoice]]:
-    """Lock the point of sale, and store the drafts under its next numbers; returns who issues there, and the invoices.
+def store(connection: Connection[Any], drafts: Sequence[Draft], point_of_sale: int) -> list[Invoice]:
+    """Store the drafts under the next numbers of the point of sale, which the caller locked; returns the invoices.
 
-    Nothing is stored if that is not who was asked for. A draft whose order has such an invoice is left out; where one
-    of several is, the numbers have a gap: undo them all. Both statements are sent together, because whoever else
-    numbers there waits from the first one on.
+    A draft whose order has such an invoice is left out; where one of several is, the numbers have a gap: undo them all.
     """
     if not drafts:
-        return issuer, []
+        return []
     lines = [
         (place, number, line) for place, draft in enumerate(drafts, 1) for number, line in enumerate(draft.lines, 1)
     ]
     columns = {
         "point_of_sale": point_of_sale,
-        "issuer": issuer,
         "order_ids": [draft.order_id for draft in drafts],
         "kinds": [draft.kind for draft in drafts],
         "letters": [draft.letter for draft in drafts],
@@ -127,11 +121,8 @@ def store(
         "iva_rates": [line.iva_rate for _, _, line in lines],
         "line_ivas": [line.iva for _, _, line in lines],
     }
-    with connection.cursor(row_factory=scalar_row) as lock, connection.cursor(row_factory=class_row(Invoice)) as cursor:
-        with connection.pipeline():
-            lock.execute(LOCK, (point_of_sale,))
-            cursor.execute(STORE, columns)
-        return lock.fetchone() or issuer, cursor.fetchall()
+    with connection.cursor(row_factory=class_row(Invoice)) as cursor:
+        return cursor.execute(STORE, columns).fetchall()
 
 
 def invoices_of(connection: Connection[Any], order_id: int) -> list[Invoice]:

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 from psycopg import Connection
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import class_row, scalar_row
 
 from handlers.services import money
 from handlers.services.invoice import Invoice, IssuerCondition, Kind, TaxCondition, letter_for
-from handlers.services.invoice_storing import Draft, Line, invoices_of, store
+from handlers.services.invoice_storing import LOCK, Draft, Line, invoices_of, store
 from handlers.services.invoicing_errors import (
     AlreadyInvoiced,
     EmptyOrder,
@@ -43,24 +43,19 @@ def issue_all(connection: Connection[Any], order_ids: Sequence[int], point_of_sa
     Returns for each order what was issued, or why nothing was: `UnknownOrder`, `EmptyOrder` or `AlreadyInvoiced`. Each
     invoice has the next number of its point of sale, kind and letter, in the order of `order_ids`.
 
-    Numbers stay without gaps whatever the caller rolls back, because the point of sale is locked from the moment when
-    all else is known until the transaction (or the savepoint, undone) ends. Amounts are rounded here, line by line, in
-    `money` and nowhere else: the rule can be proved there without a database, and the tables' checks refuse any other
-    result.
+    Numbers stay without gaps whatever the caller rolls back, because the point of sale is locked until the transaction
+    (or the savepoint, undone) ends. Orders are read after that lock: an order that changes while the caller waits for
+    it is invoiced as it is now. Amounts are rounded line by line, in `money` and nowhere else: the rule can be proved
+    there without a database, and the tables' checks refuse any other result.
 
     Two points of sale may race for the same orders: take orders in ascending id, or PostgreSQL may end one of the
     transactions as a deadlock, which is safe to run again. Who loses the race for one of several orders raises
     `InvoicedMeanwhile`: undo, and take them one by one. Raises `UnknownPointOfSale`, too; nothing was written then.
     """
-    orders = _read_orders(connection, order_ids)
-    issuer = _issuer(connection, point_of_sale)
+    issuer, orders = _read_locked(connection, order_ids, point_of_sale)
     drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), issuer)]
-    now, invoices = store(connection, drafts, point_of_sale, issuer)
-    if now != issuer:  # it changed before the lock, and nothing was stored
-        drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), now)]
-        _, invoices = store(connection, drafts, point_of_sale, now)
     issued: dict[int, Issued] = {}
-    for invoice in invoices:
+    for invoice in store(connection, drafts, point_of_sale):
         issued[invoice.order_id] = (*issued.get(invoice.order_id, ()), invoice)
     lost = {draft.order_id for draft in drafts} - set(issued)
     if lost and len(order_ids) > 1:
@@ -86,36 +81,37 @@ class _Order:
     iva_rates: list[Decimal]
 
 
-def _issuer(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
-    query = "SELECT issuer_condition FROM points_of_sale WHERE id = %s"
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(query, (point_of_sale,)).fetchone()
-    if row is None:
-        raise UnknownPointOfSale(point_of_sale)
-    issuer: IssuerCondition = row[0]
-    return issuer
+ORDERS = """
+    SELECT o.id, o.customer_id, o.currency, c.tax_condition,
+           EXISTS (SELECT FROM invoices i WHERE i.order_id = o.id) AS invoiced, l.*
+    FROM orders o
+    JOIN customers c ON c.id = o.customer_id
+    CROSS JOIN LATERAL (
+        SELECT coalesce(array_agg(l.product_id ORDER BY l.line_no), '{}') AS product_ids,
+               coalesce(array_agg(l.quantity ORDER BY l.line_no), '{}') AS quantities,
+               coalesce(array_agg(l.unit_price ORDER BY l.line_no), '{}') AS unit_prices,
+               coalesce(array_agg(l.discount ORDER BY l.line_no), '{}') AS discounts,
+               coalesce(array_agg(p.iva_rate ORDER BY l.line_no), '{}') AS iva_rates
+        FROM order_lines l
+        JOIN products p ON p.id = l.product_id
+        WHERE l.order_id = o.id
+    ) l
+    WHERE o.id = ANY (%s)
+"""
 
 
-def _read_orders(connection: Connection[Any], order_ids: Sequence[int]) -> dict[int, _Order]:
-    query = """
-        SELECT o.id, o.customer_id, o.currency, c.tax_condition,
-               EXISTS (SELECT FROM invoices i WHERE i.order_id = o.id) AS invoiced, l.*
-        FROM orders o
-        JOIN customers c ON c.id = o.customer_id
-        CROSS JOIN LATERAL (
-            SELECT coalesce(array_agg(l.product_id ORDER BY l.line_no), '{}') AS product_ids,
-                   coalesce(array_agg(l.quantity ORDER BY l.line_no), '{}') AS quantities,
-                   coalesce(array_agg(l.unit_price ORDER BY l.line_no), '{}') AS unit_prices,
-                   coalesce(array_agg(l.discount ORDER BY l.line_no), '{}') AS discounts,
-                   coalesce(array_agg(p.iva_rate ORDER BY l.line_no), '{}') AS iva_rates
-            FROM order_lines l
-            JOIN products p ON p.id = l.product_id
-            WHERE l.order_id = o.id
-        ) l
-        WHERE o.id = ANY (%s)
-    """
-    with connection.cursor(row_factory=class_row(_Order)) as cursor:
-        return {order.id: order for order in cursor.execute(query, (list(order_ids),))}
+def _read_locked(
+    connection: Connection[Any], order_ids: Sequence[int], point_of_sale: int
+) -> tuple[IssuerCondition, dict[int, _Order]]:
+    """Lock the point of sale, then read the orders; both statements are sent together, as other sessions wait."""
+    with connection.cursor(row_factory=scalar_row) as lock, connection.cursor(row_factory=class_row(_Order)) as cursor:
+        with connection.pipeline():
+            lock.execute(LOCK, (point_of_sale,))
+            cursor.execute(ORDERS, (list(order_ids),))
+        issuer: IssuerCondition | None = lock.fetchone()
+        if issuer is None:
+            raise UnknownPointOfSale(point_of_sale)
+        return issuer, {order.id: order for order in cursor}
 
 
 def _drafts(order: _Order | None, issuer: IssuerCondition) -> Iterator[Draft]:

@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import __main__ as command
+from benchmarks import environment
 from benchmarks.__main__ import NAMES
-from benchmarks.benchmark import Benchmark
+from benchmarks.benchmark import Benchmark, Options
 from benchmarks.report import Report
 from benchmarks.siege.course import ATTACKS, Plan, besiege
+from turno.servers.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +47,16 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("name", NAMES)
+def test_benchmark_runs(name: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "private_server", lambda _folder: nullcontext(cluster))
+    report = command.benchmark_named(name).run(Options(smoke=True))
+    assert report.broken == []
+    assert json.loads(report.json(quick=True))["benchmark"] == name
+    assert report.lines()
+
+
+@pytest.mark.deep
 def test_events_reach_every_subscriber_once_beside_a_hand_written_outbox() -> None:
     found = json.loads(benchmarks("events", "--quick", "--json")[-1])
     assert set(found["figures"]) == {
@@ -56,7 +69,7 @@ def test_events_reach_every_subscriber_once_beside_a_hand_written_outbox() -> No
 
 def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Report("siege", "ms", broken=["an attack: answered 500"])
-    monkeypatch.setattr(command, "_load", lambda _name: Benchmark("", lambda _options: found))
+    monkeypatch.setattr(command, "benchmark_named", lambda _name: Benchmark("", lambda _options: found))
     done = CliRunner().invoke(command.main, ["siege", "--json"])
     assert done.exit_code == 1
     told = done.stdout.splitlines()

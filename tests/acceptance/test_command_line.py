@@ -33,7 +33,7 @@ KEY = "the command line's tests' own key, long enough"
 # What an attempt leaves behind that parked its job for an effect in doubt.
 PARK = """
 WITH parked AS (UPDATE {}.background_jobs SET run_at = 'infinity' WHERE id = %s RETURNING id, type),
-     ticket AS (UPDATE turno.tickets SET run_at = 'infinity' FROM parked WHERE job_id = parked.id)
+     ticket AS (UPDATE turno.tickets SET run_at = 'infinity', state = 'review' FROM parked WHERE job_id = parked.id)
 INSERT INTO {}.external_effects (key, type, outside_key, state, job_id, attempt, token, calls, waiting)
 SELECT 'cae:7', type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1, ARRAY[id] FROM parked
 """
@@ -109,7 +109,14 @@ def ended(asking: Client, job_id: str) -> bool:
 
 
 def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
-    assert installed.succeed("migrate") == "nothing to do\n"
+    registered, again = installed.succeed("migrate").splitlines()
+    assert " job types registered: " in registered
+    assert "batch_invoicing" in registered
+    assert again == "no migration is pending"
+    broken = installed.run("migrate", HANDLERS="handlers:nowhere")
+    assert broken.returncode == 1
+    assert "no job types were registered" in broken.stderr, broken.stderr
+    assert broken.stdout == "no migration is pending\n"
     assert "suc0002" in installed.succeed("migrate", "--status")
     assert "every right is as the matrix says" in installed.succeed("migrate", "--check")
 
@@ -123,7 +130,7 @@ def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     before, newest = steps()[-2:]
     undo = ("migrate", "--application", "--rollback", "1")
     assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
-    assert "nothing to do" in installed.succeed("migrate", "--dry-run")
+    assert "no migration is pending" in installed.succeed("migrate", "--dry-run")
     back = installed.succeed(*undo, "--tenant", "suc0002")
     assert f"1/1 suc0002 lost {newest}" in back
     behind = installed.run("migrate", "--status")
@@ -203,6 +210,14 @@ def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, we
     told = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", job_id))
     assert [item["key"] for item in told["failed_items"]] == ["7"]
     assert len(told["attempts"]) == 1
+    assert "outcome       nothing_done" in shown
+    assert told["payload"]["order_ids"] == [7]
+    edited = installed.succeed(
+        "jobs", "rerun", "--tenant", "suc0002", "--payload", '{"order_ids": [8]}', job_id
+    ).strip()
+    rerun = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", edited))
+    assert (rerun["parent_id"], rerun["payload"]["order_ids"]) == (job_id, [8])
+    assert "does not take" in installed.refuse("jobs", "rerun", "--tenant", "suc0002", "--payload", "{}", job_id)
     assert f"continues {job_id}" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
     assert "already" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
     assert "has ended already" in installed.refuse("jobs", "cancel", "--tenant", "suc0002", job_id)
@@ -271,7 +286,7 @@ def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_me
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
-    changing = {"counted", "rescued", "delivered", "scheduled", "promoted", "repaired", "expired", "purged", "moved"}
+    changing = {"counted", "rescued", "scheduled", "promoted", "repaired", "expired", "purged", "pruned", "moved"}
     assert set(counts) == changing | {"offered", "unserved"}
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
@@ -328,7 +343,7 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
         "--user",
         "cron",
         "--run-at",
-        (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%dT%H:%M:%S"),
+        (datetime.now(UTC) + timedelta(days=30)).isoformat(),
     )
     payload = ("--payload", '{"order_ids": [1, 2]}')
     first = installed.succeed(*submit, *payload, "--key", "night-1").strip()
@@ -340,11 +355,18 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
     assert "payload.order_ids: is missing" in installed.refuse(*submit)
     assert "UnknownJobType" not in installed.refuse("jobs", "submit", "dance", "--tenant", "suc0001")
     for wrong, said in (
-        (("--payload", "{"), "'--payload': is no JSON"),
+        (("--payload", "{"), "'--payload': is not valid JSON"),
         (("--key", "a b"), "'--key': 'a b': expected"),
+        (("--run-at", "2030-01-31T09:00:00"), "'--run-at': '2030-01-31T09:00:00' must be a time with its zone"),
     ):
         told = installed.run(*submit, *wrong)
         assert (told.returncode, said in told.stderr) == (2, True), told.stderr
-    too_late = [*submit[:-1], "2100-01-01T00:00:00", *payload]
+    too_late = [*submit[:-1], "2100-01-01T00:00:00-03:00", *payload]
     assert "--run-at must be at most one year ahead" in installed.refuse(*too_late)
+    in_ten_minutes = installed.succeed(*submit[:-1], "+10m", *payload).strip()
+    shown = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0001", "--json", in_ten_minutes))
+    job = shown.get("job", shown)
+    delay = datetime.fromisoformat(job["run_at"]) - datetime.fromisoformat(job["created_at"])
+    assert timedelta(minutes=9) < delay <= timedelta(minutes=10)
+    installed.succeed("jobs", "cancel", "--tenant", "suc0001", in_ten_minutes)
     installed.succeed("jobs", "cancel", "--tenant", "suc0001", first)

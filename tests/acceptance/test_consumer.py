@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
@@ -18,7 +19,6 @@ from turno.jobs.job import JobRef, Priority
 from turno.jobs.message import Message
 from turno.queues.notify import PoolQueue
 from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
 from turno.wiring.shared import pool_queue
 from turno.worker.sources.broker import SILENT_AFTER

@@ -98,6 +98,8 @@ def test_an_open_demo_serves_other_terminals_until_ctrl_c(
     assert "200/200" in listed.stdout, listed.stderr
     scheduled = turno("schedule", "list", "--all", environment=marked, folder=tmp_path)
     assert "nightly-invoices" in scheduled.stdout, scheduled.stderr
+    status = turno("status", environment=marked, folder=tmp_path)
+    assert "no process runs maintenance" not in status.stdout, status.stdout
     second = turno("demo", "--exit", environment=marked, folder=tmp_path)
     assert (second.returncode, second.stdout) == (1, "")
     assert "another demo runs" in second.stderr

@@ -52,8 +52,15 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         (right,) = doctor()
         assert "tickets" in right
         admin.execute("REVOKE SELECT ON turno.tickets FROM PUBLIC")
-        (room,) = doctor(WEB_THREADS="400")
-        assert "may open 422 sessions" in room
+        room, reserved = doctor(WEB_THREADS="400")
+        assert "may open 424 sessions" in room
+        assert reserved.endswith("set reserved_connections = 411 and restart the server")
+        (limit,) = doctor(POOL_MAX_CHILDREN="12", POOL_SESSIONS_PER_CHILD="1")
+        assert limit.startswith(
+            "a tenant's handlers may open 10 sessions, and 1 hosts with these settings run children"
+        )
+        run("migrate", "--yes", POOL_MAX_CHILDREN="12")
+        assert doctor(POOL_MAX_CHILDREN="12", POOL_SESSIONS_PER_CHILD="1") == []
 
         admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")
     sentence = run("status")

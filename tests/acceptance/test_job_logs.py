@@ -25,6 +25,7 @@ REFUSED = ("WARNING", "turno.handler", "token=abc123 was refused")
 
 def logging_job(world: ExampleInstallation, then: str, lines: int = 2) -> UUID:
     world.odd = True
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")  # of the test before
     return world.enqueue({"how": "log", "text": then, "number": lines}, handler=Odd)
 
 
@@ -40,6 +41,8 @@ def test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone(
     log = world.work(job_id)
     job = world.job(job_id)
     assert (job["status"], job["attempt"]) == ("failed", 4), log
+    assert "was refused" in log
+    assert "abc123" not in log, "the worker's log redacts what the tenant's job keeps"
     assert world.rows("SELECT 1 FROM customers WHERE company_name = 'Odd'") == []
     for attempt in range(1, 5):
         first, second, third, *ours = lines(world, job_id, attempt)

@@ -17,9 +17,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cli.servers.system_packages import PHP
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
-from turno.servers.system_packages import PHP
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -104,10 +104,27 @@ def adopted(host: PlainHost) -> PlainHost:
     return host
 
 
-def test_a_running_application_has_its_first_job_done_and_takes_turno_out_again(host: PlainHost) -> None:
+def test_the_page_s_commands_and_files_lead_to_the_first_job(host: PlainHost) -> None:
+    """The page of an adopter, literally, in a folder that has the application alone."""
+    page = (ROOT / "docs" / "adopting.md").read_text(encoding="utf-8")
+    files = dict(re.findall(r"<!-- file: examples/plain_host/(\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL))
+    assert set(files) == {"jobs/monthly_report.py", "tenants.csv", "app.py"}
+    pip, init, migrate, add, pool, *_ = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
+    assert (pip, pool) == ("pip install ../turno", "QUEUE_BACKEND=pool turno pool")
+    shutil.rmtree(host.folder / "jobs")
+    for name in ("app.py", "tenants.csv", "pyproject.toml"):
+        (host.folder / name).unlink()
     before = host.standing()
-    host.turno("migrate", "--yes")
-    host.turno("tenant", "add", "--from", "tenants.csv")
+    url = init.split()[-1]
+    assert (init, url) == (f"turno init --database-url {url}", "postgresql://admin@localhost/erp")
+    host.turno(*init.replace(url, host.url).split()[1:])
+    (host.folder / "tests" / "test_monthly_report.py").unlink()
+    for name, text in files.items():
+        (host.folder / name).write_text(text, encoding="utf-8")
+    migrated = host.turno(*migrate.split()[1:], "--yes")
+    assert "1 job types registered: monthly_report" in migrated
+    added = host.turno(*add.split()[1:])
+    assert added.splitlines()[-1] in page
     host.sell("suc0001", "100")
     host.sell("suc0001", "42.50")
     host.sell("suc0002", "7")

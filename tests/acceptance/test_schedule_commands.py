@@ -85,5 +85,5 @@ def test_what_is_wrong_is_named(world: ExampleInstallation, said: Any) -> None:
 def test_times_are_previewed_without_a_schedule(said: Any) -> None:
     status, printed = said("schedule", "next", "--cron", "30 2 29 2 *", "--zone", "Europe/Madrid", "--count", "2")
     assert status == 0, printed
-    assert [line.split()[0][4:] for line in printed.splitlines()[1:]] == ["-02-29", "-02-29"]
+    assert [line.split()[0][4:] for line in printed.splitlines()[1:]] == ["-02-29T01:30:00Z"] * 2
     assert said("schedule", "next")[0] == 2

@@ -57,6 +57,33 @@ def test_what_failed_tonight_is_grouped_tried_and_retried(world: ExampleInstalla
     assert "replayed" in turno_said("jobs", "list", "--all", "--status", "failed")[1]
 
 
+def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstallation, turno_said: Any) -> None:
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    batches = {}
+    for tenant, fails in ((world.one, "0,1"), (world.other, "0")):
+        world.rows("DELETE FROM customers WHERE company_name = 'Odd'", tenant=tenant)
+        job_id = world.enqueue({"how": "items", "number": 2, "text": fails}, handler=Odd, tenant=tenant)
+        attempt(world, job_id)
+        batches[tenant.slug] = job_id
+    status, said = turno_said("status", "--all")
+    assert status == 1
+    assert "2 of 2 items of jobs odd of suc0001 that ended in the last hour failed" in said
+    said = turno_said("jobs", "list", "--all", "--outcome", "nothing_done", "--json")[1]
+    assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
+        (str(batches["suc0001"]), "completed", 2)
+    ]
+    said = turno_said("jobs", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
+    assert [row["id"] for row in json.loads(said)] == [str(batches["suc0002"])]
+    assert json.loads(turno_said("jobs", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
+    (group,) = json.loads(turno_said("jobs", "list", "--all", "--group-by", "error", "--json")[1])
+    assert (group["name"], group["jobs"], group["items"], group["tenants"]) == ("ValueError: item # is bad", 2, 3, 2)
+    status, said = turno_said("jobs", "retry", "--all", "--dry-run")
+    assert said.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
+    status, said = turno_said("jobs", "retry", "--all")
+    assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
+    assert turno_said("jobs", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
+
+
 def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
     world: ExampleInstallation, turno_said: Any
 ) -> None:
@@ -116,7 +143,8 @@ def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_sai
         (("jobs", "list", "--all", "--group-by", "error", "--user", "ana"), "--group-by"),
         (("jobs", "list", "--tenant", "suc0001", "--group-by", "error"), "--group-by"),
         (("jobs", "retry"), "--all"),
-        (("jobs", "retry", "--all", "--status", "completed"), "--status"),
+        (("jobs", "retry", "--all", "--status", "cancelled"), "--status"),
+        (("jobs", "retry", "--all", "--outcome", "completed"), "--outcome"),
         (("jobs", "cancel", "--all", "--error", "Boom"), "--error"),
         (("jobs", "reprioritise", "--all", "--priority", "highest"), "--priority"),
         (("jobs", "retry", "--tenant", "suc0001", "--error", "x", "0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "--error"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
@@ -36,6 +37,8 @@ UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0003'
 """
 
 
+LEASES = ["sweep", "maintenance", "upkeep"]
+LEASED = "INSERT INTO turno.leases SELECT n, 'test', now() FROM unnest(%s::text[]) n ON CONFLICT DO NOTHING"
 LOGGED = """
 INSERT INTO background_job_logs
 SELECT %s, 1, 7 + n, now() + n * interval '1 ms', CASE n %% 9 WHEN 8 THEN 'ERROR' ELSE 'INFO' END, 'shop.billing',
@@ -58,7 +61,11 @@ def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
     for statement in FILL.replace("%", "%%").split(";\n"):
         world.rows(statement)
     world.rows(LOGGED, job)
-    yield module_site, job
+    # Tickets without a job and silent workers would be repaired by the maintenance of the web.
+    world.rows(LEASED, LEASES)
+    with psycopg.connect(world.url) as holder:
+        holder.execute("SELECT FROM turno.leases WHERE name = ANY (%s) FOR UPDATE", (LEASES,))
+        yield module_site, job
     world.forget()
     world.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
 

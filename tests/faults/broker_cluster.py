@@ -6,8 +6,8 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Self
 
+from cli.servers.private_rabbitmq import Node, Place
 from tests.installation import ROOT
-from turno.servers.private_rabbitmq import Node, Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

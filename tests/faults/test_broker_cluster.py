@@ -12,6 +12,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker
 
 from cli.demo.web import DemoWeb
+from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.faults.broker_cluster import BrokerCluster
 from tests.faults.hosts import Host, Lan
@@ -22,7 +23,6 @@ from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.queues.rabbitmq.topology import QUEUE, prepare
 from turno.servers.free_port import free_port
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
 from turno.testing import processes
 

@@ -11,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from cli.demo.web import DemoWeb
+from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ExampleInstallation
@@ -20,7 +21,6 @@ from turno.commands.development_token import development_token
 from turno.jobs.job import JobRef
 from turno.queues.rabbitmq.topology import QUEUE
 from turno.servers.free_port import free_port
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
 from turno.wiring.shared import pool_queue
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from cli.servers.private_rabbitmq import Node
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission
 from turno.queues.interface import QueueInterface
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
 from turno.store.operator import routing
 from turno.store.operator.routing import Defaults

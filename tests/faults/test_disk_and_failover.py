@@ -1,11 +1,11 @@
 """A tablespace that is full, and a standby that takes over."""
 
+import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -14,11 +14,18 @@ import pytest
 from psycopg import sql
 
 from tests.faults.own_server import own_world, reconnect
+from tests.faults.standby import other_end, standby_of, synchronous
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.runner.session import HandlerConnection
 from turno.servers.embedded_postgres import Cluster
+from turno.servers.postgres_processes import processes_in
 from turno.servers.wait import wait_until
+from turno.tenancy.identity.session import LoginRefused, handler_session
+from turno.worker.crash_reasons import SERVER_REPLACED
+
+STREAMING = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"
 
 
 @contextmanager
@@ -128,48 +135,6 @@ def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes
             reader.join()
 
 
-@contextmanager
-def standby_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """Run a streaming copy of the cluster; give its socket folder and its process."""
-    identity = cluster.files.identity()
-    programs = cluster.files.programs(identity)
-    folder.mkdir()
-    identity.own(folder)
-    as_whom = {"user": identity.user, "group": identity.group, "extra_groups": identity.extra_groups}
-    subprocess.run(
-        identity.command(programs / "pg_basebackup", "-R", "-c", "fast", "-D", folder / "data", "-d", cluster.url),
-        check=True, cwd=folder, capture_output=True, **as_whom,  # type: ignore[call-overload]
-    )  # fmt: skip
-    sockets = Path(tempfile.mkdtemp(prefix="turno-", dir="/tmp"))
-    identity.own(sockets)
-    options = {"port": "5432", "listen_addresses": "", "unix_socket_directories": str(sockets), "max_connections": "60"}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            identity.command(
-                programs / "postgres", "-D", folder / "data",
-                *(part for name, value in options.items() for part in ("-c", f"{name}={value}")), ends_with="INT",
-            ),
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder / "data", start_new_session=True, **as_whom,
-        )  # type: ignore[call-overload]  # fmt: skip
-    try:
-        yield str(sockets), process
-    finally:
-        process.send_signal(signal.SIGINT)  # fast: SIGTERM would wait for the worker's sessions
-        process.wait(20)
-        shutil.rmtree(sockets, ignore_errors=True)
-
-
-def other_end(cluster: Cluster, sockets: str) -> tuple[str, str]:
-    """Where the standby is, and where whichever of the two can be written to."""
-    password = cluster.files.password
-    there = f"postgresql://postgres:{password}@/turno?host={sockets}&port=5432"
-    both = (
-        f"postgresql://postgres:{password}@/turno?host={cluster.socket_directory},{sockets}&port=5432,5432"
-        "&target_session_attrs=read-write"
-    )
-    return there, both
-
-
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
     tmp_path: Path, postgres_template: Path, how: str
@@ -182,10 +147,7 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
         world.backend = "pool"
         world.extra["DATABASE_URL"] = both
         world.logins = type(world.logins)(both, world.logins.master_key)
-        in_sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
-        world.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        world.admin.execute("SELECT pg_reload_conf()")
-        assert wait_until(lambda: world.rows(in_sync) != [], within=20)
+        synchronous(world)
         job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
         pool = world.start_pool(HEARTBEAT_SECONDS="0.5")
         assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
@@ -215,3 +177,55 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
         client.assert_none_lost_or_doubled()
         pool.kill()
         reader.join()
+
+
+def test_login_at_a_standby_is_an_outage_not_a_refusal(tmp_path: Path, postgres_template: Path) -> None:
+    with (
+        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        standby_of(cluster, tmp_path / "standby") as (sockets, _),
+    ):
+        _, both = other_end(cluster, sockets)
+        logins = type(world.logins)(both, world.logins.master_key)
+        login = world.handler_login()
+        assert wait_until(lambda: world.rows(STREAMING) != [], within=20)
+        cluster.kill()
+        with pytest.raises(psycopg.OperationalError, match="session is read-only") as standby:
+            handler_session(logins, login, application="test", kind=HandlerConnection)
+        assert not isinstance(standby.value, LoginRefused)
+        cluster.start()
+        reconnect(world)
+
+
+def freeze(cluster: Cluster) -> None:
+    """Stop the server's processes: its kernel still accepts what is sent, and nothing answers."""
+    for pid in processes_in(cluster.data):
+        os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.deep
+def test_job_at_a_hung_primary_is_given_back(tmp_path: Path, postgres_template: Path) -> None:
+    with (
+        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        standby_of(cluster, tmp_path / "standby") as (sockets, _),
+    ):
+        there, both = other_end(cluster, sockets)
+        world.backend = "pool"
+        world.extra["DATABASE_URL"] = both
+        world.logins = type(world.logins)(both, world.logins.master_key)
+        assert wait_until(lambda: world.rows(STREAMING) != [], within=20)
+        job_id = world.enqueue({"how": "resume", "text": "ok", "number": 3000}, handler=Odd)
+        pool = world.start_pool(DEAD_AFTER_SECONDS="40")
+        assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+        freeze(cluster)
+        with ExitStack() as frozen:
+            frozen.callback(cluster.kill)  # an orderly stop would wait for processes that are stopped
+            frozen.callback(world.stop_workers)
+            with psycopg.connect(there, autocommit=True) as connection:
+                assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
+            reconnect(world, there)
+            released = "SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'released'"
+            assert wait_until(lambda: world.rows(released, job_id) != [], within=60)
+            assert world.rows(released, job_id)[0]["error"]["message"] == SERVER_REPLACED
+            assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=60)
+            assert world.job(job_id)["crashes"] == 0
+            assert pool.poll() is None

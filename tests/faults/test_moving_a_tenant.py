@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from tests.faults.test_backup_and_restore import SCRIPTS, all_ended, done, environment_of, follow, later
+from tests.faults.test_backup_and_restore import REPLAY, SCRIPTS, all_ended, done, environment_of, follow, later
 from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
 from tests.misbehaving_handlers import Odd
 from turno.store.api.commands import ENQUEUE
@@ -85,7 +85,7 @@ def test_a_tenant_moves_with_all_that_it_has(
         " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 86400, 'UTC', 0, 'skip', %s)",
         later(old),
     )
-    # Nobody in the old cell knows whoever subscribes to this.
+    # The old cell has no subscriber of this event.
     old.rows("INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{\"order_id\": 7}', 'ana')")
     old.rows(
         "WITH made AS ("
@@ -120,6 +120,7 @@ def test_a_tenant_moves_with_all_that_it_has(
     assert new.job(waiting)["status"] == "pending"
     again = new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once").parameters()
     assert new.call(ENQUEUE, again)["job_id"] == invoiced
+    follow(new, REPLAY)
     (heard,) = new.rows("SELECT id FROM background_jobs WHERE type = 'ledger'")
     for job in (pending, heard["id"]):
         run(new, job)

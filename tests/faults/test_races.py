@@ -78,7 +78,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation
         stack.callback(psycopg.Connection.close, session)
         reaper = stack.enter_context(service_session(world.logins, world.logins.engine, application="reaper"))
         attempt_steps.start(session, claim, "test")
-        attempts.begin(session, claim)
+        attempts.begin(session)
         waits = [chance.random() * 0.01, chance.random() * 0.01]
 
         def finish() -> str:

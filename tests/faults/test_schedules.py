@@ -26,12 +26,16 @@ SWEEP = """
 import os
 from turno.environment import read_settings
 from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import service_session
 from turno.wiring.logins import logins_of
 logins = logins_of(read_settings())
 engine = service_session(logins, logins.engine, application="a host")
-fire_due(EngineLink(lambda: engine), lambda statement, *given: statement(engine, *given))
+link = EngineLink(lambda: engine)
+each_tenant = EachTenant(link)
+each_tenant.complete = True
+fire_due(link, each_tenant)
 """
 
 

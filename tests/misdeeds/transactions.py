@@ -57,6 +57,14 @@ def run_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return {"rows": [list(map(str, row)) for row in cursor.fetchall()] if cursor.description else []}
 
 
+def run_sql_with_token(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """SQL of an attacker who has learned the token of the attempt from the process's memory."""
+    claim = job._claim  # type: ignore[attr-defined]
+    names = "SELECT set_config('siege.job', %s, true), set_config('siege.token', %s, true)"
+    job.connection.execute(names, (str(claim.job_id), str(claim.token)))
+    return run_sql(job, payload)
+
+
 def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     if not hasattr(deadlock_once, "met"):
         deadlock_once.met = True  # type: ignore[attr-defined]
@@ -138,7 +146,7 @@ def commit_and_begin(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     """End the transaction and leave one that looks like it."""
     job.connection.execute("COMMIT")
     job.connection.execute("BEGIN")
-    job.connection.execute("SAVEPOINT job")
+    job.connection.execute(f"SAVEPOINT {job._transaction._next_savepoint or 'job'}".encode())  # type: ignore[attr-defined]
     return {}
 
 
@@ -159,8 +167,28 @@ def collide_at_commit(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 
 def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    job.connection.execute("RELEASE SAVEPOINT job")
+    """Release the savepoint of the job, whose name another session has read in pg_stat_activity."""
+    name = job._transaction._next_savepoint  # type: ignore[attr-defined]
+    job.connection.execute(f"RELEASE SAVEPOINT {name}".encode())
     return {}
 
 
 TRIES: dict[str, int] = {}
+
+
+def hold_savepoints(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Open `number` nested savepoints with a write in each, which costs a lock each, and keep them open."""
+    row = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('S%d', 'Odd', 'registered', 'held')"
+    insert = f"SAVEPOINT s; {row};"
+    for first in range(0, payload.number, 500):
+        job.connection.execute("".join(insert % number for number in range(first, first + 500)).encode())
+    job.connection.execute("SELECT pg_sleep(600)")
+    return {}
+
+
+def listen_and_wait(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Listen on a channel, and keep the transaction after that open."""
+    job.connection.execute("LISTEN flood")
+    job.checkpoint({})
+    job.connection.execute("SELECT pg_sleep(600)")
+    return {}

@@ -12,7 +12,20 @@ OPERATORS = "section 8: admin routes are for operators only"
 BOARD = "turno/store/operator/board.py"
 TROUBLES = "turno/store/operator/troubles.py"
 
+SHARES = "the share of a tenant is set by operators of all companies"
+
 MUTANTS = (
+    Mutant(
+        "an operator of one company sets its tenants' share",
+        SHARES,
+        "turno/web/api/admin_tenants.py",
+        "if not principal.everywhere and (shared",
+        "if False and (shared",
+        (
+            "tests/integration/web/test_admin_api.py::test_only_operators_of_all_companies_set_shares[weight]",
+            f"{PAGES}::test_who_may_not_changes_no_tenant",
+        ),
+    ),
     Mutant(
         "anybody sees the operator's pages",
         OPERATORS,

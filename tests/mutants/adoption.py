@@ -16,7 +16,26 @@ GRANTS = "turno/tenancy/rights/application_grants.py"
 ADOPTION = "turno/tenancy/provisioning/adoption.py"
 UNINSTALL = "turno/tenancy/provisioning/uninstall.py"
 
+REPORTS = "tests/integration/tenancy/test_reports_of_adopted.py"
+READING = "turno/runner/company_reading.py"
+
 MUTANTS = (
+    Mutant(
+        "a report queries a view that calls a branch's function",
+        APART,
+        READING,
+        "                self._refuse_calls(session)\n",
+        "",
+        (f"{REPORTS}::test_report_refuses_a_view_that_calls_a_function[cluster-a view]",),
+    ),
+    Mutant(
+        "a report evaluates the policies of a branch",
+        APART,
+        READING,
+        "                session.execute(NO_POLICIES)\n",
+        "",
+        (f"{REPORTS}::test_report_evaluates_no_policy_of_a_branch[cluster]",),
+    ),
     Mutant(
         "a profile to read lets handlers write",
         GUEST,
@@ -77,7 +96,7 @@ MUTANTS = (
         "a name of ours in the schema is not refused",
         GUEST,
         ADOPTION,
-        "    for kind, one in rows:\n",
+        "    for kind, one in hiding_names(admin, name):\n",
         "    for kind, one in ():\n",
         (f"{REFUSED}[cluster-a table with a name of ours]",),
     ),
@@ -160,5 +179,13 @@ MUTANTS = (
         "Adoption(schema, owner, TableRights.parse(rights))",
         "Adoption(schema, owner, TableRights.parse(rights and WRITE))",
         ("tests/integration/tenancy/test_adoption_commands.py::test_a_program_adopts_as_the_command_does",),
+    ),
+    Mutant(
+        "the check reports every identity column made after the adoption",
+        "migrate --check passes after the application's own migrations",
+        "turno/tenancy/rights/adopted.py",
+        "(found.thing.kind is Kind.IDENTITY and not self.listed)",
+        "False",
+        ("tests/integration/tenancy/test_adoption.py::test_check_accepts_identity_columns_made_later[cluster-write]",),
     ),
 )

@@ -1,10 +1,11 @@
-"""Guards of call-backs: whom they may reach, when they come, and that none is lost or kept quiet."""
+"""Guards of webhooks and mails: their receivers, their order, and that none is lost or given up unseen."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TAKE = "turno/migrations/control/functions/callbacks_due.sql"
+TAKE = "turno/migrations/control/functions/callbacks_take.sql"
+COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 OF_CALLBACKS = "tests/integration/callbacks/test_callbacks.py"
 AT_LEAST_ONCE = "decision 73: a call-back comes at least once"
 
@@ -18,6 +19,14 @@ MUTANTS = (
         ("tests/unit/callbacks/test_callback_addresses.py::test_a_name_that_leads_to_a_private_address_is_not_called",),
     ),
     Mutant(
+        "a call-back reaches the private address that a public one embeds",
+        "decision 73: nobody outside chooses what this host calls",
+        "turno/callbacks/post.py",
+        "            yield last\n",
+        "            pass\n",
+        ("tests/unit/callbacks/test_callback_addresses.py::test_a_name_that_leads_to_an_embedded_address_is_refused",),
+    ),
+    Mutant(
         "a call-back leads to any host",
         "decision 73: nobody outside chooses what this host calls",
         "turno/web/api/submit_body.py",
@@ -26,36 +35,54 @@ MUTANTS = (
         ("tests/integration/web/test_api_submit.py::test_a_callback_leads_to_hosts_that_the_operator_names",),
     ),
     Mutant(
-        "a call-back is taken before its job's end",
+        "a retry is delivered as an end",
+        AT_LEAST_ONCE,
+        COUNT,
+        "        WHERE job_id IS NOT NULL AND is_end(outcome)\n",
+        "        WHERE job_id IS NOT NULL AND outcome <> 'rescued'\n",
+        (
+            "tests/integration/callbacks/test_mail_at_the_end.py::test_one_mail_tells_of_the_end_whatever_was_tried_before_it",
+        ),
+    ),
+    Mutant(
+        "counting waits for a tenant that is being removed",
+        "promise 9: a tenant's failure affects only that tenant",
+        COUNT,
+        " FOR UPDATE OF o SKIP LOCKED",
+        " FOR UPDATE OF o",
+        (f"{OF_CALLBACKS}::test_a_locked_delivery_delays_no_other_tenant",),
+    ),
+    Mutant(
+        "a delivery under way is sent by another process, too",
         AT_LEAST_ONCE,
         TAKE,
-        "              AND NOT EXISTS (SELECT FROM tickets k WHERE k.job_id = c.job_id)\n",
-        "",
-        (f"{OF_CALLBACKS}::test_an_end_is_told_once_signed_and_names_its_job",),
+        "SET due_at = clock_timestamp() + p_lease",
+        "SET due_at = c.due_at",
+        (f"{OF_CALLBACKS}::test_a_delivery_not_recorded_is_repeated_uncounted",),
     ),
     Mutant(
-        "what is being sent is sent by whoever comes next",
-        AT_LEAST_ONCE,
+        "a tenant's deliveries precede all others",
+        "promise 9: a tenant's failure affects only that tenant",
         TAKE,
-        "clock_timestamp() + p_pauses[least(c.attempts + 1, cardinality(p_pauses))]",
-        "c.due_at",
-        (f"{OF_CALLBACKS}::test_what_was_sent_and_not_noted_is_sent_again_with_the_same_id",),
+        "ORDER BY due.position, random()",
+        "ORDER BY t.id, due.position",
+        (f"{OF_CALLBACKS}::test_a_tenant_with_many_deliveries_precedes_no_other",),
     ),
     Mutant(
-        "one tenant's call-backs take every place",
-        "promise 9: one tenant's trouble stays that tenant's",
-        TAKE,
-        "LIMIT p_each ",
-        "LIMIT p_limit ",
-        (f"{OF_CALLBACKS}::test_one_tenant_s_call_backs_take_no_other_s_place",),
+        "silent receivers take every call",
+        "promise 9: a tenant's failure affects only that tenant",
+        "turno/callbacks/rounds.py",
+        "limit=limit, busy=busy)",
+        "limit=limit, busy=())",
+        (f"{OF_CALLBACKS}::test_a_silent_receiver_delays_no_other_tenant",),
     ),
     Mutant(
-        "a call-back is tried for ever",
+        "a delivery is tried for ever",
         AT_LEAST_ONCE,
         "turno/callbacks/rounds.py",
-        "if callback.attempts < len(self._terms.pauses) and not last:",
-        "if True:",
-        (f"{OF_CALLBACKS}::test_what_is_refused_for_a_day_is_given_up_in_the_job_s_history",),
+        "self._terms.pauses[delivery.attempts :]",
+        "self._terms.pauses",
+        (f"{OF_CALLBACKS}::test_a_delivery_refused_for_a_day_is_given_up",),
     ),
     Mutant(
         "a mail goes to an address that nobody verified",
@@ -91,7 +118,7 @@ MUTANTS = (
         "an operator's address is told of other tenants' ends",
         "decision 77: an address is told of the ends that it was set for",
         "turno/migrations/control/functions/count_outcomes.sql",
-        "coalesce(a.tenant_id, g.tenant_id) = g.tenant_id AND",
+        "coalesce(a.tenant_id, e.tenant_id) = e.tenant_id AND",
         "",
         (
             "tests/integration/callbacks/test_operators_addresses.py::test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone",

@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "outcomes of a transaction that was open for long are never counted",
         NUMBERS,
-        "turno/maintenance/passes.py",
+        "turno/maintenance/tasks.py",
         "self.count(from_lowest=True)",
         "self.count()",
         (f"{TESTS}::test_maintenance_counts_from_the_lowest",),
@@ -80,9 +80,17 @@ MUTANTS = (
         "a commit whose answer was lost counts as a lost claim",
         NUMBERS,
         "turno/migrations/tenant/functions/claims_lost.sql",
-        "AND NOT EXISTS (SELECT FROM background_job_attempts a",
-        "AND NOT EXISTS (SELECT FROM background_job_attempts a JOIN turno.tickets USING (job_id)",
+        " AND a.outcome IN ('crashed', 'released')",
+        "",
         (f"{LOST}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
+    ),
+    Mutant(
+        "a lost claim counts as often as a handler calls",
+        "limits per call: an attempt is counted once",
+        "turno/migrations/tenant/functions/claims_lost.sql",
+        " AND NOT a.lost\n",
+        "\n",
+        ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_each_attempt_once",),
     ),
     Mutant(
         "a chart of a company's tenants shows all",

@@ -89,14 +89,6 @@ MUTANTS = (
         (MADE_ANEW,),
     ),
     Mutant(
-        "a tenant that was put back misses the backlog of a subscriber",
-        "docs/operations.md: a subscriber from the beginning has a job for each event of a tenant that was put back",
-        DERIVED,
-        "UPDATE turno.subscriptions SET backlog = true WHERE from_beginning;\n",
-        "",
-        (MADE_ANEW,),
-    ),
-    Mutant(
         "a segment of the log is replaced by another one",
         "deploy/backup/archive-wal.sh: what is archived is never replaced",
         "deploy/backup/archive-wal.sh",

@@ -7,10 +7,12 @@ CHILDREN = "tests/integration/runner/test_child_jobs.py"
 DOOR = "turno/migrations/control/functions/enqueue.sql"
 MANY = "turno/migrations/tenant/functions/jobs_enqueue.sql"
 ONE = "turno/migrations/tenant/functions/job_enqueue.sql"
+STANDBY = "tests/faults/test_synchronous_standby.py"
 ON_THEIRS = "turno/store/host.py"
 TRANSACTIONAL = "rolled back means never there"
 HOST = "under the host's role, and no other"
 ONE_KEY = "the key's promise is POST's"
+DURABLE = "a replay is acknowledged once the first commit is as durable as its own would be"
 STRICT = "as strict as POST"
 
 MUTANTS = (
@@ -76,8 +78,8 @@ MUTANTS = (
         "a key is looked for among all of its user's jobs",
         "promise 7: the cost does not grow with the backlog",
         ONE,
-        "j.idempotency_key BETWEEN p_key AND p_key\n     ORDER BY j.idempotency_key LIMIT 1)",
-        "j.idempotency_key = p_key LIMIT 1)",
+        "j.idempotency_key BETWEEN p_key AND p_key\n",
+        "coalesce(j.idempotency_key, '') = p_key\n",
         (f"{TESTS}::test_a_key_costs_no_more_beside_many_jobs[for ever]",),
     ),
     Mutant(
@@ -92,8 +94,8 @@ MUTANTS = (
         "unique for a while is not unique",
         ONE_KEY,
         ONE,
-        "(j.created_at <= clock_timestamp() - p_for\n",
-        "(true\n",
+        "(j.created_at <= clock_timestamp() - p_for OR",
+        "(true OR",
         (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time[one]",),
     ),
     Mutant(
@@ -140,16 +142,16 @@ MUTANTS = (
         "the hint is sent though nobody wants it",
         TRANSACTIONAL,
         DOOR,
-        "    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN\n",
-        "    IF true THEN\n",
+        "    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' AND",
+        "    IF true AND",
         (f"{TESTS}::test_a_host_that_commits_very_often_sends_no_hint",),
     ),
     Mutant(
         "a sweep tells nothing of the handlers",
         STRICT,
-        "turno/maintenance/schedule.py",
-        "                self.announce()\n                self._run(OFTEN)\n",
-        "                self._run(OFTEN)\n",
+        "turno/maintenance/rounds.py",
+        "            self.announce()\n            if self._engine.run(leases.take",
+        "            if self._engine.run(leases.take",
         ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
     ),
     Mutant(

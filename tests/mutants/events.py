@@ -5,37 +5,96 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PUBLISH = "turno/migrations/tenant/functions/event_publish.sql"
-SUBSCRIBE = "turno/migrations/control/functions/subscribe.sql"
+ANNOUNCE = "turno/migrations/control/functions/announce.sql"
 TESTS = "tests/integration/dispatch/test_events.py"
 ORDERED = "tests/integration/dispatch/test_ordered_events.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
 ORDER = "issue 17.5: order per key where asked"
+TWO_RELEASES = "issue 24: a subscription exists while a running release declares it"
 ONE_JOB = "issue 17.5: exactly one job per subscriber and event"
 
 MUTANTS = (
     Mutant(
-        "a new subscriber misses what an open transaction has published",
-        ONE_JOB,
-        PUBLISH,
-        "PERFORM pg_advisory_xact_lock_shared(0, hashtext('turno.subscriptions'));\n    INSERT INTO",
-        "INSERT INTO",
-        (f"{TESTS}::test_a_new_subscriber_waits_for_the_transactions_that_have_published",),
+        "an announcement removes the subscriptions of another release",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "    INSERT INTO subscriptions (event",
+        "    DELETE FROM subscriptions;\n    INSERT INTO subscriptions (event",
+        (f"{TESTS}::test_two_releases_in_turn_lose_no_event",),
     ),
     Mutant(
-        "an older snapshot decides who is subscribed",
-        ONE_JOB,
-        PUBLISH,
-        "IF current_setting('transaction_isolation') <> 'read committed' THEN",
+        "only the process that does maintenance announces",
+        TWO_RELEASES,
+        "turno/maintenance/rounds.py",
+        "            self.announce()\n"
+        '            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):\n',
+        '            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):\n'
+        "                self.announce()\n",
+        (f"{TESTS}::test_each_process_announces_whoever_holds_the_lease",),
+    ),
+    Mutant(
+        "subscriptions age while no process announces",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "IF pause > interval '1 hour' THEN",
         "IF false THEN",
-        (f"{TESTS}::test_an_older_snapshot_is_refused",),
+        (f"{TESTS}::test_no_subscription_ends_while_nothing_is_announced",),
     ),
     Mutant(
-        "older code takes a subscription away",
-        "issue 17.5: a subscriber stays subscribed while old and new code run side by side",
-        SUBSCRIBE,
-        "AND h.version <= t.version",
+        "an announcement does not keep a subscription",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "    ON CONFLICT (event, type, ordered) DO UPDATE SET seen_at = now;",
+        "    ON CONFLICT (event, type, ordered) DO NOTHING;",
+        (f"{TESTS}::test_announcements_write_once_a_minute",),
+    ),
+    Mutant(
+        "a subscription that no release declares stays for ever",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "    DELETE FROM subscriptions WHERE seen_at < oldest;",
+        "    DELETE FROM subscriptions WHERE false;",
+        (f"{TESTS}::test_a_subscription_ends_a_day_after_its_last_announcement",),
+    ),
+    Mutant(
+        "a type with an open job is removed",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "      AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)\n",
         "",
-        (f"{TESTS}::test_code_that_is_older_takes_no_subscription_away",),
+        (f"{TESTS}::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",),
+    ),
+    Mutant(
+        "a type that a worker runs is removed",
+        TWO_RELEASES,
+        ANNOUNCE,
+        "      AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types));",
+        ";",
+        (f"{TESTS}::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",),
+    ),
+    Mutant(
+        "publishing waits for a deployment",
+        "DESIGN 7: publishing waits for no registration",
+        PUBLISH,
+        "    INSERT INTO background_events (name, key",
+        "    LOCK TABLE turno.subscriptions IN SHARE MODE;\n    INSERT INTO background_events (name, key",
+        (f"{TESTS}::test_a_deployment_and_an_open_publication_do_not_wait",),
+    ),
+    Mutant(
+        "a job creates any number of jobs by events",
+        "FAULTS A18: at most 1,000 open jobs created by the jobs of a user",
+        PUBLISH,
+        "    PERFORM assert_few_open(parent.user_id, ",
+        "    PERFORM greatest(0, ",
+        (f"{TESTS}::test_events_of_a_job_stop_at_the_limit_of_child_jobs",),
+    ),
+    Mutant(
+        "a replay of missing events repeats the others",
+        ONE_JOB,
+        PUBLISH,
+        "NOT (p_missing AND EXISTS",
+        "NOT (false AND EXISTS",
+        (f"{TESTS}::test_a_subscriber_gets_earlier_events_only_by_replay",),
     ),
     Mutant(
         "a subscriber with keys does not take the event's",
@@ -57,8 +116,8 @@ MUTANTS = (
         "an event overtakes one before it whose job failed for good",
         ORDER,
         MOVED,
-        "AND d.key_position < first.key_position) AND NOT",
-        "AND false) AND NOT",
+        "AND d.key_position < first.key_position) THEN",
+        "AND false) THEN",
         (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_discarded]",),
     ),
     Mutant(
@@ -76,13 +135,5 @@ MUTANTS = (
         "old.concurrency_key,\n                old.key_position);\n        -- With",
         "old.concurrency_key,\n                old.key_position + 100);\n        -- With",
         (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_retried]",),
-    ),
-    Mutant(
-        "what is published meanwhile overtakes the older events of a new subscriber",
-        ORDER,
-        MOVED,
-        "s.type = first.type AND s.ordered AND s.backlog) THEN",
-        "false) THEN",
-        (f"{ORDERED}::test_a_new_subscriber_begins_with_the_oldest",),
     ),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/integration/store/test_fencing.py"
+HOSTILE = "tests/integration/runner/batches/test_hostile_sql.py"
 PROMISE = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
 ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
 OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 
 HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
-CHECK = "    PERFORM assert_attempt(p_token);\n"
 HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
 
 MUTANTS = (
@@ -71,30 +71,76 @@ MUTANTS = (
         "",
         (f"{ZOMBIE}[fail]", f"{ZOMBIE}[release]", f"{ZOMBIE}[cancel]"),
     ),
+    *(
+        Mutant(
+            f"a token serves any session of the tenant that {what}",
+            "the claim of an attempt that is shown as running is its session's",
+            file,
+            guard,
+            instead,
+            (f"{TESTS}::test_a_token_serves_no_other_session[{case}]",),
+        )
+        for what, file, guard, instead, case in (
+            (
+                "fails the job",
+                "turno/migrations/tenant/functions/claim_hold.sql",
+                "        PERFORM session_gone(shown.backend_pid, shown.backend_start);\n",
+                "",
+                "fail",
+            ),
+            (
+                "completes it",
+                "turno/migrations/tenant/functions/jobs_finish.sql",
+                "    IF elsewhere <> '{}' THEN",
+                "    IF false THEN",
+                "complete",
+            ),
+        )
+    ),
     Mutant(
-        "the attempt's mark is not compared",
+        "an attempt keeps the number of a session that has ended",
+        "section 5: a rescue ends the session of a dead attempt",
+        "turno/migrations/tenant/functions/claim_hold.sql",
+        "        SET backend_pid = pg_backend_pid(),\n",
+        "        SET backend_pid = backend_pid,\n",
+        (f"{TESTS}::test_a_session_takes_over_the_attempt_of_an_ended_one",),
+    ),
+    Mutant(
+        "the start of the transaction is not compared",
         ONCE,
-        "turno/migrations/tenant/functions/assert_attempt.sql",
-        "IF current_setting('turno.attempt', true) IS DISTINCT FROM p_token::text THEN",
+        "turno/migrations/tenant/functions/assert_transaction.sql",
+        "IF p_started IS DISTINCT FROM transaction_timestamp() THEN",
         "IF false THEN",
-        (f"{OUTSIDE}[items]",),
+        (OUTSIDE,),
     ),
     Mutant(
-        "a checkpoint does not ask for the attempt's mark",
-        ONCE,
-        "turno/migrations/tenant/functions/job_checkpoint.sql",
-        CHECK + HOLD + "    INSERT INTO background_job_checkpoints",
-        HOLD + "    INSERT INTO background_job_checkpoints",
-        (f"{OUTSIDE}[checkpoint]",),
-    ),
-    Mutant(
-        "completion does not ask for the attempt's mark",
+        "completion does not ask for its transaction",
         ONCE,
         "turno/migrations/tenant/functions/jobs_finish.sql",
-        "    PERFORM assert_attempt(p_mark);\n",
+        "    PERFORM assert_transaction(p_started);\n",
         "    PERFORM commit_durably();\n",
-        (
-            "tests/integration/store/test_fencing.py::test_work_outside_the_job_s_transaction_is_refused_by_name[complete]",
-        ),
+        (OUTSIDE,),
+    ),
+    *(
+        Mutant(
+            f"{record} is written outside its transaction",
+            ONCE,
+            file,
+            "        self._transaction.prove()\n",
+            "",
+            (f"{HOSTILE}::test_no_record_is_written_of_work_in_another_transaction[{case}]",),
+        )
+        for record, file, case in (
+            ("a checkpoint", "turno/runner/context.py", "checkpoint-COMMIT"),
+            ("the ledger", "turno/runner/items.py", "each-ROLLBACK"),
+        )
+    ),
+    Mutant(
+        "a handler goes on in autocommit after a refused commit",
+        ONCE,
+        "turno/runner/transaction.py",
+        "self._session.refusal, self._refused = REFUSED, error",
+        "self._refused = error",
+        (f"{HOSTILE}::test_a_refused_commit_closes_the_session",),
     ),
 )

@@ -26,7 +26,7 @@ PRELOADED = (
     "prometheus_client",
     "psycopg.types.json",
     "psycopg_pool",
-    "pydantic",
+    "msgspec",
     "pytest",
     "xlsxwriter",
 )

@@ -19,6 +19,22 @@ MUTANTS = (
         (f"{TESTS}::test_disjoint_batches_number_without_gaps",),
     ),
     Mutant(
+        "an order is invoiced as it was before the wait for its number",
+        "section 10: an invoice claims what its order says when it is issued",
+        INVOICING,
+        "            lock.execute(LOCK, (point_of_sale,))\n            cursor.execute(ORDERS, (list(order_ids),))\n",
+        "            cursor.execute(ORDERS, (list(order_ids),))\n            lock.execute(LOCK, (point_of_sale,))\n",
+        (f"{TESTS}::test_changes_during_the_wait_are_invoiced",),
+    ),
+    Mutant(
+        "pesos and dollars make one total",
+        "section 10: totals in numeric, each in its currency",
+        "handlers/batch_invoicing.py",
+        "SELECT v.currency, sum(v.net_total * s.sign), sum(v.total * s.sign)",
+        "SELECT 'USD' AS currency, sum(v.net_total * s.sign), sum(v.total * s.sign)",
+        ("tests/integration/handlers/test_batch_invoicing.py::test_result_has_a_total_of_each_currency",),
+    ),
+    Mutant(
         "a batch takes its orders as they come",
         "section 10: two batches never wait for each other in a circle",
         "handlers/batch_invoicing.py",

@@ -171,8 +171,8 @@ MUTANTS = (
         "every secret is handed to every program",
         SECRETS,
         "turno/without_secrets.py",
-        "for name in needed if name in secrets",
-        "for name in secrets",
+        "for name in needed if",
+        "for name in secrets if",
         ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
     ),
     Mutant(
@@ -344,5 +344,13 @@ MUTANTS = (
         (
             "tests/integration/tenancy/migrations/test_application.py::test_an_application_s_views_are_shown_and_its_tables_are_not",
         ),
+    ),
+    Mutant(
+        "the files' secrets stand in the environment",
+        "no program of the application's inherits the secrets of .env",
+        "turno/environment.py",
+        "    return {**project(), **found}\n",
+        "    os.environ.update(found)\n    return {**project(), **found}\n",
+        ("tests/unit/test_environment.py::test_files_add_nothing_to_the_environment",),
     ),
 )

@@ -13,6 +13,22 @@ SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/fun
 
 MUTANTS = (
     Mutant(
+        "a web process alone maintains nothing",
+        BY_ITSELF,
+        "turno/wiring/web.py",
+        "        app.extensions[MAINTENANCE].start()\n",
+        "        pass\n",
+        ("tests/acceptance/test_exec_alone.py::test_the_web_fires_schedules_and_is_no_alarm",),
+    ),
+    Mutant(
+        "the web takes maintenance from resident workers",
+        BY_ITSELF,
+        "turno/migrations/control/functions/lease_take.sql",
+        "WHERE leases.until <= now - p_after OR",
+        "WHERE leases.until <= now OR",
+        ("tests/integration/maintenance/test_orphans.py::test_the_web_maintains_where_no_other_process_does",),
+    ),
+    Mutant(
         "a launched worker waits for ever for a database that was dropped",
         "nothing that a test or a removed installation launched stays behind",
         "turno/wiring/workers.py",
@@ -101,10 +117,10 @@ MUTANTS = (
         ("tests/unit/jobs/test_named_handlers.py::test_every_type_that_cannot_be_loaded_is_named",),
     ),
     Mutant(
-        "a launched worker does not sweep",
+        "a launched worker runs no maintenance",
         BY_ITSELF,
         "turno/wiring/workers.py",
-        "first=FIRST_SWEEP if slot is not None else math.inf",
+        "first=FIRST_MAINTENANCE if slot is not None else math.inf",
         "first=math.inf",
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
     ),

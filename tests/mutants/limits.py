@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a tenant's jobs are not counted together",
         PROMISED,
-        "turno/migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/submission_take.sql",
         "rate_take(p_tenant, '', 0, rate_cost(1, of_tenant, 86400),",
         "rate_take(p_tenant, '', 0, 0,",
         (f"{RATES}::test_a_tenant_s_jobs_are_counted_over_its_users",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a tenant's payloads are not counted together",
         PROMISED,
-        "turno/migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/submission_take.sql",
         "rate_cost(p_bytes, p_limits[4], 86400))",
         "0)",
         (f"{RATES}::test_bytes_of_payloads_are_counted_for_user_and_tenant",),

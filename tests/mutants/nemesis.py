@@ -13,8 +13,8 @@ from tests.mutants.mutant import GuardNotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAINTENANCE = "turno/maintenance/passes.py"
-ONCE = "ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n"
+MAINTENANCE = "turno/maintenance/tasks.py"
+ONCE = "ON CONFLICT DO NOTHING\n"
 
 
 class Cut(NamedTuple):
@@ -37,11 +37,6 @@ OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
 MOVE = "        return self._until_done(\n            lambda: self._run_one(tickets.move_unserved"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
-    "token": (
-        Cut(TENANT, " AND token = p_token", ""),
-        Cut(TENANT, " AND t.token = p_token", ""),
-        Cut(TENANT, " AND t.token = ANY (p_tokens)", ""),
-    ),
     "sweep": (
         Cut(MAINTENANCE, OFFER, f"        return 0\n{OFFER}"),
         Cut(MAINTENANCE, MOVE, f"        return 0\n{MOVE}"),
@@ -66,8 +61,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "savepoint": (
         Cut(
             "turno/runner/item_savepoint.py",
-            "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item",
-            "RELEASE SAVEPOINT item",
+            "ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}",
+            "RELEASE SAVEPOINT {self._name}",
         ),
     ),
     "order": (
@@ -101,7 +96,6 @@ class Proof(NamedTuple):
 
 
 PROOFS = {
-    "token": Proof(4, "freeze worker", "long", 3, "I5: an effect is of no attempt"),
     "sweep": Proof(0.1, "kill worker", "plain", 10, "I6: a job did not end"),
     "rescue": Proof(0.25, "kill worker,kill both", "long", 8, "I7: a ticket is still held"),
     "unique": Proof(2, "kill child", "plain", 40, "I1: two jobs under one key"),

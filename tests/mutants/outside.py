@@ -99,11 +99,11 @@ MUTANTS = (
         (f"{MISUSE}::test_a_key_of_another_type_is_a_mistake",),
     ),
     Mutant(
-        "the work before the call is not asked for the attempt's mark",
+        "the work before the call is committed without proof of its transaction",
         "promise 2: what a job does in our database happens exactly once",
-        "turno/migrations/tenant/functions/job_hold.sql",
-        "    PERFORM assert_attempt(p_token);\n",
-        "",
+        "turno/runner/transaction.py",
+        "[self._proof(), COMMIT, *opening]",
+        "[COMMIT, *opening]",
         (f"{MISUSE}::test_after_a_commit_behind_our_back_it_is_refused",),
     ),
     Mutant(
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "an item is committed by half",
         "promise 2: each piece of work commits together with its own record",
-        "turno/runner/items.py",
+        "turno/runner/item_savepoint.py",
         "        if attempts.writing_savepoints(self._transaction.connection):\n",
         "        if False:\n",
         (f"{ITEMS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),

@@ -233,8 +233,8 @@ MUTANTS = (
         "a batch is done though some of it failed",
         HONEST,
         "turno/jobs/label.py",
-        "    if not failed:\n",
-        "    if done or not failed:\n",
+        "        case Status.COMPLETED if failed:\n",
+        "        case Status.COMPLETED if failed and not done:\n",
         (f"{GREEN}::test_a_batch_is_done_only_if_nothing_of_it_failed",),
     ),
     Mutant(
@@ -262,11 +262,11 @@ MUTANTS = (
         (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
     ),
     Mutant(
-        "a password that the browser knows is a program's token",
+        "a bearer header counts next to the host's cookie",
         HOSTS,
         "turno/web/auth/login.py",
-        '.lower().startswith("bearer ")',
-        " != ''",
+        " and not request.cookies\n",
+        "\n",
         (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
     ),
     Mutant(

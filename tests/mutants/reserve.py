@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "where there is no room for one tenant nobody is offered again",
         SHARED,
-        "turno/maintenance/passes.py",
+        "turno/maintenance/tasks.py",
         "                without=refused,\n",
         "",
         (

@@ -10,6 +10,7 @@ RULES = "tests/unit/schedules/test_rule.py"
 FIRING = "tests/unit/schedules/test_firing.py"
 FIRE = "turno/migrations/tenant/functions/schedule_fire.sql"
 PUT = "turno/migrations/tenant/functions/schedule_put.sql"
+TASK = "turno/maintenance/due_schedules.py"
 DUE = "turno/migrations/control/functions/schedules_due.sql"
 
 MUTANTS = (
@@ -65,24 +66,88 @@ MUTANTS = (
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
         "turno/schedules/rule.py",
-        "if found > last:",
-        "if found != last:",
+        "(max(ended, began) if of_day else began)",
+        "began",
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
     ),
     Mutant(
-        "a schedule goes on when its last hundred jobs wait",
+        "a schedule goes on when a hundred of its jobs wait",
         "issue 17: missed runs have a bound",
         FIRE,
-        "SELECT j.finished_at IS NULL FROM job_schedule_runs",
-        "SELECT j.finished_at IS NULL AND false FROM job_schedule_runs",
+        "ELSIF cardinality(own.open_jobs) >= p_most_open THEN",
+        "ELSIF false THEN",
         (f"{SWEEPS}::test_an_unknown_type_and_a_backlog_say_so_and_make_nothing",),
     ),
     Mutant(
         "what was missed is made although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
         "turno/schedules/firing.py",
-        'if missed == "all" or (missed == "once" and not punctual):',
+        'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
         "if overdue:",
         (f"{FIRING}::test_missed_moments",),
+    ),
+    Mutant(
+        "at most a hundred missed moments are counted",
+        "missed_runs counts what got no job",
+        "turno/schedules/firing.py",
+        "overdue = rule.count(next_at, now - LATE)",
+        "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",
+        (f"{FIRING}::test_every_missed_moment_of_a_year_is_counted",),
+    ),
+    Mutant(
+        "an ended job counts as open",
+        "a job that stays open stops no schedule",
+        FIRE,
+        "j.id = ANY (own.open_jobs) AND j.finished_at IS NULL",
+        "j.id = ANY (own.open_jobs)",
+        (f"{SWEEPS}::test_a_job_that_stays_open_stops_no_schedule",),
+    ),
+    Mutant(
+        "each schedule of a locked table waits for the lock",
+        "promise 9: a tenant's locks delay no other tenant",
+        "turno/maintenance/each_tenant.py",
+        "tries: int = 1",
+        "tries: int = 5",
+        (f"{SWEEPS}::test_a_locked_table_costs_one_lock_timeout",),
+    ),
+    Mutant(
+        "a refused schedule ends its tenant's turn",
+        "a schedule affects no other schedule",
+        TASK,
+        "if busy(error) or unreachable(error):",
+        "if error:",
+        (f"{SWEEPS}::test_one_that_is_refused_stops_no_other",),
+    ),
+    Mutant(
+        "a host without zone data moves the schedule",
+        "a host without required data leaves the row unchanged",
+        TASK,
+        "return Firing([], schedule.next_at, 0),",
+        "return Firing([], schedule.now + timedelta(hours=1), 0),",
+        (f"{SWEEPS}::test_a_host_without_zone_data_leaves_the_schedule_due",),
+    ),
+    Mutant(
+        "a missing hour fires each minute's jobs at the change of the clocks",
+        "issue 17: time zones and daylight saving",
+        "turno/schedules/rule.py",
+        "if of_day and naive < began:",
+        "if naive < began:",
+        (f"{RULES}::test_a_day_without_midnight_keeps_its_minutes",),
+    ),
+    Mutant(
+        "jobs of schedules bypass their user's quota",
+        "schedules count in the user's quota of open jobs",
+        "turno/migrations/tenant/functions/schedule_fire.sql",
+        "    ELSIF cardinality(own.open_jobs) > 0\n",
+        "    ELSIF false\n",
+        ("tests/integration/maintenance/test_schedules.py::test_open_jobs_of_schedules_count_in_the_quota",),
+    ),
+    Mutant(
+        "one user takes all schedules of the tenant",
+        "a user saves a tenth of the tenant's schedules",
+        "turno/migrations/tenant/functions/schedule_put.sql",
+        "WHERE user_id = p_user) >= p_most / 10",
+        "WHERE user_id = p_user) >= p_most",
+        ("tests/integration/maintenance/test_schedules.py::test_a_user_saves_at_most_a_tenth_of_the_schedules",),
     ),
 )

@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "a tenant's own quota is not looked at",
         "a quota per tenant at run time",
-        "turno/migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/submission_take.sql",
         "coalesce(n.jobs_per_day, p_limits[2])",
         "p_limits[2]",
         (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "a type's quota is not looked at",
         "a quota per type at run time",
-        "turno/migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/submission_take.sql",
         "rate_cost(1, of_type, 86400), 0);",
         "0, 0);",
         (f"{API}::test_a_type_s_quota_is_each_tenant_s_of_that_type",),

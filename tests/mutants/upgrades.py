@@ -6,7 +6,6 @@ from tests.mutants.mutant import Mutant
 
 RUNS = "tests/integration/tenancy/migrations/test_runs.py"
 FILES = "tests/integration/tenancy/migrations/test_files.py"
-RELEASED = "tests/integration/tenancy/migrations/test_released_schema.py"
 WHOLE = "from the first release on upgrades are real, and what is wrong is a sentence"
 
 MUTANTS = (
@@ -49,13 +48,5 @@ MUTANTS = (
         "    if alive:\n",
         "    if False:\n",
         ("tests/acceptance/test_command_line.py::test_migrations_do_not_go_back_under_a_living_worker",),
-    ),
-    Mutant(
-        "a function that the last release calls takes more",
-        "docs/upgrading.md: a function whose parameters change gets a new name, and the old one stays",
-        "turno/migrations/control/functions/lease_drop.sql",
-        "lease_drop(p_name text, p_holder text)",
-        "lease_drop(p_name text, p_holder text, p_more text)",
-        (f"{RELEASED}::test_everything_that_the_last_release_uses_is_there",),
     ),
 )

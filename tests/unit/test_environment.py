@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.environment import DEMO_ENVIRONMENT, read_settings
+from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
 from turno.errors import InvalidSettings
 from turno.handed_secrets import handed_over
-from turno.wiring.shared import ROOT
+from turno.wiring.shared import ROOT, without_secrets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,37 @@ def test_variables_that_are_set_win_over_the_file(folder: Path, monkeypatch: pyt
     (folder / ".env").write_text("DATABASE_URL=dbname=written\nMASTER_KEY='a key'\n")
     settings = read_settings()
     assert (settings.database_url, settings.master_key) == ("dbname=set", "a key")
+
+
+def test_a_prefixed_variable_wins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "dbname=host")
+    (folder / ".env").write_text("TURNO_DATABASE_URL=dbname=turno\n")
+    assert read_settings().database_url == "dbname=turno"
+    assert without_secrets(variables()).keys().isdisjoint({"DATABASE_URL", "TURNO_DATABASE_URL"})
+
+
+def test_files_add_nothing_to_the_environment(folder: Path) -> None:
+    (folder / ".env").write_text("DATABASE_URL=dbname=x\nADMIN_DATABASE_URL=dbname=y\nMASTER_KEY=k\nJWT_KEY=j\nX=1\n")
+    DEMO_ENVIRONMENT.write_text("DATABASE_URL=dbname=demo\n")
+    (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\n')
+    (folder / "further.env").write_text("MASTER_KEY=further\n")
+    before = dict(os.environ)
+    assert read_settings().master_key == "k"
+    code = (
+        "import os; before = dict(os.environ); from turno.environment import read_env_file, read_settings;"
+        "read_env_file('further.env'); print(read_settings().master_key, dict(os.environ) == before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["further", "True"]
+    assert dict(os.environ) == before
+
+
+def test_a_mounting_application_keeps_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".env").write_text("MASTER_KEY=the application's\nDATABASE_URL=dbname=x\n")
+    (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\n')
+    monkeypatch.setenv("DATABASE_URL", "dbname=set")
+    settings = read_settings(dotenv=False)
+    assert (settings.master_key, settings.database_url, settings.handlers) == ("", "dbname=set", "shop:JOBS")
 
 
 def test_a_running_demo_is_used_where_no_database_is_named() -> None:

@@ -63,10 +63,10 @@ ASKED = {
         "a key may stand for two bodies",
     },
     "savepoint": {"a failed item keeps its writes"},
-    "turno.attempt": {
-        "the attempt's mark is not compared",
-        "a checkpoint does not ask for the attempt's mark",
-        "completion does not ask for the attempt's mark",
+    "transaction start": {
+        "the start of the transaction is not compared",
+        "a checkpoint is written outside its transaction",
+        "completion does not ask for its transaction",
     },
     "connection refusal": {"a handler may commit", "a handler may roll back", "a handler may close its session"},
     "catalog grants": {"a handler may call an inner function", "a handler may write jobs", "the engine may read jobs"},

@@ -1,43 +1,55 @@
-"""Call many at once, and wait for none longer than for all."""
+"""Calls to receivers outside, each in a thread of its own, awaited together."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
 
 
-def outcomes_of(calls: Mapping[K, Callable[[], object]], *, within: float) -> Iterator[tuple[K, Exception | None]]:
-    """Yield what became of each call as it is known; who is silent after `within` seconds counts as timed out."""
-    told = SimpleQueue[tuple[K, Exception | None]]()
+class Calls(Generic[K]):
+    """The calls in flight, by key."""
 
-    def run(key: K, call: Callable[[], object]) -> None:
+    def __init__(self) -> None:
+        self._ends = SimpleQueue[tuple[K, Exception | None]]()
+        self.in_flight = set[K]()
+
+    def start(self, key: K, call: Callable[[], object]) -> None:
+        """Start a call; its thread ends with the process."""
+        self.in_flight.add(key)
+        Thread(target=self._run, args=(key, call), daemon=True, name="outside").start()
+
+    def ended(self, until: float) -> Iterator[tuple[K, Exception | None]]:
+        """Yield the ended calls with their errors; wait for the first at most until a moment of the monotonic clock."""
+        wait = max(0.0, until - monotonic())
+        while self.in_flight:
+            try:
+                key, error = self._ends.get(timeout=wait)
+            except Empty:
+                return
+            self.in_flight.discard(key)
+            wait = 0.0
+            yield key, error
+
+    def all_ended(self, until: float) -> Iterator[tuple[K, Exception | None]]:
+        """Yield every call with its error; calls that have not ended by then have a TimeoutError."""
+        while self.in_flight and monotonic() < until:
+            yield from self.ended(until)
+        for key in sorted(self.in_flight, key=str):
+            yield key, TimeoutError("the receiver did not answer in time")
+
+    def _run(self, key: K, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - whatever a receiver makes of it: it is told and tried again
-            told.put((key, error))
+        except Exception as error:  # noqa: BLE001 - any error of a receiver: it is recorded, and the call repeated
+            self._ends.put((key, error))
         else:
-            told.put((key, None))
-
-    for key, call in calls.items():
-        Thread(target=run, args=(key, call), daemon=True, name="outside").start()
-    over, silent = monotonic() + within, set(calls)
-    while silent:
-        try:
-            key, error = told.get(timeout=max(0.0, over - monotonic()))
-        except Empty:
-            break
-        silent.discard(key)
-        yield key, error
-    for key in sorted(silent, key=str):
-        yield key, TimeoutError(f"no answer within {within:g} s")
+            self._ends.put((key, None))
 
 
-def in_words(error: Exception | None) -> str | None:
-    """Return what went wrong on one line; an address, which may have a password in it, is not repeated."""
-    if error is None:
-        return None
-    said, _, _ = str(error).partition("\n")
-    return f"{type(error).__name__}: {said}"
+def in_words(error: Exception) -> str:
+    """Return an error on one line: its class and the first line of its message."""
+    first_line, _, _ = str(error).partition("\n")
+    return f"{type(error).__name__}: {first_line}"

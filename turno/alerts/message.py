@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turno.jobs.moment import written
 from turno.store.operator.alert_states import Event
 
 MOST_LINES = 50
@@ -29,7 +30,7 @@ def message_of(events: Sequence[Event]) -> Message:
     over = "over: " if first.event == "recovered" else ""
     subject = f"Turno: {over}{_printable(first.sentence)}"[:LONGEST_SUBJECT] + others
     values = [{"event": e.event, "kind": e.kind, "tenant": e.tenant, "sentence": e.sentence, "command": e.command,
-               "at": e.at.isoformat()} for e in events]  # fmt: skip
+               "at": written(e.at, "auto")} for e in events]  # fmt: skip
     return Message(subject, "\n".join(lines) + "\n", values)
 
 
@@ -40,7 +41,7 @@ def test_message() -> Message:
 
 def _line(one: Event) -> str:
     what = {"raised": "", "repeated": "still: ", "recovered": "over: "}[one.event]
-    at = one.at.isoformat(sep=" ", timespec="seconds")
+    at = written(one.at)
     do = "" if one.event == "recovered" else f"; run `{_printable(one.command)}`"
     return f"{at} {what}{_printable(one.sentence)}{do}"
 

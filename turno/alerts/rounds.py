@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import psycopg
 
-from turno.alerts.at_once import in_words, outcomes_of
+from turno.alerts.at_once import Calls, in_words
 from turno.alerts.message import Message, message_of
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Receiver
@@ -67,8 +68,9 @@ class Alerts:
             self._deliver(operator)
 
     def send_now(self, message: Message) -> dict[str, str | None]:
-        """Send a message to every receiver at once; returns each one's error, None if it took it."""
-        return {name: in_words(error) for name, error in _sent([(one, message) for one in self._receivers])}
+        """Send a message to every receiver at once; returns each receiver's error, None if it accepted the message."""
+        sent = _sent([(one, message) for one in self._receivers])
+        return {name: None if error is None else in_words(error) for name, error in sent}
 
     def _deliver(self, operator: Operator) -> None:
         quiet = self._terms.quiet is not None and self._terms.quiet.now(self._clock())
@@ -85,6 +87,7 @@ class Alerts:
 
 
 def _sent(messages: Sequence[tuple[Receiver, Message]]) -> list[tuple[str, Exception | None]]:
-    """Send all at once; who has not answered in time is given up, whatever it waits for."""
-    calls = {receiver.name: partial(receiver.send, message) for receiver, message in messages}
-    return list(outcomes_of(calls, within=ROUND_SECONDS))
+    calls = Calls[str]()
+    for receiver, message in messages:
+        calls.start(receiver.name, partial(receiver.send, message))
+    return list(calls.all_ended(monotonic() + ROUND_SECONDS))

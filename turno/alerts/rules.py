@@ -13,9 +13,9 @@ COUNTS = frozenset({"n", "ended", "tenants"})
 
 
 def alerts_of(troubles: Iterable[Trouble], *, failure_percent: float) -> Iterator[Alert]:
-    """Yield an alert for each trouble, failures only from a share of the ended jobs on.
+    """Yield an alert for each trouble; for failures from a percentage of the ended jobs, or of their items, on.
 
-    That is what was set for their tenant, else for their type, else `failure_percent`.
+    The percentage is that of the tenant, else that of the type, else `failure_percent`.
 
     Its key names what it is about, such as a tenant and a type, so that ten thousand different errors are one alert.
     """
@@ -23,7 +23,7 @@ def alerts_of(troubles: Iterable[Trouble], *, failure_percent: float) -> Iterato
         if one.kind in NO_ALERT:
             continue
         least = failure_percent if one.alert_percent is None else one.alert_percent
-        if one.kind == "failures" and 100 * one.values["n"] < least * one.values["ended"]:
+        if one.kind in ("failures", "failed items") and 100 * one.values["n"] < least * one.values["ended"]:
             continue
         about = {name: value for name, value in one.values.items() if name not in COUNTS}
         key = json.dumps([one.kind, one.tenant, about], sort_keys=True, default=str)

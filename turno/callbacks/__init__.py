@@ -1,1 +1,1 @@
-"""Telling an address outside that a job has ended: signed, at least once, by maintenance."""
+"""Webhooks and mails of ended jobs: signed, delivered at least once, by maintenance."""

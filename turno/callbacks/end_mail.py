@@ -1,4 +1,4 @@
-"""The mail that tells a user of a job's end: in their language, and with nothing that the job stored."""
+"""The mail to a user whose job has ended: in the user's language, without anything that the job stored."""
 
 from collections.abc import Callable
 from datetime import UTC
@@ -8,11 +8,13 @@ from urllib.parse import quote
 from turno.callbacks.post import NeverTaken
 from turno.jobs.callback_url import MAILTO
 from turno.mail import Mail, MailServer
-from turno.store.engine.callbacks import DueCallback, EndedJob
+from turno.store.engine.callbacks import Delivery
 
 WORDS = {
     "en": {
         "completed": "{title}: done",
+        "completed_with_failures": "{title}: done, some failed",
+        "nothing_done": "{title}: not done, all failed",
         "failed": "{title}: it failed",
         "cancelled": "{title}: it was cancelled",
         "text": "Your job in {tenant} ended at {moment} UTC.",
@@ -21,6 +23,8 @@ WORDS = {
     },
     "es": {
         "completed": "{title}: listo",
+        "completed_with_failures": "{title}: listo, algunos con error",
+        "nothing_done": "{title}: sin hacer, todos con error",
         "failed": "{title}: falló",
         "cancelled": "{title}: se canceló",
         "text": "Tu trabajo en {tenant} terminó el {moment} UTC.",
@@ -28,26 +32,25 @@ WORDS = {
         "why": "Recibís este correo porque lo pediste al enviar el trabajo.",
     },
 }
-REFUSED_FOR_GOOD = 500  # from which code on a server says that to try again is of no use
+REFUSED_FOR_GOOD = 500  # the lowest code of a permanent refusal
 
 Title = Callable[[str, str], str]  # of a job type in a language
 
 
-def mail_of(callback: DueCallback, job: EndedJob, *, title: Title, public_url: str) -> Mail:
-    """Return the mail; without a `public_url` it leads nowhere."""
-    assert job.finished_at is not None  # noqa: S101 - of an ended job
-    language = callback.language or "en"
+def mail_of(delivery: Delivery, *, title: Title, public_url: str) -> Mail:
+    """Return the mail of a job's end, with a link to the job if there is a `public_url`."""
+    language = delivery.language or "en"
     words = WORDS[language]
-    lines = [words["text"].format(tenant=callback.slug, moment=f"{job.finished_at.astimezone(UTC):%Y-%m-%d %H:%M}")]
+    lines = [words["text"].format(tenant=delivery.slug, moment=f"{delivery.ended_at.astimezone(UTC):%Y-%m-%d %H:%M}")]
     if public_url:
-        link = f"{public_url}/jobs/{callback.job_id}?branch={quote(callback.slug)}&lang={language}"
+        link = f"{public_url}/jobs/{delivery.job_id}?branch={quote(delivery.slug)}&lang={language}"
         lines.append(words["link"].format(link=link))
-    subject = words[job.status].format(title=title(job.type, language))
-    return Mail(subject, "\n\n".join([*lines, words["why"]]) + "\n", id=str(callback.job_id))
+    subject = words[delivery.outcome].format(title=title(delivery.type, language))
+    return Mail(subject, "\n\n".join([*lines, words["why"]]) + "\n", id=str(delivery.job_id))
 
 
 def send(server: MailServer, mail: Mail, url: str) -> None:
-    """Hand it over; raises NeverTaken where the server has no such recipient, and what smtplib does otherwise."""
+    """Hand the mail to the server; raises NeverTaken if it refuses the recipient permanently, or as smtplib does."""
     recipient = url.removeprefix(MAILTO)
     try:
         server.send(mail, [recipient])

@@ -4,19 +4,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast
 
 Status = Literal["accepted", "pending", "running", "completed", "failed", "cancelled"]
+Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is known of a job; `body` is all that the API said.
+    """A job as of one answer of the API; `body` is the whole answer.
 
-    `accepted` is a job that nobody asked for since it was submitted. One without an id was done within the request,
-    because background jobs are switched off there.
+    `outcome` is None while the job is open. A job that ran to its end has the status `completed`, and the outcome
+    `completed`, `completed_with_failures` if some of its items failed, or `nothing_done` if all did. The status
+    `accepted` is that of a submission. Where background jobs are disabled the server completes the job within the
+    request: it then has neither an id nor an outcome.
     """
 
     id: str
     status: Status
+    outcome: Outcome | None = None
     revision: int = -1
     label: str = ""
     result: Any = None
@@ -35,6 +39,7 @@ class Job:
         return cls(
             id=body.get("job_id", ""),
             status=cast("Status", body["status"]),
+            outcome=body.get("outcome"),
             revision=body.get("revision", -1),
             label=body.get("label", ""),
             result=body.get("result"),

@@ -9,6 +9,7 @@ import click
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
+from turno.jobs.moment import written
 from turno.without_secrets import RESIDENTS_NEED, seal
 
 
@@ -32,10 +33,10 @@ def list_alerts(*, json_wanted: bool) -> None:
     if not found:
         click.echo("no alert is raised")
     else:
-        rows = [(f"{one.raised_at:%Y-%m-%d %H:%M}", one.tenant or "", one.sentence, one.command) for one in found]
-        print_table(("since", "tenant", "what", "run"), [tuple(map(printable, row)) for row in rows])
+        rows = [(one.raised_at, one.tenant or "", one.sentence, one.command) for one in found]
+        print_table(("since", "tenant", "what", "run"), rows)
     for one in waiting:
-        when = f", the next try is at {one.next_at:%H:%M:%S}" if one.next_at else ""
+        when = f", the next try is at {written(one.next_at)}" if one.next_at else ""
         click.echo(f"{one.events} messages wait for {one.receiver} after {one.tries} tries{when}")
 
 

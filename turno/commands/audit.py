@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from turno.commands.filters import MOMENT
+from turno.commands.filters import PAST_MOMENT
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
@@ -29,7 +29,7 @@ def audit() -> None:
 @click.option("--by", "actor", help="Only what this operator changed.")
 @click.option("--tenant", help="Only what was changed of this tenant.")
 @click.option("--action", help="Only this kind of change, such as retry or `tenant set`.")
-@click.option("--since", type=MOMENT, metavar="AGO|TIME", help="Only changes since then.")
+@click.option("--since", type=PAST_MOMENT, metavar="AGO|TIME", help="Only changes since then.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def list_entries(

@@ -28,7 +28,8 @@ def run(job_id: UUID | None) -> None:
     seal(*WORKERS_NEED)
     from turno.wiring.workers import exec_worker  # noqa: PLC0415 - not twice, if it must begin anew
 
-    log_to_stderr(public_settings().log_level)
+    settings = public_settings()
+    log_to_stderr(settings.log_level, settings.redact)
     exec_worker(job_id).run()
 
 

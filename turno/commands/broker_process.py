@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
 
 def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     """Receive and relay until the channel is closed."""
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, settings.redact)
     logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it reports as errors, we log in a line
     try:
         prepare(settings.rabbitmq_url)

@@ -51,7 +51,7 @@ def list_all(*, tenant: str | None, json_wanted: bool) -> None:
                 f["job_id"],
                 f["url"],
                 f["attempts"],
-                f"{f['next_at']:%Y-%m-%d %H:%M:%S}" if f["next_at"] else "no more",
+                f["next_at"] or "no more",
                 printable(f["error"]),
             )
             for f in failing

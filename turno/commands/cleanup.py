@@ -13,12 +13,12 @@ from turno.without_secrets import RESIDENTS_NEED, seal
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Roll each pass back: count what it would do, one batch at most.")
+@click.option("--dry-run", is_flag=True, help="Roll each task back and count its changes, of batches the first.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object instead of a table.")
 def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
-    """Run every maintenance pass once, as cron does: rescue, promote, repair, expire, purge and offer again.
+    """Run every maintenance task once, as cron does: rescue, promote, repair, expire, purge and offer again.
 
-    Each pass may be repeated, may overlap with another and may be missed for a day.
+    Each task may be repeated, may overlap with another and may be missed for a day.
     """
     # Cron mails what is written: a warning is worth a mail, a line of counts is the table below.
     log_to_stderr("WARNING")
@@ -28,15 +28,15 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     from turno.wiring.shared import maintenance  # noqa: PLC0415
 
     settings = read_settings()
-    passes = maintenance(settings, dry_run=dry_run)
+    tasks = maintenance(settings, dry_run=dry_run)
     try:
-        counts = passes.run_once()
+        counts = tasks.run_once()
     finally:
-        passes.close()
+        tasks.close()
     if not dry_run:
         run_alerts(settings)
         run_callbacks(settings)
     if json_wanted:
         click.echo(json.dumps(counts))
     else:
-        print_table(("pass", "would be" if dry_run else "done"), list(counts.items()))
+        print_table(("task", "would be" if dry_run else "done"), list(counts.items()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ from turno.commands.diagnosis.of_database import of_database
 from turno.commands.diagnosis.of_settings import of_settings
 from turno.commands.output.failures import explained
 from turno.commands.output.tables import printable
-from turno.environment import complete_environment, read_settings
+from turno.environment import read_settings, variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +33,7 @@ def doctor() -> int:
 
 
 def _advice() -> Iterator[Advice]:
-    complete_environment()
-    found = list(of_settings(os.environ))
+    found = list(of_settings(variables()))
     yield from found
     if any(one.fatal for one in found):
         return

@@ -1,4 +1,4 @@
-"""The commands `turno events …`: what was published, and giving it to a subscriber again."""
+"""The commands `turno events …`: list and replay published events, list and remove subscriptions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from turno.commands.filters import PAST_MOMENT
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, text
 from turno.commands.tenant_session import session_of
@@ -14,31 +15,32 @@ from turno.environment import read_settings
 from turno.errors import NotEnqueued
 from turno.jobs.named_handlers import named_handlers
 from turno.store.api import events as stored
-from turno.store.api.events import Page
+from turno.store.api.events import Page, Replay
+from turno.store.operator import subscriptions as registered
+from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
     from uuid import UUID
 
 BATCH = 500
-MOMENT = "%Y-%m-%dT%H:%M:%S"
 HEADERS = ("event", "name", "key", "published", "by", "jobs")
 
-tenant_option = click.option("--tenant", required=True, help="Whose events.")
+tenant_option = click.option("--tenant", required=True, help="The tenant, by its slug.")
 
 
 @click.group()
 def events() -> None:
-    """List what was published, and give it to a subscriber again."""
+    """List and replay events; list and remove subscriptions."""
 
 
 @events.command(name="list")
 @tenant_option
 @click.option("--name", help="Only events of this name.")
-@click.option("--after", type=click.UUID, metavar="EVENT", help="Only those published before this one.")
+@click.option("--after", type=click.UUID, metavar="EVENT", help="Only events before this event, by its id.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON, with the data.")
 def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int, json_wanted: bool) -> None:
-    """List events, the newest first, with the types that a job was made for."""
+    """List events, newest first, with the types that have a job."""
     with session_of(tenant) as session:
         rows = session.read(lambda reader: stored.listed(reader, name, Page(after, limit)))
     if json_wanted:
@@ -62,28 +64,66 @@ def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int
 
 @events.command()
 @tenant_option
-@click.option("--type", "job_type", required=True, help="The subscriber: a job type.")
-@click.option("--since", type=click.DateTime([MOMENT]), required=True, metavar="UTC", help="As 2026-12-01T06:00:00.")
-@click.option(
-    "--until", type=click.DateTime([MOMENT]), metavar="UTC", help="Only those published before this; now unless said."
-)
-@click.option("--dry-run", is_flag=True, help="Only say how many.")
-def replay(*, tenant: str, job_type: str, since: datetime, until: datetime | None, dry_run: bool) -> None:
-    """Make new jobs of a subscriber for the events of its names from a moment on, in their order."""
+@click.option("--type", "job_type", required=True, help="The subscriber, a job type.")
+@click.option("--name", help="Only events of this name; all names that the type subscribes to by default.")
+@click.option("--since", type=PAST_MOMENT, required=True, metavar="AGO|TIME", help="Only events from then on.")
+@click.option("--until", type=PAST_MOMENT, metavar="AGO|TIME", help="Only events before this time.")
+@click.option("--missing", is_flag=True, help="Only events for which the type has no job yet.")
+@click.option("--dry-run", is_flag=True, help="Only count the events.")
+def replay(
+    *,
+    tenant: str,
+    job_type: str,
+    name: str | None,
+    since: datetime,
+    until: datetime | None,
+    missing: bool,
+    dry_run: bool,
+) -> None:
+    """Create jobs of a subscriber for published events, in their order, 500 a transaction.
+
+    A new subscriber receives earlier events by --missing, which also continues an interrupted command.
+    """
     handler = named_handlers(read_settings().handlers).handler(job_type)
     if not handler.subscribes:
         raise NotEnqueued(f"{job_type} subscribes to no event: see `subscribes` of its handler")
-    end = (until or datetime.now(UTC)).replace(tzinfo=UTC)
-    begin = since.replace(tzinfo=UTC)
+    if name is not None and name not in handler.subscribes:
+        raise NotEnqueued(f"{job_type} does not subscribe to {name}; its events are {', '.join(handler.subscribes)}")
+    wanted = Replay(job_type, name, since, until or datetime.now(UTC), missing)
     count, last = 0, None
     with session_of(tenant) as session:
         backend = session.dispatcher.backend_of(session.tenant)
         while True:
             page = Page(last, BATCH)
             done, last = session.read(
-                lambda reader: stored.replay(reader, job_type, begin, end, page, backend=backend, dry_run=dry_run)  # noqa: B023 - called at once
+                lambda reader: stored.replay(reader, wanted, page, backend=backend, dry_run=dry_run)  # noqa: B023 - called at once
             )
             count += done
             if done < BATCH:
                 break
-    click.echo(f"{count} events {'would be' if dry_run else 'were'} given to {job_type} again")
+    click.echo(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
+
+
+@events.command()
+def subscriptions() -> None:
+    """List the subscriptions, and when a process last announced each."""
+    with operator_session(read_settings()) as operator:
+        rows = registered.listed(operator)
+    print_table(
+        ("event", "type", "ordered", "announced"),
+        [(event, job_type, "yes" if ordered else "no", text(seen_at)) for event, job_type, ordered, seen_at in rows],
+    )
+
+
+@events.command()
+@click.argument("event")
+@click.argument("job_type", metavar="TYPE")
+def unsubscribe(*, event: str, job_type: str) -> None:
+    """Remove the subscription of TYPE to EVENT at once, instead of a day after its last announcement.
+
+    Stop the processes of the release that declares it first: their next announcement adds it again.
+    """
+    with operator_session(read_settings()) as operator:
+        if not registered.remove(operator, event, job_type):
+            raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno events subscriptions`")
+    click.echo(f"{job_type} no longer subscribes to {event}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from turno.jobs.job import Status
+from turno.jobs.label import Outcome
+from turno.jobs.moment import moment_of
 from turno.store.operator.job_search import JobsWanted
 
 if TYPE_CHECKING:
@@ -20,27 +21,25 @@ LONGEST_AGO = timedelta(days=36_500)
 
 
 class Moment(click.ParamType[datetime]):
-    """A moment as a time ago such as 90s, 15m, 1h or 2d, or with its date and offset from UTC."""
+    """A moment as `turno.jobs.moment` reads it; with `ago` a length such as 15m is that long ago."""
 
     name = "moment"
 
+    def __init__(self, *, ago: bool) -> None:
+        self._ago = ago
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the moment, or fail with the option's name."""
+        """Return the moment, or fail with the expected forms."""
         if isinstance(value, datetime):
             return value
-        moment = None
-        if ago := re.fullmatch(r"([0-9]{1,9})([smhd])", str(value)):
-            length = timedelta(**{UNITS[ago[2]]: int(ago[1])})
-            moment = datetime.now(UTC) - length if length <= LONGEST_AGO else None
-        else:
-            with suppress(ValueError):
-                moment = datetime.fromisoformat(str(value))
-        if moment is None or moment.tzinfo is None:
-            self.fail(f"{value!r} is neither 15m, 1h or 2d ago nor a time such as 2026-11-22T20:00Z", param, ctx)
-        return moment
+        text = f"-{value}" if self._ago and re.fullmatch("[0-9]{1,9}[smhd]", value) else str(value)
+        try:
+            return moment_of(text, datetime.now(UTC))
+        except ValueError as problem:
+            self.fail(f"{value[:60]!r} {problem}{', or a length such as 15m ago' if self._ago else ''}", param, ctx)
 
 
-MOMENT = Moment()
+MOMENT, PAST_MOMENT = Moment(ago=False), Moment(ago=True)
 FILTERS = (
     click.option("--tenant", "tenants", multiple=True, help="Only this tenant's; with --all it may be repeated."),
     click.option("--company", "companies", multiple=True, help="Only the tenants of this company; may be repeated."),
@@ -51,12 +50,22 @@ FILTERS = (
         type=click.Choice([status.value for status in Status]),
         help="Only in this status; may be repeated.",
     ),
-    click.option("--type", "types", multiple=True, help="Only this job type; may be repeated."),
-    click.option("--error", help="Only what failed with this error: a group as listed, or its class."),
     click.option(
-        "--since", type=MOMENT, metavar="AGO|TIME", help="Only what ended since; of open jobs, what was made since."
+        "--outcome",
+        "outcomes",
+        multiple=True,
+        type=click.Choice(get_args(Outcome)),
+        help="Only jobs with this outcome; may be repeated. A job that ran to its end may have failed items.",
     ),
-    click.option("--until", type=MOMENT, metavar="AGO|TIME", help="Only what ended before."),
+    click.option("--type", "types", multiple=True, help="Only this job type; may be repeated."),
+    click.option("--error", help="Only failures with this error: a group as listed, or its class."),
+    click.option(
+        "--since",
+        type=PAST_MOMENT,
+        metavar="AGO|TIME",
+        help="Only what ended since; of open jobs, what was made since.",
+    ),
+    click.option("--until", type=PAST_MOMENT, metavar="AGO|TIME", help="Only what ended before."),
 )
 
 
@@ -73,6 +82,7 @@ def wanted(given: dict[str, Any]) -> JobsWanted:
         companies=given["companies"] or None,
         tenants=given["tenants"],
         statuses=given["statuses"],
+        outcomes=given["outcomes"],
         types=given["types"],
         error=given["error"],
         since=given["since"],

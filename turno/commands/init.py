@@ -17,10 +17,11 @@ PROJECT = Path("pyproject.toml")
 PACKAGE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 LIST = "HANDLERS"
 NEXT = (
-    "next: look at DATABASE_URL in .env, then",
-    "  turno migrate --plan                                    what installing would change in that database",
+    "next: check DATABASE_URL in .env, then",
+    "  turno migrate --plan                                    show the changes to that database",
     "  turno migrate",
-    '  turno tenant add suc0001 --company acme --name "Acme"',
+    "  turno tenant add suc0001 --schema suc0001               a tenant whose tables are in the schema suc0001",
+    '  turno tenant add suc0001 --company acme --name "Acme"   or a tenant with a new schema',
     "  turno doctor                                            what is missing, and what mends it",
 )
 
@@ -28,8 +29,8 @@ NEXT = (
 @click.command()
 @click.option("--package", default="jobs", show_default=True, help="Where the handlers go, such as app.jobs.")
 @click.option("--handler", default="monthly_report", show_default=True, help="The type of the first handler.")
-@click.option("--database-url", default="postgresql://localhost:5432/postgres", show_default=True)
-def init(package: str, handler: str, database_url: str) -> None:
+@click.option("--database-url", metavar="URL", help="The database; postgresql://localhost:5432/postgres by default.")
+def init(package: str, handler: str, database_url: str | None) -> None:
     """Prepare this folder: `.env` with keys, one handler with its test. Touches no database and overwrites nothing."""
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])

@@ -28,7 +28,7 @@ REFUSALS = {
     "replayed": "it was replayed already",
     "locked": "another session has its rows; try again in a moment",
     "quota": "its user has MAX_PENDING_JOBS_PER_USER jobs open",
-    "not_retryable": "it has not ended, or there is nothing left to do",
+    "not_retryable": "it has not ended, nothing is left to do, or another job of its unique key is open",
 }
 
 
@@ -59,7 +59,8 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
 def retry(**given: Any) -> int:
     """Make a new job that goes on where the ended job JOB_ID left off: only what is not done is done.
 
-    With --all every failed job that nobody has replayed or discarded, without regard to its user's limits.
+    With --all every failed job, and the failed items of every other job, unless retried or discarded before; --outcome
+    chooses between them. Limits of users do not count.
     """
     return _change(OperatorCommand(name="retry"), given)
 
@@ -75,7 +76,7 @@ def cancel(reason: str, **given: Any) -> int:
 @click.command()
 @changing
 def discard(**given: Any) -> int:
-    """Say that nobody will replay the failed job JOB_ID: it goes when its retention is over."""
+    """Close the failed job JOB_ID, or the failed items of JOB_ID, without a retry; retention then removes the job."""
     return _change(OperatorCommand(name="discard"), given)
 
 
@@ -176,7 +177,8 @@ def _change_many(command: OperatorCommand, given: dict[str, Any]) -> int:
 def _print(report: CommandReport, past: str) -> None:
     would = "would be " if report.dry_run else ""
     of = f" of {sum(1 for many in report.tenants.values() if many)} tenants" if report.changed else ""
-    click.echo(f"{report.changed.total()} jobs{of} {would}{past}{_by_word(report.changed)}")
+    items = f", {report.of_items} of them for {report.items} failed items" if report.items else ""
+    click.echo(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
     for word, counted in (("skipped", report.skipped), ("refused", report.refused)):
         if counted:
             reasons = "; ".join(f"{many}: {REFUSALS.get(name, name)}" for name, many in counted.most_common())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +13,15 @@ from turno.commands.output.jobs_view import LIST_HEADERS, as_json, list_row
 from turno.commands.output.tables import print_table
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.search_tenants import search_tenants
+from turno.jobs.label import found_label
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import find_jobs, first_id, group_jobs
 
 if TYPE_CHECKING:
     from turno.commands.tenant_session import AllTenants
 
-FOUND_HEADERS = ("tenant", "job", "type", "state", "at", "error")
-GROUP_HEADERS = ("jobs", "tenants", "first", "last", "example", "of", "name")
+FOUND_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error")
+GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", "of", "name")
 
 
 @click.command("list")
@@ -53,8 +55,8 @@ def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limi
         if group_by:
             _no_tenant_asked(given, "--group-by")
             rows = group_jobs(tenants.operator, wanted(given), group_by, limit=limit)  # type: ignore[arg-type]
-            lines = [(row["jobs"], row["tenants"], row["first"], row["last"], row["example"], row["example_tenant"],
-                      row["name"]) for row in rows]  # fmt: skip
+            lines = [(row["jobs"], row["items"] or "", row["tenants"], row["first"], row["last"], row["example"],
+                      row["example_tenant"], row["name"]) for row in rows]  # fmt: skip
             _print(rows, GROUP_HEADERS, lines, json_wanted=json_wanted)
         elif _asks_tenants(given):
             rows = _searched(tenants, given, limit)
@@ -62,8 +64,9 @@ def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limi
             _print(rows, ("tenant", *LIST_HEADERS), lines, json_wanted=json_wanted)
         else:
             rows = find_jobs(tenants.operator, wanted(given), limit=limit)
-            lines = [(row["tenant"], row["job_id"], row["type"], row["closed_as"] or row["status"], row["at"],
-                      row["error"]) for row in rows]  # fmt: skip
+            now = datetime.now(UTC)
+            lines = [(row["tenant"], row["job_id"], row["type"], row["closed_as"] or found_label(row, now),
+                      row["failed"] or "", row["at"], row["error"]) for row in rows]  # fmt: skip
             _print(rows, FOUND_HEADERS, lines, json_wanted=json_wanted)
 
 
@@ -86,6 +89,7 @@ def _filter(given: dict[str, Any], limit: int) -> stored.JobFilter:
     return stored.JobFilter(
         user_id=given["user"],
         statuses=given["statuses"],
+        outcomes=given["outcomes"],
         types=given["types"],
         needs_review=given["needs_review"],
         correlation_id=given["correlation_id"],

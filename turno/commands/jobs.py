@@ -21,8 +21,11 @@ from turno.commands.job_list import list_jobs
 from turno.commands.job_logs import logs
 from turno.commands.output.jobs_view import as_json, details, error
 from turno.commands.output.tables import print_table, printable, text
-from turno.commands.submit_job import submit
+from turno.commands.submit_job import rerun, submit
 from turno.commands.tenant_session import session_of
+from turno.environment import read_settings
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.redaction import Redaction
 from turno.jobs.traceback_text import without_our_frames
 from turno.process_name import person
 from turno.store.api import effect_review
@@ -49,7 +52,7 @@ jobs.add_command(submit)
 
 jobs.add_command(list_jobs)
 jobs.add_command(logs)
-for change in (retry, cancel, discard, reprioritise, reschedule, run_now):
+for change in (retry, rerun, cancel, discard, reprioritise, reschedule, run_now):
     jobs.add_command(change)
 
 
@@ -64,6 +67,10 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
         job = session.read(lambda reader: stored.find(reader, job_id, None))
         if job is None:
             raise no_such_job(tenant, job_id)
+        settings = read_settings()
+        redaction = Redaction(settings.redact, named_handlers(settings.handlers).handlers)
+        payload = session.read(lambda reader: stored.payload(reader, job_id))
+        job["payload"] = redaction.value(payload, job["type"])
         attempts = session.read(lambda reader: stored.attempts(reader, job_id))
         failed = session.read(lambda reader: stored.items(reader, job_id, "failed", "", MOST_ITEMS))
         outside = session.read(lambda reader: effect_review.of_job(reader, job_id, after="", limit=MOST_ITEMS))

@@ -31,10 +31,8 @@ COMMANDS = {
     "pool": Entry("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
     "workers": Entry("turno.commands.workers:workers", "List the workers and how long each has been silent."),
     "consume": Entry("turno.commands.consume:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
-    "maintain": Entry(
-        "turno.commands.maintain:maintain", "Run the maintenance passes until SIGTERM, where no pool does."
-    ),
-    "cleanup": Entry("turno.commands.cleanup:cleanup", "Run every maintenance pass once, as cron does."),
+    "maintain": Entry("turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."),
+    "cleanup": Entry("turno.commands.cleanup:cleanup", "Run every maintenance task once, as cron does."),
     "migrate": Entry(
         "turno.commands.migrate:migrate", "Migrate the database and every tenant to this release, or back."
     ),
@@ -43,7 +41,7 @@ COMMANDS = {
     ),
     "broker": Entry("turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."),
     "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
-    "events": Entry("turno.commands.events:events", "List what was published, give it to a subscriber again."),
+    "events": Entry("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
     "schedule": Entry("turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Entry("turno.commands.type_settings:job_type", "List and change the settings of job types."),

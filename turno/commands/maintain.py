@@ -16,37 +16,36 @@ from turno.without_secrets import RESIDENTS_NEED, seal
 @click.command()
 @click.option("--check", is_flag=True, help="Only say whether the process that touches ALIVE_FILE is alive.")
 def maintain(*, check: bool) -> None:
-    """Run the maintenance passes every ten seconds until SIGTERM, where no resident worker does.
+    """Run the maintenance tasks every ten seconds until SIGTERM, if no resident worker does.
 
-    A pass that fails is logged, and the next round tries it again.
+    A task that fails is logged, and the next round tries it again.
     """
     if check:
         assert_alive(read_settings())
         return
     seal(*RESIDENTS_NEED)
-    from turno.maintenance.schedule import SWEEP  # noqa: PLC0415 - a probe loads no driver
+    from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.alerts import run_alerts  # noqa: PLC0415
     from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415
-    from turno.wiring.shared import liveness, maintenance  # noqa: PLC0415
+    from turno.wiring.shared import liveness, regular_maintenance  # noqa: PLC0415
 
     settings = read_settings()
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, settings.redact)
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     signs = liveness(settings)
-    passes = maintenance(settings, at_each_step=signs.turn)
     round_due = 0.0
     try:
-        while True:
-            if monotonic() >= round_due:
-                passes.run_leased()
-                run_alerts(settings)
-                run_callbacks(settings)
-                round_due = monotonic() + SWEEP.total_seconds()
-            signs.ready()
-            if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:
-                break
-        signs.leave()
-        passes.close()
+        with regular_maintenance(settings, at_each_step=signs.turn) as tasks:
+            while True:
+                if monotonic() >= round_due:
+                    tasks.run_leased()
+                    run_alerts(settings)
+                    run_callbacks(settings)
+                    round_due = monotonic() + PERIOD.total_seconds()
+                signs.ready()
+                if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:
+                    break
+            signs.leave()
     finally:
         signs.end()

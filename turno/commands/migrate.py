@@ -13,11 +13,12 @@ from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
+from turno.tenancy.provisioning.provision import raise_connections
 from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import announce_handlers, migrations, provisioner
+from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -54,7 +55,8 @@ COUNT = click.IntRange(min=1)
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
     """Install what is missing, then apply every pending migration to every schema.
 
-    A schema that fails stops no other, and the next run continues with it. Exit status 1 if a schema failed.
+    A schema that fails stops no other, and the next run continues with it. Exit status 1 if a schema failed, or
+    if HANDLERS cannot be imported.
     """
     back = rollback is not None or to is not None
     if status + check + (rollback is not None) + (to is not None) > 1:
@@ -84,13 +86,15 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         )
     if options["plan"]:
         return show(_plan(settings))
+    unregistered = 0
     if not options["dry_run"]:
         _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
             progress.control(install(admin, logins, shared=settings.shared_schemas))
-            _announce(admin, settings)
+            raise_connections(admin, tenant_connections(admin, settings))
+            unregistered = _announce(admin, settings)
     how = {name: options[name] for name in ("canary", "redefine", "over_newer")}
-    return report(all_schemas.migrate(connect, logins, **how, **shared))
+    return report(all_schemas.migrate(connect, logins, **how, **shared)) or unregistered
 
 
 def show(plan: InstallationPlan) -> int:
@@ -134,12 +138,17 @@ def _refuse_beside_workers(settings: Settings) -> None:
         )
 
 
-def _announce(admin: Connection[Any], settings: Settings) -> None:
+def _announce(admin: Connection[Any], settings: Settings) -> int:
+    """Register the handlers' types and print them; return the exit status."""
     try:
-        announce_handlers(admin, settings)
+        types = announce_handlers(admin, settings)
     except InvalidSettings as problem:
-        # Schemas are migrated whatever the handlers are; workers refuse to start with these.
-        click.echo(f"the database was not told of the handlers: {problem}", err=True)
+        # The schemas do not depend on the handlers: they are migrated all the same.
+        click.echo(f"no job types were registered: {problem}", err=True)
+        return 1
+    if types:
+        click.echo(f"{len(types)} job types registered: {', '.join(types)}")
+    return 0
 
 
 def report(outcomes: list[Outcome]) -> int:
@@ -147,5 +156,6 @@ def report(outcomes: list[Outcome]) -> int:
     broken = all_schemas.failed(outcomes)
     for outcome in broken:
         click.echo(f"{outcome.slug or outcome.schema}: {outcome.error}", err=True)
-    click.echo(f"{len(outcomes) - len(broken)} schemas done, {len(broken)} failed" if outcomes else "nothing to do")
+    done = f"{len(outcomes) - len(broken)} schemas done, {len(broken)} failed"
+    click.echo(done if outcomes else "no migration is pending")
     return 1 if broken else 0

@@ -18,7 +18,7 @@ def pool(**asked: Any) -> None:
     """Claim waiting jobs and run them in resident children until SIGTERM.
 
     At SIGTERM it claims nothing more, gives its jobs SHUTDOWN_GRACE_SECONDS to end, hands the rest back and leaves. It
-    also runs the maintenance passes.
+    also runs the maintenance tasks.
     """
     run_resident(_assemble, **asked)
 

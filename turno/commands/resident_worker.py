@@ -59,7 +59,7 @@ def run_resident(
         return
     seal(*needs)
     settings = public_settings()
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, settings.redact)
     most = most or settings.pool_max_children
     fewest = fewest if fewest is not None else min(settings.pool_min_children, most)
     if fewest > most:

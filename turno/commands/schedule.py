@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from datetime import UTC, datetime
@@ -20,8 +19,9 @@ from turno.dispatch.schedules import NewSchedule, stored_rule
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, TurnoError
 from turno.jobs.job import Priority
+from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.payload_check import check_payload
+from turno.jobs.payload import check_payload, payload_text
 from turno.schedules.rule import MISSED, InvalidRule, rule_of
 from turno.store.api import schedules as stored
 from turno.store.operator.schedules import all_schedules
@@ -181,7 +181,7 @@ def preview(*, tenant: str | None, name: str | None, count: int, **options: Any)
         raise click.UsageError("say either --tenant SLUG NAME, or --cron or --every")
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - read by this command alone
 
-    rows = [(moment, moment.astimezone(ZoneInfo(zone)).isoformat(sep=" ")) for moment in islice(moments, count)]
+    rows = [(moment, moment.astimezone(ZoneInfo(zone)).isoformat()) for moment in islice(moments, count)]
     print_table(("utc", zone), rows)
 
 
@@ -247,6 +247,6 @@ def _line(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _parsed(given: str) -> Any:
     try:
-        return json.loads(sys.stdin.read() if given == "-" else given)
-    except ValueError as problem:
-        raise click.BadParameter(f"is no JSON: {problem}", param_hint="'--payload'") from None
+        return payload_text(sys.stdin.read() if given == "-" else given)
+    except NotJson as problem:
+        raise click.BadParameter(str(problem), param_hint="'--payload'") from None

@@ -10,6 +10,7 @@ import click
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
+from turno.jobs.moment import written
 from turno.store.operator.troubles import troubles
 from turno.wiring.logins import operator_session
 
@@ -39,5 +40,5 @@ def status(*, everything: bool, json_wanted: bool) -> int:
 
 def sentence(trouble: Trouble) -> str:
     """Return the trouble on one line."""
-    since = f", since {trouble.since.isoformat(sep=' ', timespec='seconds')}" if trouble.since else ""
+    since = f", since {written(trouble.since)}" if trouble.since else ""
     return printable(f"{trouble.sentence}{since}; run `{trouble.command}`")

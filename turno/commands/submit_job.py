@@ -1,28 +1,33 @@
-"""The command `turno jobs submit`: what POST /api/jobs/<type> does, for cron and for people in a shell."""
+"""The commands `turno jobs submit` and `rerun`: the same as POST /api/jobs/<type> and /api/jobs/<id>/rerun."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
 from getpass import getuser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from turno.commands.filters import MOMENT
 from turno.commands.tenant_session import session_of
 from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
 from turno.jobs.job import Priority
+from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.payload_check import check_payload
+from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
 
-MOMENT = "%Y-%m-%dT%H:%M:%S"
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from turno.commands.tenant_session import TenantSession
+    from turno.jobs.handler import JobHandler
 
 
 class NotSubmitted(TurnoError):
@@ -62,7 +67,7 @@ class Matching(click.ParamType[str]):
 )
 @click.option("--queue", help="Another of the queues that jobs of this type may wait in.")
 @click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]), default="normal")
-@click.option("--run-at", type=click.DateTime([MOMENT]), metavar="UTC", help="Not before this, as 2026-12-01T06:00:00.")
+@click.option("--run-at", type=MOMENT, metavar="TIME", help="Earliest start: 2030-01-31T09:00:00-03:00, or +10m.")
 @click.argument("job_type", metavar="TYPE")
 def submit(
     *,
@@ -78,19 +83,12 @@ def submit(
 ) -> None:
     """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
     handler = named_handlers(read_settings().handlers).handler(job_type)
-    try:
-        checked = check_payload(handler, _parsed(payload))
-    except InvalidPayload as error:
-        told = "\n".join(
-            "  " + ".".join(filter(None, ("payload", p["field"]))) + f": {p['problem']}" for p in error.problems
-        )
-        raise NotSubmitted(f"{job_type} does not take this payload:\n{told}") from None
     wanted = Submission(
         handler=handler,
-        payload=checked,
+        payload=_checked(handler, _parsed(payload)),
         user_id=user,
         priority=Priority[priority.upper()],
-        run_at=run_at and run_at.replace(tzinfo=UTC),
+        run_at=run_at,
         idempotency_key=key,
         unique_for=timedelta(seconds=int(unique_for)) if unique_for and unique_for.isdecimal() else unique_for,
         queue=queue,
@@ -100,21 +98,69 @@ def submit(
         # A key that was used answers its job however late it is asked again, as POST does.
         if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
             raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
-        try:
-            verdict = session.dispatcher.submit(session.tenant, wanted)
-        except NotEnqueued as problem:
-            raise NotSubmitted(str(problem)) from None
+        _submit(session, wanted)
+
+
+@click.command()
+@click.option("--tenant", required=True, help="Tenant of the job.")
+@click.option("--payload", metavar="JSON", help="Edited payload; `-` reads it from standard input.")
+@click.option("--user", default=getuser, help="User of the new job; by default the user of this shell.")
+@click.argument("job_id", type=click.UUID)
+def rerun(*, tenant: str, payload: str | None, user: str, job_id: UUID) -> None:
+    """Submit the ended job JOB_ID again, with the same or an edited payload, and print the id of the new job.
+
+    The new job does all of the work again; `turno jobs retry` does the unfinished part.
+    """
+    with session_of(tenant) as session:
+        old = session.read(lambda reader: stored.find(reader, job_id, None))
+        if old is None:
+            raise NotSubmitted(f"{tenant} has no job {job_id}")
+        if old["finished_at"] is None:
+            raise NotSubmitted(f"job {job_id} has not ended; wait for its end, or cancel it")
+        given = session.read(lambda reader: stored.payload(reader, job_id)) if payload is None else _parsed(payload)
+        handler = named_handlers(read_settings().handlers).handler(old["type"])
+        _submit(
+            session,
+            Submission(
+                handler=handler,
+                payload=_checked(handler, given),
+                user_id=user,
+                priority=Priority(old["priority"]),
+                parent_id=job_id,
+            ),
+        )
+
+
+def _submit(session: TenantSession, wanted: Submission) -> None:
+    """Submit the job and print its id; raises NotSubmitted."""
+    try:
+        verdict = session.dispatcher.submit(session.tenant, wanted)
+    except NotEnqueued as problem:
+        raise NotSubmitted(str(problem)) from None
     match verdict.word:
         case "accepted" | "replayed":
             click.echo(verdict.job_id)
         case "conflict":
+            key = wanted.idempotency_key
             raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")
         case _:
+            user = wanted.user_id
             raise NotSubmitted(f"{user} has MAX_PENDING_JOBS_PER_USER jobs open; let one end, or cancel one")
+
+
+def _checked(handler: type[JobHandler[Any]], payload: Any) -> Any:
+    """Return the payload in its canonical form; raises NotSubmitted with each of its problems."""
+    try:
+        return check_payload(handler, payload)
+    except InvalidPayload as error:
+        problems = "\n".join(
+            "  " + ".".join(filter(None, ("payload", p["field"]))) + f": {p['problem']}" for p in error.problems
+        )
+        raise NotSubmitted(f"{handler.type} does not take this payload:\n{problems}") from None
 
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(sys.stdin.read() if text == "-" else text)
-    except ValueError as problem:
-        raise click.BadParameter(f"is no JSON: {problem}", param_hint="'--payload'") from None
+        return payload_text(sys.stdin.read() if text == "-" else text)
+    except NotJson as problem:
+        raise click.BadParameter(str(problem), param_hint="'--payload'") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.callbacks import callback_secret
 from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.provisioner import migrations, provisioner, tenant_connections
 
 STEP = 100  # tenants of a list between two lines that say how far it is
 
@@ -80,7 +81,15 @@ def add(slug: str | None, company: str | None, source: str | None, query: str | 
     with opened(provisioner(settings)) as admin:
         if name or (adoption and company == slug):
             add_company(admin, logins, company, name or company)
-        added = add_tenant(admin, logins, slug, company, migrations=migrations(settings), adoption=adoption or None)
+        added = add_tenant(
+            admin,
+            logins,
+            slug,
+            company,
+            connections=tenant_connections(admin, settings),
+            migrations=migrations(settings),
+            adoption=adoption or None,
+        )
     place = f"{added.schema} beside {schema}" if schema else added.schema
     click.echo(f"tenant {added.slug} of {added.company}: schema {place}")
     return 0
@@ -105,7 +114,17 @@ def _add_listed(source: str | None, query: str | None, *, jobs: int) -> int:
         elif ended % STEP == 0 or ended == total:
             click.echo(f"{ended}/{total} {added.listed.slug}")
 
-    done = adopt_many(connect, logins_of(settings), listed, jobs=jobs, migrations=migrations(settings), progress=show)
+    with opened(connect) as admin:
+        connections = tenant_connections(admin, settings)
+    done = adopt_many(
+        connect,
+        logins_of(settings),
+        listed,
+        jobs=jobs,
+        connections=connections,
+        migrations=migrations(settings),
+        progress=show,
+    )
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)
     click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
@@ -180,12 +199,15 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
     if everybody == (slug is not None):
         raise click.UsageError("name a tenant, or say --all")
     with opened(provisioner(read_settings())) as admin:
-        changed = set_doubt(admin, slug, doubt=not over)
+        found = set_doubt(admin, slug, doubt=not over)
     state = (
         "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
     )
-    for one in changed:
+    for one in found.changed:
         click.echo(f"tenant {one}: {state}")
+    for one, why in found.troubles.items():
+        click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
+    sys.exit(bool(found.troubles))
 
 
 @tenant.command("revoke-tokens")

@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 
 from turno.dispatch.dispatcher import Dispatcher
+from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
 from turno.store.operator.job_search import JobsWanted, Target, targets
 from turno.store.outage import in_short, unreachable
@@ -24,14 +25,18 @@ ALL = 1_000_000_000
 def applicable(command: OperatorCommand, wanted: JobsWanted) -> JobsWanted:
     """Return which of these jobs the command is about; raises ValueError if their status allows none of it."""
     if command.name in OF_DEAD_LETTERS:
-        if set(wanted.statuses) - {"failed"}:
-            raise ValueError(f"status: {command.name} is for failed jobs; the others have no dead letter")
-        return replace(wanted, statuses=("failed",), waiting=True)
+        if set(wanted.statuses) - {"failed", "completed"}:
+            raise ValueError(f"status: {command.name} is for failed jobs and completed ones with failed items")
+        if set(wanted.outcomes) - set(FAILURES) or not wanted.ended & set(FAILURES):
+            raise ValueError(f"outcome: {command.name} is for {', '.join(FAILURES)}")
+        return replace(wanted, waiting=True)
     allowed = ("pending", "running") if command.name == "cancel" else ("pending",)
     if set(wanted.statuses) - set(allowed):
         raise ValueError(f"status: {command.name} is for jobs that are {' or '.join(allowed)}")
     if wanted.error is not None:
-        raise ValueError(f"error: {command.name} is for open jobs, which are found by no error")
+        raise ValueError(f"error: {command.name} is for open jobs, which have no error")
+    if wanted.outcomes:
+        raise ValueError(f"outcome: {command.name} is for open jobs, which have no outcome")
     return replace(wanted, statuses=wanted.statuses or allowed)
 
 
@@ -59,6 +64,7 @@ def command_across(
     report = CommandReport(dry_run=dry_run)
     seen, last = 0, after
     for page in targets(operator, applicable(command, wanted), after=after, through=through, limit=limit):
+        items = {target.job_id: target.items for target in page}
         for slug, job_ids in _by_tenant(page):
             if slug in report.troubles:
                 continue
@@ -74,7 +80,7 @@ def command_across(
                 log.warning("%s refused for a tenant: %s", command.name, in_short(error), extra={"tenant": slug})
                 report.troubles[slug] = in_short(error)
             else:
-                report.add(slug, answers)
+                report.add(slug, answers, items)
                 progress(report)
         seen, last = seen + len(page), page[-1].job_id
     if seen >= limit:

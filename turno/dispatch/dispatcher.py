@@ -51,6 +51,7 @@ class Submission:
     queue: str | None = None  # one of the handler's; its own if none is chosen
     correlation_id: str | None = None
     traceparent: str | None = None  # of the request
+    parent_id: UUID | None = None  # the job that this one repeats
     callbacks: Sequence[str] = ()  # addresses that are told of the job's end
     language: str | None = None  # of a mail among them
 
@@ -118,6 +119,7 @@ class Dispatcher:
             concurrency_key=key_of(wanted.handler, wanted.payload),
             correlation_id=wanted.correlation_id,
             trace_context=trace_context,
+            parent_id=wanted.parent_id,
             pending_limit=self._pending_limit,
             day_limits=self._day_limits,
         )

@@ -14,6 +14,7 @@ from turno.errors import PermanentFailure
 from turno.files.folder import Folder
 from turno.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, KeptFile, media_type_of
 from turno.store.one_row import value_of
+from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class JobFiles:
         token: UUID,
         *,
         root: str = "",
-        schema: str = "",
+        schema: str,
     ) -> None:
         """With a `root` what is written is kept there, below `schema`, and may be as large as the disk."""
         self._connection = connection
@@ -55,21 +56,23 @@ class JobFiles:
 
         It is kept from now on as long as this job is. At most two pieces of it are in memory.
         """
-        if not value_of(self._connection(), "SELECT file_take(%s, %s, %s)", self._job_id, self._token, file_id):
+        statement = qualified("SELECT {}.file_take(%s, %s, %s)", self._schema)
+        if not value_of(self._connection(), statement, self._job_id, self._token, file_id):
             raise FileGone("the file is no longer kept, or was not uploaded by whoever asked for this job")
         with self._connection().cursor(row_factory=class_row(KeptFile)) as cursor:
-            cursor.execute(
+            statement = qualified(
                 "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete, in_folder"
-                " FROM job_files WHERE id = %s",
-                (file_id,),
+                " FROM {}.job_files WHERE id = %s",
+                self._schema,
             )
+            cursor.execute(statement, (file_id,))
             (file,) = cursor.fetchall()
         with self._reader(file) as stream:
             yield file, stream
 
     def _reader(self, file: KeptFile) -> io.BufferedReader:
         if not file.in_folder:
-            return io.BufferedReader(_Reading(self._connection, file), file.piece_bytes)
+            return io.BufferedReader(_Reading(self._connection, file, self._schema), file.piece_bytes)
         return Folder(self._root, self._schema).open(file.id, file.size)
 
     @contextmanager
@@ -80,7 +83,7 @@ class JobFiles:
         """
         with named_refusals():
             kind = media_type or media_type_of(name)
-            statement = "SELECT file_create(%s, %s, %s, %s, %s, %s)"
+            statement = qualified("SELECT {}.file_create(%s, %s, %s, %s, %s, %s)", self._schema)
             asked = (self._job_id, self._token, name, kind, PIECE_BYTES, bool(self._root))
             made = value_of(self._connection(), statement, *asked)
         if self._root:
@@ -104,14 +107,14 @@ class JobFiles:
                 size = file.tell()
             folder.complete(file_id)
             with named_refusals(), self._connection().cursor() as cursor:
-                cursor.execute("SELECT file_finish(%s, %s, %s, %s)", (self._job_id, self._token, file_id, size))
+                statement = qualified("SELECT {}.file_finish(%s, %s, %s, %s)", self._schema)
+                cursor.execute(statement, (self._job_id, self._token, file_id, size))
             undo.pop_all()
 
     def _append(self, file_id: UUID, n: int, data: bytes, last: bool) -> None:  # noqa: FBT001 - the function's order
         with named_refusals(), self._connection().cursor() as cursor:
-            cursor.execute(
-                "SELECT file_append(%s, %s, %s, %s, %b, %s)", (self._job_id, self._token, file_id, n, data, last)
-            )
+            statement = qualified("SELECT {}.file_append(%s, %s, %s, %s, %b, %s)", self._schema)
+            cursor.execute(statement, (self._job_id, self._token, file_id, n, data, last))
 
 
 class Writing(io.BufferedIOBase):
@@ -153,9 +156,10 @@ class Writing(io.BufferedIOBase):
 
 
 class _Reading(io.RawIOBase):
-    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], file: KeptFile) -> None:
+    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], file: KeptFile, schema: str) -> None:
         self._connection = connection
         self._file = file
+        self._schema = schema
         self._position = 0
         self._piece: tuple[int, bytes] = (-1, b"")
 
@@ -189,7 +193,8 @@ class _Reading(io.RawIOBase):
 
     def _read(self, n: int) -> bytes:
         with self._connection().cursor(binary=True) as cursor:
-            cursor.execute("SELECT data FROM job_file_pieces WHERE file_id = %s AND n = %s", (self._file.id, n))
+            statement = qualified("SELECT data FROM {}.job_file_pieces WHERE file_id = %s AND n = %s", self._schema)
+            cursor.execute(statement, (self._file.id, n))
             row = cursor.fetchone()
         if row is None:
             raise FileGone("the file was removed while it was read")

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.http import wsgi
+from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import ThreadWorker
 
 from turno.http_server.application import NoPlace
@@ -88,6 +89,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle(self, conn: Connection) -> Any:
         """Answer a request; the connection is kept only if the next one's beginning is known."""
         return super().handle(conn) and not conn.cut
+
+    def _keepalive_after(self, conn: Connection, keepalive: Any) -> bool:
+        """Close the connection if the rest of an answered request cannot be read: it gets no second response."""
+        try:
+            return bool(super()._keepalive_after(conn, keepalive))
+        except ParseException:
+            return False
 
     def handle_request(self, req: Any, conn: Connection) -> Any:
         """Answer a request, or hand its connection over."""

@@ -67,7 +67,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         from turno.logs import log_to_stderr  # noqa: PLC0415 - in the web process, not in the parent
         from turno.wiring.web import serving_application  # noqa: PLC0415 - the parent stays without flask and pools
 
-        log_to_stderr(self._settings.log_level)
+        log_to_stderr(self._settings.log_level, self._settings.redact)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             return serving_application(self._settings)

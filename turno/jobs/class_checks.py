@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from turno.jobs.converter import unsupported
 from turno.jobs.type_words import unknown_names
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
             yield f"key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
     if unknown := unknown_names(handler.words):
         yield f"words: no page asks for {', '.join(unknown)}"
+
+
+def problems_of_payload(annotation: Any) -> Iterator[str]:
+    """Yield the name of each field whose type the JSON of a stored payload cannot restore, with the reason."""
+    for field, reason in unsupported(annotation):
+        yield f"payload_type: {f'field {field}: ' if field else ''}{reason}"
 
 
 def _problems_of_subscriber(handler: type[JobHandler[Any]]) -> Iterator[str]:

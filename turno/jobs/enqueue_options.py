@@ -9,7 +9,7 @@ from uuid import UUID
 from turno.errors import NotEnqueued
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
-from turno.jobs.payload import rebuild
+from turno.jobs.payload import restore_payload
 from turno.jobs.registry import Handler
 
 UNIQUE_WHILE = ("open", "for ever")
@@ -89,7 +89,7 @@ def is_keyed(handler: Handler) -> bool:
 def key_of(handler: Handler, checked: Any, named: str | None = None) -> str | None:
     """Return a job's concurrency key: the one that was named, else what its handler makes of the checked payload."""
     if named is None and is_keyed(handler):
-        named = handler.concurrency_key(rebuild(handler.payload_type, checked))
+        named = handler.concurrency_key(restore_payload(handler, checked))
     if named is not None and len(named.encode()) > LONGEST_KEY:
         raise NotEnqueued(f"the concurrency key {named[:60]!r} is longer than {LONGEST_KEY} bytes: make it shorter")
     return named or None

@@ -1,4 +1,4 @@
-"""An error as it is stored: as text, because exceptions cannot be stored, and with who may read it."""
+"""An error as it is stored: as text, with its group and the readers of its message."""
 
 from hashlib import sha256
 from traceback import extract_tb, format_exception
@@ -6,22 +6,30 @@ from typing import Any
 
 from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
+from turno.jobs.redaction import process_text
 
-LONGEST_MESSAGE = 2000
+LONGEST_MESSAGE, LONGEST_CAUSE = 2000, 500  # characters
 LONGEST_TRACEBACK = 8192
 
 
 def record_of(error: BaseException, claim: Claim, handler: type[JobHandler[Any]]) -> dict[str, Any]:
-    """Return what is kept of an attempt's error.
+    """Return the stored form of an attempt's error.
 
-    `for_users` says that whoever asked for the job may read its message; otherwise a `reference` stands for it, the
-    same for every item of the attempt that failed at the same line in the same way.
+    `group` is the redacted first line of the message, present only if redaction changed it; operators see errors by
+    group. `for_users` means that the job's user may read the message; otherwise the user sees `reference`, the same
+    for every item of the attempt that failed at the same line with the same class.
     """
+    message = _storable(str(error))[:LONGEST_MESSAGE]
+    first_line = message.partition("\n")[0]
+    group = process_text(first_line)
     record = {
         "class": type(error).__name__,
-        "message": _storable(str(error))[:LONGEST_MESSAGE],
+        "message": message,
+        **({"group": group} if group != first_line else {}),
         "traceback": _storable("".join(format_exception(error)))[-LONGEST_TRACEBACK:],
     }
+    if error.__cause__ is not None:
+        record["cause"] = _storable(f"{type(error.__cause__).__name__}: {error.__cause__}")[:LONGEST_CAUSE]
     if state := getattr(error, "sqlstate", None):
         record["sqlstate"] = str(state)
     if handler.is_for_users(error):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
 
 from turno.errors import HandlerMisuse, UserError
-from turno.jobs.class_checks import problems_of_class
+from turno.jobs.class_checks import problems_of_class, problems_of_payload
 from turno.jobs.job_context import JobContext
 from turno.jobs.retry import RetryPolicy
 
@@ -39,7 +39,6 @@ class JobHandler(ABC, Generic[P]):
     queue: ClassVar[str] = "hot"  # "hot" for what somebody waits for, "cold" for what takes minutes, or any other
     other_queues: ClassVar[tuple[str, ...]] = ()  # what a submission may choose instead
     subscribes: ClassVar[tuple[str, ...]] = ()  # the events that get a job each, with their data as payload
-    subscribes_from: ClassVar[Literal["now", "beginning"]] = "now"  # "beginning": also those from before
     ordered: ClassVar[bool] = False  # of one key one after another, each once the job of the one before has ended well
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 600.0  # seconds an attempt may take
@@ -65,8 +64,10 @@ class JobHandler(ABC, Generic[P]):
             raise ValueError(f"{cls.__name__}.{problem}")
         for origin in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(origin):
-                if isinstance(argument, type):
+                if not isinstance(argument, TypeVar):
                     cls.payload_type = argument
+                    for problem in problems_of_payload(argument):
+                        raise TypeError(f"{cls.__name__}.{problem}")
 
     @classmethod
     def using(cls, *services: Any, **named: Any) -> builtins.type[Self]:

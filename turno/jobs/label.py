@@ -1,10 +1,13 @@
-"""The one word that people see for a job, the same in the API, the pages, the command line and notifications."""
+"""The outcome of a job for programs, and its label for people: the same in API, pages, commands and notifications."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 from turno.jobs.job import Status
 
+# `outcome_of` in the tenant schema has the same rule, for the statistics and filters.
+Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
 Label = Literal[
     "waiting",
     "scheduled",
@@ -19,12 +22,35 @@ Label = Literal[
     "cancelled",
     "expired",
 ]
+STATUS_AFTER: dict[Outcome, Status] = {
+    "completed": Status.COMPLETED,
+    "completed_with_failures": Status.COMPLETED,
+    "nothing_done": Status.COMPLETED,
+    "failed": Status.FAILED,
+    "cancelled": Status.CANCELLED,
+}
+# Outcomes that operators see as failures: the job failed, or some or all of its items did.
+FAILURES: tuple[Outcome, ...] = ("failed", "nothing_done", "completed_with_failures")
+
+
+def outcome(status: str, done: int | None, failed: int | None) -> Outcome | None:
+    """Return the outcome of a job with this status and these counts of items; None while it is open."""
+    match Status(status):
+        case Status.COMPLETED if failed:
+            return "completed_with_failures" if done else "nothing_done"
+        case Status.COMPLETED:
+            return "completed"
+        case Status.FAILED:
+            return "failed"
+        case Status.CANCELLED:
+            return "cancelled"
+    return None
 
 
 def label(job: Mapping[str, Any]) -> Label:
-    """Return the word for a job as it is stored, with the counts of its items and the database's clock.
+    """Return the label of a stored job, with the counts of its items and the database's clock.
 
-    Its `run_at` is None while it waits until a person decides.
+    `run_at` is None while the job waits for a person's decision.
     """
     match Status(job["status"]):
         case Status.PENDING if job["run_at"] is None:
@@ -35,16 +61,32 @@ def label(job: Mapping[str, Any]) -> Label:
             return "waiting"
         case Status.RUNNING:
             return "running" if job["cancel_requested_at"] is None else "cancelling"
-        case Status.COMPLETED:
-            return completed(job["done"] or 0, job["failed"] or 0)
-        case Status.FAILED:
-            return "failed"
-        case Status.CANCELLED:
-            return "expired" if job["reason"] == "expired" else "cancelled"
+    return label_of_end(job["status"], job["reason"], job["done"], job["failed"])
 
 
-def completed(done: int, failed: int) -> Label:
-    """Return the word for a job that ran to its end: a batch is "done" only if none of its items failed."""
-    if not failed:
-        return "done"
-    return "done, some failed" if done else "not done, all failed"
+# Without the reason of an end: an expired job is cancelled.
+LABELS: dict[Outcome, Label] = {
+    "completed": "done",
+    "completed_with_failures": "done, some failed",
+    "nothing_done": "not done, all failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+def found_label(row: Mapping[str, Any], now: datetime) -> Label:
+    """Return the label of a job as the control schema knows it: by its outcome, or by its ticket if it is open."""
+    if row["outcome"] is not None:
+        return LABELS[row["outcome"]]
+    if row["status"] == Status.RUNNING:
+        return "running"
+    if row["parked"]:
+        return "needs review"
+    return "scheduled" if row["run_at"] and row["run_at"] > now else "waiting"
+
+
+def label_of_end(status: str, reason: str | None, done: int | None, failed: int | None) -> Label:
+    """Return the label of a job that ended with this status and reason, and these counts of items."""
+    ended = outcome(status, done, failed)
+    assert ended is not None, "the job is open"  # noqa: S101 - the caller's match
+    return "expired" if ended == "cancelled" and reason == "expired" else LABELS[ended]

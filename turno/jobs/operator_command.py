@@ -1,6 +1,7 @@
 """What operators may ask for jobs, and what the answer to each job is called."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -66,9 +67,10 @@ class CommandAnswer:
 
 @dataclass(slots=True)
 class CommandReport:
-    """What became of many jobs: how many by the word of each, and how many were changed of each tenant.
+    """The verdicts about many jobs, counted by their word, and the number of changed jobs of each tenant.
 
-    `troubles` says of a tenant whose jobs could not be asked why; `next_cursor` is None once there are no more jobs.
+    `of_items` of the changed jobs ran to their end and have failed `items`. `troubles` has the database's error for
+    each tenant that refused the command; `next_cursor` is None after the last job.
     """
 
     dry_run: bool
@@ -76,12 +78,17 @@ class CommandReport:
     skipped: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     tenants: Counter[str] = field(default_factory=Counter)
+    of_items: int = 0
+    items: int = 0
     troubles: dict[str, str] = field(default_factory=dict)
     next_cursor: UUID | None = None
 
-    def add(self, tenant: str, answers: list[CommandAnswer]) -> None:
-        """Count the answers of one tenant's jobs."""
+    def add(self, tenant: str, answers: list[CommandAnswer], items: Mapping[UUID, int]) -> None:
+        """Count the answers about jobs of one tenant; `items` are failed items of each job that ran to its end."""
         for one in answers:
             kind = self.changed if one.changed else self.skipped if one.verdict in SKIPPED else self.refused
             kind[one.verdict] += 1
             self.tenants[tenant] += one.changed
+            failed = items[one.job_id] if one.changed else 0
+            self.of_items += failed > 0
+            self.items += failed

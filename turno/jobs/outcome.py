@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import Any
 
+from turno.errors import InvalidResult
 from turno.jobs.retry import RetryPolicy
+
+CENTURY = timedelta(days=36_525)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reschedule:
-    """Returned by a handler: run again later; it counts as no error. Give `at` or `after` (seconds, or a timedelta)."""
+    """Returned by a handler: run again later; it counts as no error. Give `at` or `after` (seconds, or a timedelta).
+
+    Raises ValueError, and InvalidResult for a time that cannot be stored.
+    """
 
     at: datetime | None = None
     after: float | timedelta | None = None
@@ -26,6 +33,12 @@ class Reschedule:
             raise ValueError("Reschedule takes either at= or after=")
         if self.at is not None and self.at.tzinfo is None:
             raise ValueError("Reschedule(at=) needs a time zone, for example datetime.now(UTC)")
+        if self.at is not None and not 2000 <= self.at.year < 9999:  # noqa: PLR2004 - the limits of the column
+            raise InvalidResult(f"Reschedule(at=) takes a time from 2000 to 9998, not {self.at.isoformat()}")
+        if self.after is not None:
+            seconds = self.after.total_seconds() if isinstance(self.after, timedelta) else self.after
+            if not isfinite(seconds) or abs(seconds) > CENTURY.total_seconds():
+                raise InvalidResult(f"Reschedule(after=) takes at most a century, not {seconds} seconds")
 
     def due(self, now: datetime) -> datetime:
         """Return the moment to run again, given the present one."""
@@ -36,9 +49,18 @@ class Reschedule:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Returned by a handler: this job is pointless now; it ends as cancelled with this reason."""
+    """Returned by a handler: this job is pointless now; it ends as cancelled with this reason.
+
+    Raises InvalidResult for a reason that cannot be stored.
+    """
 
     reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise InvalidResult(f"the reason of Cancel is text, not {type(self.reason).__name__}")
+        if "\0" in self.reason or any("\ud800" <= letter <= "\udfff" for letter in self.reason):
+            raise InvalidResult("the reason of Cancel holds a NUL character or half a surrogate pair; remove it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,71 +1,65 @@
-"""A handler's payload: what its dataclass may bound, and how it is rebuilt from the JSON that was stored."""
+"""A handler's payload: checked before a row exists, and restored from the stored JSON text."""
 
-import types
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from enum import Enum
-from functools import lru_cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-from uuid import UUID
+from __future__ import annotations
 
-_FROM_TEXT: dict[type, Any] = {
-    datetime: datetime.fromisoformat,
-    date: date.fromisoformat,
-    Decimal: Decimal,
-    UUID: UUID,
-}
+import json
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """In a payload's dataclass, `Annotated[tuple[int, ...], AtMost(10_000)]`: how many items the web accepts there."""
+from turno.errors import InvalidPayload
+from turno.jobs.converter import converter
+from turno.jobs.json_text import NotJson, json_text, parse_json
 
-    items: int
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-    def __get_pydantic_core_schema__(self, annotated: Any, schema_of: Callable[[Any], dict[str, Any]]) -> Any:
-        """Bound what pydantic checks and documents; a worker, which only rebuilds, does not load pydantic."""
-        return schema_of(annotated) | {"max_length": self.items}
+    from turno.jobs.handler import JobHandler
 
 
-def rebuild(expected: Any, value: Any) -> Any:
-    """Return `value` as an instance of the annotation `expected`.
+def load_payload(handler: type[JobHandler[Any]], text: str | bytes | msgspec.Raw) -> Any:
+    """Return a payload as the type that its handler declares; raises InvalidPayload naming each field."""
+    return converter(handler.payload_type).load(text)
 
-    The web validated the value when the job was accepted; this only restores the types that JSON
-    cannot say: dataclasses, tuples, dates, decimals, UUIDs and enums. Raises TypeError or ValueError
-    on a value that does not fit, such as one from another version of the payload.
+
+def restore_payload(handler: type[JobHandler[Any]], plain: Any) -> Any:
+    """Return the payload of its plain JSON form; raises InvalidPayload naming each field."""
+    return load_payload(handler, json.dumps(plain))
+
+
+def check_payload(handler: type[JobHandler[Any]], value: Any) -> Any:
+    """Return the payload in its plain JSON form, defaults filled in; raises InvalidPayload naming each field.
+
+    `value` is a mapping, the payload's own dataclass, or the JSON text of a request as msgspec.Raw.
     """
-    if is_dataclass(expected):
-        hints = _hints(expected if isinstance(expected, type) else type(expected))
-        if unknown := set(value) - hints.keys():
-            raise TypeError(f"unknown fields: {', '.join(sorted(unknown))}")
-        return expected(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
-    origin, arguments = get_origin(expected), get_args(expected)
-    if origin in (Union, types.UnionType):
-        return _rebuild_union(arguments, value)
-    if origin is tuple:
-        return tuple(rebuild(arguments[0], item) for item in value)
-    if origin is list:
-        return [rebuild(arguments[0], item) for item in value]
-    if origin is dict:
-        return {key: rebuild(arguments[1], item) for key, item in value.items()}
-    if origin is Literal or not isinstance(expected, type):
-        return value
-    if issubclass(expected, Enum):
-        return expected(value)
-    return _FROM_TEXT.get(expected, lambda same: same)(value)
+    checked = converter(handler.payload_type)
+    payload = checked.load(value if isinstance(value, msgspec.Raw) else _text(value))
+    handler.validate(payload)
+    return checked.plain(payload)
 
 
-@lru_cache(maxsize=1024)
-def _hints(expected: Any) -> dict[str, Any]:
-    """Return the types of a dataclass's fields by name; reading annotations is slow, and they do not change."""
-    hints = get_type_hints(expected)
-    return {field.name: hints[field.name] for field in fields(expected)}
+def payload_text(text: str) -> msgspec.Raw:
+    """Return a caller's JSON text for `check_payload`; raises NotJson."""
+    parse_json(text)
+    return msgspec.Raw(text.encode())
 
 
-def _rebuild_union(arguments: tuple[Any, ...], value: Any) -> Any:
-    if value is None:
-        return None
-    others = [argument for argument in arguments if argument is not types.NoneType]
-    return rebuild(others[0], value) if len(others) == 1 else value
+def check_event(handlers: Iterable[type[JobHandler[Any]]], event: str, data: Any) -> Any:
+    """Return the data as plain JSON; raises InvalidPayload naming field and handler if a subscriber refuses it."""
+    text = _text(data)
+    for handler in handlers:
+        if event in handler.subscribes:
+            try:
+                handler.validate(load_payload(handler, text))
+            except InvalidPayload as refusal:
+                raise InvalidPayload(
+                    [{**one, "problem": f"{one['problem']}, says {handler.type}"} for one in refusal.problems]
+                ) from None
+    return json.loads(text)
+
+
+def _text(value: Any) -> str:
+    try:
+        return json_text(value)
+    except NotJson as error:
+        raise InvalidPayload([{"field": path, "problem": problem} for path, problem in error.problems]) from None

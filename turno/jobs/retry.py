@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+LONGEST = 10 * 365 * 86_400.0  # seconds
 Jitter = Literal["none", "percent", "decorrelated"]
 
 
@@ -25,8 +26,8 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
             raise ValueError("max_attempts must be at least 1; use RetryPolicy.never() for a single attempt")
-        if self.first < 0 or self.longest < self.first or self.factor < 1:
-            raise ValueError("expected 0 <= first <= longest and factor >= 1")
+        if not (0 <= self.first <= self.longest <= LONGEST and self.factor >= 1):
+            raise ValueError("expected 0 <= first <= longest <= 10 years and factor >= 1; correct the retry policy")
 
     @classmethod
     def never(cls) -> "RetryPolicy":

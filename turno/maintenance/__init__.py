@@ -1,1 +1,1 @@
-"""What cron, or a resident worker, does for all tenants."""
+"""Tasks that a resident process, or cron, runs for all tenants."""

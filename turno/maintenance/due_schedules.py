@@ -1,61 +1,105 @@
-"""The pass that makes the jobs of schedules, a little ahead of their moments."""
+"""The task that makes the jobs of schedules, a little ahead of their moments."""
 
 import logging
-from collections.abc import Callable
+from collections import deque
 from datetime import timedelta
+from typing import Any
 
+import psycopg
+
+from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
+from turno.process_name import HOST
 from turno.schedules.firing import AHEAD, MOST_MISSED, Firing, firing
 from turno.store.engine import schedules
 from turno.store.engine.schedules import DueSchedule
+from turno.store.engine.tenant_turns import TenantTurn
 from turno.store.engine_link import EngineLink
-from turno.store.outage import apart
+from turno.store.outage import busy, in_short, unreachable
 
 log = logging.getLogger(__name__)
 
-PAGE = 500  # schedules a statement
-PUT_OFF = timedelta(hours=1)  # a schedule whose rule cannot be read here
+# A back-off below the five minutes after which a moment counts as missed.
+SCHEDULES = TenantTask(name="schedules", budget=10, repeat=True, lock_timeout="500ms", longest=timedelta(minutes=1))
 
 
-def fire_due(
-    engine: EngineLink, run: Callable[..., int], at_each_step: Callable[[], None] = lambda: None
-) -> tuple[int, dict[str, str]]:
-    """Make every job that is due, each schedule's in a transaction of its own.
+def fire_due(engine: EngineLink, each_tenant: EachTenant) -> TaskReport:
+    """Make every job that is due, a transaction for each schedule.
 
-    `run` calls a statement with the engine's connection. Returns how many jobs, and which schedules were refused, why.
+    The report names a refused schedule as `tenant/schedule`. A lock or statement timeout ends its tenant's turn.
     """
-    made, troubles, told = 0, dict[str, str](), list[str]()
-    after = schedules.BEGINNING
-    while page := engine.run(schedules.due, AHEAD, PAGE, after):
-        at_each_step()
-        for one in page:
-            decided, problem = _decide(one)
-            if problem:
-                told.append(f"{one.slug}/{one.name}: {problem}")
-            with apart(troubles, f"{one.slug}/{one.name}"):
-                made += run(schedules.fire, one, decided.moments, decided.next_at, decided.missed, problem, MOST_MISSED)
-        after = page[-1].position
-    if told:
-        log.warning("%d schedules left moments out; the first: %s", len(told), told[0], extra={"alert": "schedules"})
-    return made, troubles
+    turn = _Turn()
+    report = each_tenant.run(SCHEDULES, turn.fire_next, among=engine.run(schedules.due_tenants, AHEAD))
+    report.troubles |= turn.refused
+    if turn.problems:
+        log.warning(
+            "%d schedules left moments out; the first: %s",
+            len(turn.problems),
+            turn.problems[0],
+            extra={"alert": "schedules"},
+        )
+    return report
 
 
-def _decide(one: DueSchedule) -> tuple[Firing, str | None]:
-    from turno.schedules.rule import InvalidRule, rule_of  # noqa: PLC0415 - most workers and sweeps find nothing due
+class _Turn:
+    """The due schedules of each tenant, read at its first call."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, deque[DueSchedule]] = {}
+        self.refused: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def fire_next(self, engine: psycopg.Connection[Any], tenant: TenantTurn) -> int | None:
+        """Fire the tenant's next due schedule; returns how many jobs, None if no schedule is left."""
+        if tenant.tenant_id not in self._due:
+            self._due[tenant.tenant_id] = deque(schedules.due(engine, tenant.tenant_id, AHEAD))
+        due = self._due[tenant.tenant_id]
+        if not due:
+            return None
+        return self._fire(engine, tenant, due.popleft())
+
+    def _fire(self, engine: psycopg.Connection[Any], tenant: TenantTurn, schedule: DueSchedule) -> int:
+        name = f"{tenant.slug}/{schedule.name}"
+        decided, problem = _decide(schedule, tenant.slug)
+        if problem:
+            self.problems.append(f"{name}: {problem}")
+        try:
+            with engine.transaction():
+                return schedules.fire(
+                    engine,
+                    tenant.schema,
+                    schedule,
+                    decided.moments,
+                    decided.next_at,
+                    decided.missed,
+                    problem,
+                    MOST_MISSED,
+                )
+        except psycopg.Error as error:
+            if busy(error) or unreachable(error):
+                raise
+            self.refused[name] = in_short(error)
+            unchanged = (schedule.next_at, 0, f"its job was refused: {in_short(error)}"[:1000])
+            return schedules.fire(engine, tenant.schema, schedule, [], *unchanged, MOST_MISSED)
+
+
+def _decide(schedule: DueSchedule, tenant: str) -> tuple[Firing, str | None]:
+    from turno.schedules.rule import InvalidRule, rule_of  # noqa: PLC0415 - most maintenance runs find nothing due
 
     try:
         rule = rule_of(
-            cron=one.cron,
-            every=one.every,
-            zone=one.zone,
-            spread=one.spread,
-            missed=one.missed,
-            name=one.name,
-            tenant=one.slug,
+            cron=schedule.cron,
+            every=schedule.every,
+            zone=schedule.zone,
+            spread=schedule.spread,
+            missed=schedule.missed,
+            name=schedule.name,
+            tenant=tenant,
         )
     except InvalidRule as error:
-        # It was in order where it was saved: this host has no data of its zone, say.
-        return Firing([], one.now + PUT_OFF, 0), f"cannot be read by the host that sweeps: {error}"
-    decided = firing(rule, one.missed, next_at=one.now if one.set_back else one.next_at, now=one.now)
+        # The rule was valid on the host that saved it. A host with, for example, data of its time zone fires it.
+        return Firing([], schedule.next_at, 0), f"the host {HOST} cannot evaluate its rule: {error}"
+    begin = schedule.now if schedule.set_back else schedule.next_at
+    decided = firing(rule, schedule.missed, next_at=begin, now=schedule.now)
     if decided.missed:
-        return decided, f"{decided.missed} moments were missed: nobody swept in time"
+        return decided, f"{decided.missed} moments were missed: no maintenance ran in time"
     return decided, None

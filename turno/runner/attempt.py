@@ -9,6 +9,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, TypeVar
 
+import psycopg
+
 from turno.errors import (
     AwaitsParts,
     CalledElsewhere,
@@ -16,6 +18,7 @@ from turno.errors import (
     ClaimLost,
     EffectInDoubt,
     HandlerMisuse,
+    InvalidPayload,
     InvalidResult,
     NeedsReview,
     PermanentFailure,
@@ -40,7 +43,7 @@ from turno.jobs.outcome import (
     Snooze,
     decide,
 )
-from turno.jobs.payload import rebuild
+from turno.jobs.payload import load_payload
 from turno.runner import exit_codes
 from turno.runner.awaiting import run_to_end
 from turno.runner.context import AttemptContext
@@ -56,6 +59,16 @@ from turno.tracing import AttemptSpans, within
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+# Errors of values that a handler chose, by Python or by the database.
+REFUSED = (
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    HandlerMisuse,
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+)
 ELSEWHERE_PAUSE = 5.0  # seconds until a job checks again whether another job has finished the call that both want
 
 
@@ -93,7 +106,7 @@ class Attempt:
     def _call(self) -> Outcome:
         """Call the handler inside the transaction that is open; raises whatever it raises."""
         job, handler = self.context, self.handler()
-        payload = rebuild(handler.payload_type, self.started.payload)
+        payload = load_payload(self.handler, self.started.payload)
         with handler.around(job):
             answer = _in_this_process(lambda: run_to_end(handler.handle(job, payload)))
         job.finish()
@@ -104,13 +117,16 @@ class Attempt:
     def record(self, outcome: NotCompleted | Exception, chance: float) -> str:
         """Write what follows from an outcome that is not a completed job; returns the job's new status.
 
-        Raises ClaimLost, and the errors that end the process.
+        An outcome that cannot be stored fails the job for good. Raises ClaimLost, and the errors that end the process.
         """
         if isinstance(outcome, AwaitsParts):
             return "pending"  # as it was committed together with them
         if isinstance(outcome, Exception):
             outcome = self._outcome_of(outcome)
-        return self._write(self._decision(outcome, chance))
+        try:
+            return self._write(self._decision(outcome, chance))
+        except REFUSED as error:
+            return self.fail(InvalidResult(f"the outcome {type(outcome).__name__} cannot be stored: {error}"))
 
     def fail(self, error: Exception) -> str:
         """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
@@ -137,7 +153,7 @@ class Attempt:
                 return InDoubt(error.key, describe(error))
             case CalledElsewhere():
                 return Snooze(ELSEWHERE_PAUSE, str(error))
-            case PermanentFailure() | HandlerMisuse() | InvalidResult():
+            case PermanentFailure() | HandlerMisuse() | InvalidPayload() | InvalidResult():
                 return Raised(describe(error), permanent=True)
             case MemoryError():
                 raise error

@@ -23,7 +23,11 @@ class AttemptErrors:
         """Return the error as it is stored."""
         from turno.jobs.error_record import line_of, record_of  # noqa: PLC0415 - loaded only when something failed
 
-        record = record_of(error, self._claim, self._handler)
+        try:
+            record = record_of(error, self._claim, self._handler)
+        except Exception as unreadable:  # noqa: BLE001 - an exception class of the handler's may raise anything
+            why = f"the error cannot be described: reading it raised {type(unreadable).__name__}"
+            record = {"class": type(error).__name__, "message": why}
         reference = record.get("reference")
         if reference is not None and reference not in self._logged:
             self._logged.add(reference)

@@ -17,6 +17,7 @@ from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, Published, key_
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.part import Part
+from turno.jobs.payload import check_event, check_payload
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
@@ -128,8 +129,9 @@ class AttemptContext:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
         self._transaction.alone()
         self.finish()
+        self._transaction.prove()
         asked = attempts.checkpoint(self.connection, self._claim, state)
-        self._transaction.commit_and_go_on()
+        self._transaction.commit(go_on=True)
         self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
@@ -178,8 +180,6 @@ class AttemptContext:
         **fields: Any,
     ) -> Enqueued:
         """Enqueue a job of this one's user, committed with this one's work."""
-        from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
-
         handler = job_type if isinstance(job_type, type) else self._registry.handler(job_type)
         options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
         checked = check_payload(handler, payload_of(payload, fields))
@@ -190,8 +190,6 @@ class AttemptContext:
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, committed with this one's work, and with it a job for each type that is subscribed."""
-        from turno.jobs.payload_check import check_event  # noqa: PLC0415 - few handlers need pydantic
-
         checked = check_event(self._registry.handlers, event, payload_of(data, fields))
         return events.publish(self.connection, self._claim, event, checked, key=key)
 

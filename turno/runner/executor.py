@@ -117,6 +117,7 @@ class Run:
             if self._is_last(number):
                 self.commit(self._batch[number + 1 :] if following else (), tries)
             else:
+                self._part_users(number)
                 crash_points.reach("member")
         else:
             self._alone(number, attempt, outcome, tries)
@@ -133,10 +134,7 @@ class Run:
         except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
             if not self._transaction.kept:  # these are committed: the error is about what follows
                 raise
-            if len(self._kept) > 1:
-                self._give_up(error)
-            else:
-                self._give_up(error, tries)
+            self._give_up(error, tries if len(self._kept) == 1 else None, reply_lost=_reply_lost(error))
             return
         crash_points.reach("completed")
         self._completed()
@@ -146,11 +144,21 @@ class Run:
         opened = self._transaction.opened
         return (
             self._handler.alone
+            or self._handler.retry.max_attempts == 1  # never to be repeated for another job's sake
             or number + 1 == len(self._batch)
             or opened is None
             or monotonic() - opened > SHARED_SECONDS
             or self._batch[number + 1].job_id not in self._transaction.found
         )
+
+    def _part_users(self, number: int) -> None:
+        """Write the ends of what was kept before a job of another user begins, which may send any SQL."""
+        this, following = (self._transaction.found[claim.job_id] for claim in self._batch[number : number + 2])
+        if this.user_id != following.user_id:
+            try:
+                self._transaction.write_ends()
+            except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
+                self._give_up(error)
 
     def _enter(self, number: int) -> Attempt | None:
         transaction, callbacks = self._transaction, self._executor.callbacks
@@ -173,11 +181,15 @@ class Run:
 
     def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
         """Commit what came before a job that did not complete, then try it again, or record it."""
+        shared = bool(self._kept)
         if (error := self._transaction.undo()) is not None:
             self._give_up(error)
         else:
             self.commit()
-        self._settle(number, attempt, outcome, tries)
+        if shared and isinstance(outcome, psycopg.IntegrityError):  # SET CONSTRAINTS of a job before may have caused it
+            self._again(number, tries)
+        else:
+            self._settle(number, attempt, outcome, tries)
 
     def _settle(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
         if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:
@@ -198,31 +210,33 @@ class Run:
         self.job(number, tries, following=False)
         self.commit(tries=tries)
 
-    def _give_up(self, error: Exception, tries: int | None = None) -> None:
-        """Undo the jobs that were kept. Those still claimed run again, each by itself, or fail for good after a misuse.
+    def _give_up(self, error: Exception, tries: int | None = None, *, reply_lost: bool = False) -> None:
+        """Undo the jobs that were kept; their tokens decide which of them run again, each by itself.
 
-        With `tries` there is only one job, and the error is its own, unless only the reply to its commit was lost: then
-        its token says whether it was committed.
+        With `tries` there is only one job, and the error is its own. A lost reply to the commit counts as an error of
+        the jobs whose claims are still held. A misuse may have committed the work of the jobs whose ends were not
+        written, so these fail for good.
         """
         said, _, _ = str(error).partition("\n")
         kept, self._kept = self._kept, {}
-        self._transaction.take_over()
-        self._transaction.kept = []
+        unwritten = self._transaction.unwritten
+        self._transaction.drop()
         held = self._transaction.retry_on_new_session(
             lambda session: batches.held(session, [one.claim for one in kept.values()])
         )
         if tries is None:
             log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)
         for number, attempt in kept.items():
-            if attempt.claim.job_id not in held:
-                self._lose(attempt.claim, f"its commit was not heard of, or its claim was lost: {said}", attempt)
-            elif tries is not None and not (_reply_lost(error) and tries < COLLISIONS):
-                self._settle(number, attempt, error, tries)
-            elif type(error) is HandlerMisuse:
-                self._transaction.claim = attempt.claim
+            claim = attempt.claim
+            if claim.job_id not in held:
+                self._lose(claim, f"its commit was not heard of, or its claim was lost: {said}", attempt)
+            elif claim in unwritten and (tries is not None or reply_lost):
+                self._settle(number, attempt, error, tries or 1)
+            elif claim in unwritten and type(error) is HandlerMisuse:
+                self._transaction.claim = claim
                 self._end(attempt, attempt.fail(error))
             else:
-                self._again(number, 1 if tries is None else tries + 1)
+                self._again(number, 1)
 
     def _completed(self) -> None:
         kept, self._kept = list(self._kept.values()), {}
@@ -237,7 +251,8 @@ class Run:
         self.ends[attempt.claim] = status
         attempt.over(status)
         if logged:
-            log.info("attempt ended: %s", status, extra=attempt.context.log_fields)
+            seconds = round(monotonic() - attempt.began, 3)
+            log.info("attempt ended: %s", status, extra=attempt.context.log_fields | {"seconds": seconds})
 
     def _lose(self, claim: Claim, why: str, attempt: Attempt | None = None) -> None:
         log.warning("%s", why, extra=claim.log_fields if attempt is None else attempt.context.log_fields)

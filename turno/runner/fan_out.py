@@ -8,6 +8,7 @@ from turno.errors import AwaitsParts, PartsFailed
 from turno.jobs.enqueue_options import key_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.part import Part
+from turno.jobs.payload import check_payload
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import parts
 
@@ -42,11 +43,10 @@ class FanOut:
         return found
 
     def _make(self, handler: type[JobHandler[Any]], payloads: list[Any], total: int | None) -> None:
-        from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
-
         checked = [check_payload(handler, payload) for payload in payloads]
         lines = [key_of(handler, payload, None) for payload in checked]
         transaction = self._transaction
+        transaction.prove()
         parts.fan_out(
             self._context.connection, transaction.claim, handler, checked, lines, stops=self._stops, total=total
         )

@@ -13,8 +13,9 @@ from turno.errors import InvalidResult, PermanentFailure
 from turno.jobs.effect import Effect
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
+from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.part import Part
-from turno.jobs.payload import rebuild
+from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.awaiting import run_to_end
 from turno.runner.items import Counts
@@ -33,7 +34,7 @@ class InlineRunner:
 
     def run(
         self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | None:
         """Return the handler's result, committed; whatever the handler raises passes through, rolled back."""
         login = HandlerLogin.of(tenant)
         connection = self._sessions.take(login)
@@ -42,10 +43,10 @@ class InlineRunner:
             job = InlineContext(connection, tenant.slug, user_id, handler)
             runner = handler()
             with runner.around(job):
-                answer = run_to_end(runner.handle(job, rebuild(handler.payload_type, payload)))
-            if not isinstance(answer, dict):
-                raise InvalidResult(f"{handler.type} asked for {type(answer).__name__}, which needs background jobs")
-            result: dict[str, Any] = json.loads(serialise(answer))
+                answer = run_to_end(runner.handle(job, restore_payload(handler, payload)))
+            if isinstance(answer, Reschedule | Cancel):
+                raise InvalidResult(f"{handler.type} returned {type(answer).__name__}, which needs background jobs")
+            result: dict[str, Any] | None = json.loads(serialise(answer))
             psycopg.Connection.commit(connection)
             return result
         finally:
@@ -127,13 +128,12 @@ class InlineContext:
     ) -> list[Part]:
         """Run the parts one after another; the error of one is that of the whole, which is one transaction."""
         del stop_on_failure, total
-        from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
 
         parts = []
         for payload in payloads:
-            checked = rebuild(job_type.payload_type, check_payload(job_type, payload))
+            checked = restore_payload(job_type, check_payload(job_type, payload))
             answer = run_to_end(job_type().handle(self, checked))
-            result = answer if isinstance(answer, dict) else None
+            result = None if isinstance(answer, Reschedule | Cancel) else json.loads(serialise(answer))
             parts.append(Part(self.job_id, Status.COMPLETED, result, None, done=0, failed=0))
         return parts
 

@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from turno.errors import HandlerMisuse
-from turno.runner.item_savepoint import leave
+from turno.runner.item_savepoint import ItemSavepoint
 from turno.runner.transaction import BatchTransaction
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ class Group(Generic[T]):
 
     def __init__(self, steps: "list[Step[T]]", transaction: BatchTransaction) -> None:
         self._steps = steps
-        self._transaction = transaction
+        self._savepoint = ItemSavepoint(transaction)
         self.state = "untouched"
 
     def __enter__(self) -> "list[Step[T]]":
-        self._transaction.connection.execute("SAVEPOINT item")
+        self._savepoint.set()
         self.state = "open"
         return self._steps
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        failure = leave(self._transaction, error)
+        failure = self._savepoint.leave(error)
         self.state = "done"
         if failure is None:
             for step in self._steps:

@@ -9,7 +9,7 @@ from turno import crash_points
 from turno.errors import HandlerMisuse
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.item_group import Group
-from turno.runner.item_savepoint import leave
+from turno.runner.item_savepoint import ItemSavepoint
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
@@ -113,7 +113,7 @@ class LedgerBatch(Generic[T]):
     def _commit_chunk(self) -> None:
         asked = self.record()
         crash_points.reach("chunk_recorded")
-        self._transaction.commit_and_go_on()
+        self._transaction.commit(go_on=True)
         crash_points.reach("chunk_committed")
         self._context.safe_place(asked=asked)
 
@@ -129,6 +129,7 @@ class LedgerBatch(Generic[T]):
             self._enter()
         if not self._entries:
             return False
+        self._transaction.prove()
         entries, self._entries = self._entries, []
         asked = attempts.items(self._transaction.connection, self._transaction.claim, entries, self.counts.total)
         for entry in entries:
@@ -151,20 +152,20 @@ class Step(Generic[T]):
         self.value = value
         self.ref: str | None = None
         self._key = key
-        self._transaction = transaction
+        self._savepoint = ItemSavepoint(transaction)
         self._errors = errors
         self._state = "untouched"
         self._error: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
-        self._transaction.connection.execute("SAVEPOINT item")
+        self._savepoint.set()
         self._state = "open"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if (failure := leave(self._transaction, error)) is None:
+        if (failure := self._savepoint.leave(error)) is None:
             self._state = "done"
         else:
             self.fail(failure)
@@ -181,13 +182,11 @@ class Step(Generic[T]):
 
     def suspend(self) -> None:
         """Leave the item's savepoint for a while; raises HandlerMisuse if the item has written already."""
-        if attempts.writing_savepoints(self._transaction.connection):
-            raise HandlerMisuse("within an item of job.each, job.once must come before whatever the item writes")
-        self._transaction.connection.execute("RELEASE SAVEPOINT item")
+        self._savepoint.suspend()
 
     def resume(self) -> None:
         """Enter the savepoint again, in the next transaction."""
-        self._transaction.connection.execute("SAVEPOINT item")
+        self._savepoint.set()
 
     @property
     def open(self) -> bool:

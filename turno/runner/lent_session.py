@@ -11,6 +11,7 @@ from turno.runner.session import HandlerConnection, SessionSource
 from turno.tenancy.identity.tenant import HandlerLogin
 
 T = TypeVar("T")
+AT_REST = "the call of job.once must not use the database: no transaction is open around it"
 
 
 class LentSession:
@@ -32,15 +33,16 @@ class LentSession:
     def at_rest(self) -> Iterator[None]:
         """Keep the session from being used within the block, in which no transaction is open."""
         session = self._session
-        session.refusal = "the call of job.once must not use the database: no transaction is open around it"
+        session.refusal = AT_REST
         try:
             yield
         finally:
-            session.refusal = None
+            if session.refusal is AT_REST:
+                session.refusal = None
 
     def rollback(self) -> None:
         """Undo everything since the transaction began; a session that cannot even do that is replaced."""
-        self._session.before = None
+        self._session.before = self._session.refusal = None
         healthy = not self._session.busy
         if healthy:
             try:

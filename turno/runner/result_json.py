@@ -1,42 +1,41 @@
-"""What handlers and their calls return, as JSON text that PostgreSQL will store."""
+"""Results of handlers and answers of their outside calls, as JSON text that PostgreSQL stores."""
 
+from dataclasses import is_dataclass
 from json import dumps
 from typing import Any
 
 from turno.errors import InvalidResult
+from turno.jobs.json_text import NotJson, json_text
 
 LARGEST_RESULT = 256 * 1024
 LARGEST_ANSWER = 64 * 1024
 
 
 def serialise(result: Any) -> str:
-    """Return a handler's result as JSON text; raises InvalidResult."""
-    if not isinstance(result, dict):
-        raise InvalidResult(f"a handler returns a dict, Reschedule or Cancel, not {type(result).__name__}")
+    """Return a handler's result as JSON text; its values have the types of a payload. Raises InvalidResult."""
+    if not (result is None or isinstance(result, dict) or (is_dataclass(result) and not isinstance(result, type))):
+        named = type(result).__name__
+        raise InvalidResult(f"a handler returns a dict, a dataclass, None, Reschedule or Cancel, not {named}")
     return _storable(result, "the result", LARGEST_RESULT)
 
 
 def serialise_answer(answer: Any) -> str:
-    """Return what an outside call answered as JSON text; raises InvalidResult."""
-    return _storable(answer, "what the call of job.once returned", LARGEST_ANSWER)
+    """Return the answer of an outside call as JSON text; raises InvalidResult.
 
-
-def _storable(value: Any, what: str, largest: int) -> str:
+    Only plain JSON: a later attempt gets the stored answer, which has to equal this attempt's.
+    """
     try:
-        text = dumps(value, allow_nan=False)
-        text.encode()
+        dumps(answer, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidResult(f"{what} is not plain JSON: {error}") from error
-    if "\\u0000" in text or ("\\ud" in text.lower() and _lone_surrogate(value)):
-        raise InvalidResult(f"{what} holds a NUL character or half a surrogate pair, which PostgreSQL cannot store")
-    if len(text) > largest:
-        raise InvalidResult(f"{what} has {len(text)} bytes as JSON; at most {largest} are kept")
-    return text
+        raise InvalidResult(f"the return value of the call of job.once is not plain JSON: {error}") from error
+    return _storable(answer, "the return value of the call of job.once", LARGEST_ANSWER)
 
 
-def _lone_surrogate(value: Any) -> bool:
+def _storable(value: Any, name: str, largest: int) -> str:
     try:
-        dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+        text = json_text(value)
+    except NotJson as error:
+        raise InvalidResult(f"{name} cannot be stored as JSON: {error}") from error
+    if len(text) > largest:
+        raise InvalidResult(f"{name} has {len(text)} bytes as JSON; at most {largest} are kept")
+    return text

@@ -13,6 +13,7 @@ from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
 from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
+from turno.tenancy.identity.answer_timeout import ConfirmedConnection
 from turno.tenancy.identity.session import UNCHANGED
 from turno.tenancy.identity.tenant import HandlerLogin
 
@@ -34,7 +35,7 @@ UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
 
-class HandlerConnection(psycopg.Connection[TupleRow]):
+class HandlerConnection(ConfirmedConnection):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
     # Why no statement may run now, by whatever cursor; None if they may.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,12 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from turno.errors import HandlerMisuse, NotStarted
-from turno.jobs.claim import Batch
+from turno.jobs.claim import Batch, Claim
 from turno.runner.lent_session import LentSession
 from turno.runner.session import HandlerConnection, SessionSource, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts, batches
-from turno.store.handler.attempts import BEGIN, COMMIT, Started
+from turno.store.handler.attempts import BEGIN, COMMIT, OPENING, Started
 from turno.store.handler.batches import Result
 from turno.store.outage import in_short, unreachable
 from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
 FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, in which its other jobs are begun without another one
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
-# By which the savepoint of a job is refused in a transaction that is not the executor's.
+REFUSED = "a commit of this job was refused, so its session is closed to the handler; let that error pass"
+# SQLSTATEs of NEXT in a transaction that is not the executor's.
 NOT_OURS = {"22012", "3B001", "25P01"}
-# Only where the mark is still the one before, else by zero: whoever ended the transaction behind our back is found out.
-# What that job has left in the session would meet this one's: settings, cursors, and names of prepared statements. A
-# transaction that its first job made read-only cannot be made another, which is refused.
+# Sent before the first statement of a later job. The division by zero reports another transaction than the one that the
+# executor began: SQL cannot choose when a transaction starts. RESET ALL, CLOSE ALL and DEALLOCATE ALL remove settings,
+# cursors and prepared statements of the job before. The server refuses to make a read-only transaction writable again.
 NEXT = (
-    "SELECT 1 / (current_setting('turno.attempt', true) IS NOT DISTINCT FROM '{}')::integer;"
-    " SAVEPOINT job; SET LOCAL transaction_read_only = off; CLOSE ALL; DEALLOCATE ALL; RESET ALL;"
-    " SELECT set_config('turno.attempt', '{}', true)"
+    "RESET ALL; SELECT 1 / (transaction_timestamp() = '{started}'::timestamptz)::integer;"
+    " SAVEPOINT {savepoint}; SET LOCAL transaction_read_only = off; CLOSE ALL; DEALLOCATE ALL"
 )
 
 
 class BatchTransaction(LentSession):
     """Holds the work of jobs that completed until it commits together with their ends; undoes that of any other.
 
-    `claim` is the present job's, `found` are the jobs that were fetched with the transaction, and `kept` the ends that
-    wait for its commit. `opened` is when it was, by the monotonic clock, None while there is none.
+    `claim` is the present job's, `found` are the jobs that were fetched with the transaction, `kept` the ends of its
+    completed jobs. `opened` is the monotonic time of its begin, None while there is none.
     """
 
     def __init__(self, batch: Batch, sessions: SessionSource, shared: SharedState, worker: str) -> None:
@@ -56,14 +57,19 @@ class BatchTransaction(LentSession):
         self.opened: float | None = None
         self.commits = 0
         self._broken: Exception | None = None
+        self._refused: BaseException | None = None  # the error of a refused commit of the present job
         self.worker = worker
         self._shared = shared
-        self._fetched = 0.0  # when, by the monotonic clock
-        self._entered = 0.0  # when the present job was, by the same
-        self._recorded = False  # whether its attempt has its row, as far as is known here
-        self._mark = self.claim.token  # the job whose transaction the server takes it for
-        self._savepoint = False  # whether one is set
-        self._clock = (datetime.now(UTC), monotonic())  # the database's, and when it was read
+        self._fetched = 0.0  # monotonic time of the last fetch
+        self._entered = 0.0  # monotonic time of the present job's begin
+        self._recorded = False  # whether the present attempt has its row
+        self._immediate: str | None = None  # see `initially_immediate`
+        self._written = 0  # how many of `kept` have their ends in the transaction
+        self._first = self.claim  # the job that the transaction was opened for
+        self._started = ""  # the transaction's start on the server
+        self._savepoint = ""  # the name of the savepoint that is set
+        self._next_savepoint = ""  # the name of the savepoint that the present job's first statement sets
+        self._clock = (datetime.now(UTC), monotonic())  # the database's time, and the monotonic time of reading it
 
     def at(self, moment: float) -> datetime:
         """Return what the database's clock showed at this moment of the monotonic one."""
@@ -90,16 +96,21 @@ class BatchTransaction(LentSession):
 
     def enter(self, number: int) -> Started | None:
         """Begin the present job, `claim`; None if its claim was lost. Its first statement sets a savepoint."""
-        self._take_back()  # so that nothing which the job before has kept or changed of it concerns this one
-        if self.claim.token != self._mark:
-            text = NEXT.format(self._mark, self.claim.token)
-            self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
+        self._take_back()  # the job before may have kept or changed the connection object
+        if self.claim != self._first:
+            # A name that no handler chooses by accident.
+            self._next_savepoint = f"job_{token_hex(8)}"
+            release = f"RELEASE SAVEPOINT {self._savepoint}; " if self._savepoint else ""
+            text = NEXT.format(started=self._started, savepoint=self._next_savepoint)
+            self._session.before = (release + text).encode()
         self._shared.works(number)
-        self._entered, self._recorded = monotonic(), False
+        self._entered, self._recorded, self._immediate = monotonic(), False, None
         return self.found.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
-        """Keep the present job's work; raises what its own commit would have said if the transaction is not sound."""
+        """Keep the present job's work; raises the error of its own commit if the transaction is not sound."""
+        if self._refused is not None:
+            raise self._refused
         if self._session.busy:
             raise HandlerMisuse(LEFT_OPEN)
         match self._session.info.transaction_status:
@@ -107,8 +118,24 @@ class BatchTransaction(LentSession):
                 raise psycopg.errors.InFailedSqlTransaction("an error of the database's was caught and passed over")
             case TransactionStatus.IDLE:
                 raise HandlerMisuse(ENDED)
-        self._note_mark()
+        self._note_savepoint()
         self.kept.append(Result(self.claim, result, self.at(began), self.at(monotonic())))
+
+    def write_ends(self) -> None:
+        """Write the ends of what was kept: from then on no statement of a later job separates a job's work and end."""
+        self._take_back()
+        _taken(self._session, [self._ends()])
+        self._written = len(self.kept)
+
+    @property
+    def unwritten(self) -> set[Claim]:
+        """The kept jobs whose ends are not in the transaction yet."""
+        return {one.claim for one in self.kept[self._written :]}
+
+    def drop(self) -> None:
+        """Undo everything, also what was kept; the session is clean afterwards."""
+        self.take_over()
+        self.kept, self._written = [], 0
 
     def undo(self) -> Exception | None:
         """Undo the present job's work, if it has done any; returns why what was kept before it is lost, too."""
@@ -121,7 +148,7 @@ class BatchTransaction(LentSession):
         try:
             if self._session.busy:
                 raise psycopg.InterfaceError(LEFT_OPEN)
-            self._session.execute("ROLLBACK TO SAVEPOINT job", prepare=False)
+            self._session.execute(f"ROLLBACK TO SAVEPOINT {self._next_savepoint}".encode(), prepare=False)
         except (psycopg.errors.InvalidSavepointSpecification, psycopg.errors.NoActiveSqlTransaction):
             return HandlerMisuse(ENDED)
         except psycopg.Error as error:
@@ -136,7 +163,7 @@ class BatchTransaction(LentSession):
         """
         self._take_back()  # before that: a handler that kept the object must not reach the session in between
         session = self._session
-        ending = [self._ends(), COMMIT]
+        ending = [self._proof(), COMMIT]
         opening = self._opening(following)
         if session.cleaned is None:
             ending += session.cleaning
@@ -162,50 +189,50 @@ class BatchTransaction(LentSession):
     def alone(self) -> None:
         """Finish what was kept: the present job is about to commit by itself, and may take its time.
 
-        If it has sent something already, that would be committed without a record: then the rest is finished with its
-        own first commit.
+        If it has sent something already, a commit now would be without a record: then its own first commit takes the
+        others along.
         """
         if self.kept and self._session.before is not None:
             self._session.before = None
-            with self._of_the_others():
-                _taken(self._session, [self._ends(), COMMIT, *attempts.beginning(self.claim)])
-                self._committed()
-                self._open_own()
+            with self._guarded():
+                self._commit(OPENING)
+
+    def prove(self) -> None:
+        """Raise HandlerMisuse if the handler has ended the transaction: then no record may be written."""
+        attempts.prove(self.connection, self._started, self._login.schema)
+
+    def initially_immediate(self) -> str:
+        """Return the constraints whose mode an item may have changed, read once for each job; see `attempts`."""
+        if self._immediate is None:
+            self._immediate = attempts.initially_immediate(self.connection)
+        return self._immediate
 
     def begin(self) -> None:
         """Open the present job's own transaction."""
-        attempts.begin(self._session, self.claim)
-        self._open_own()
+        self._open_own(_taken(self._session, OPENING))
 
-    def commit(self, ending: Callable[[HandlerConnection], object] | None = None) -> None:
+    def commit(self, ending: Callable[[HandlerConnection], object] | None = None, *, go_on: bool = False) -> None:
         """Make everything since `begin` durable, and what was kept before with it.
 
-        The first commit brings the attempt's row: no work is seen of a job that nobody has seen running. `ending`, if
-        given, ends the present job's attempt in the same transaction.
+        The first commit brings the attempt's row: no work is visible of a job that is not shown as running. `ending`
+        ends the present job's attempt in the same transaction; with `go_on` the same message opens the next one. After
+        a refusal the handler can send nothing more: it would run outside any transaction.
         """
-        if not self._recorded:
-            attempts.start(self._session, self.claim, self.worker, self.at(self._entered))
-        if ending is not None:
-            ending(self._session)
-        if self.kept:
-            with self._of_the_others():
-                self._note_mark()
-                _taken(self._session, [self._ends()])
-                self._commit()
-        else:
-            self._commit()
-        self._recorded = True
-        self._committed()
-
-    def commit_and_go_on(self) -> None:
-        """Make the work so far durable and open the next transaction."""
-        self.commit()
-        self.begin()
+        if self._session._num_transactions:  # noqa: SLF001 - psycopg itself reads it before a commit
+            raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`")
+        with self._guarded():
+            if not self._recorded:
+                attempts.start(self._session, self.claim, self.worker, self.at(self._entered))
+            if ending is not None:
+                ending(self._session)
+            self._note_savepoint()
+            self._commit(OPENING if go_on else ())
+            self._recorded = True
 
     def rollback(self) -> None:
         """Undo everything since it was opened; a session that cannot even do that is thrown away."""
         super().rollback()
-        self._broken = None
+        self._broken = self._refused = None
         self._over()
 
     # ---------------------------------------------------------------------------------------------
@@ -215,43 +242,49 @@ class BatchTransaction(LentSession):
         if not claims:
             return ()
         if claims[0].job_id in self.found and monotonic() - self._fetched < FETCH_BELIEVED_SECONDS:
-            return attempts.beginning(claims[0])
+            return OPENING
         return _fetching(claims)
 
     def _begun(self, claims: Batch, answers: Sequence[PGresult]) -> None:
-        self.opened = monotonic()
-        # Of what opens a transaction only the look at the jobs returns rows.
-        for fetched in (answer for answer in answers if answer.status == ExecStatus.TUPLES_OK):
+        *before, _, _ = answers
+        self._open(answers, claims[0], monotonic())
+        for fetched in (answer for answer in before if answer.status == ExecStatus.TUPLES_OK):
             self.found, now = batches.fetched(self._session, fetched)
-            self._fetched = self.opened
+            self._fetched = self.opened or 0.0
             if now is not None:
-                self._clock = (now, self.opened)
-        self._mark, self._savepoint = claims[0].token, False
+                self._clock = (now, self._fetched)
+
+    def _open_own(self, answers: Sequence[PGresult]) -> None:
+        self._open(answers, self.claim, 0.0)  # long ago, so that no other job joins this transaction
+
+    def _open(self, answers: Sequence[PGresult], first: Claim, opened: float) -> None:
+        self.opened, self._first, self._savepoint = opened, first, ""
+        self._started = attempts.started(answers[-1])
         self._shared.transaction_begins(self._session.info.backend_pid)
 
-    def _open_own(self) -> None:
-        self.opened = 0.0  # long ago, so that no other job joins this transaction
-        self._mark, self._savepoint = self.claim.token, False
-        self._shared.transaction_begins(self._session.info.backend_pid)
-
-    def _note_mark(self) -> None:
-        if self._session.before is None and self._mark != self.claim.token:
-            self._mark, self._savepoint = self.claim.token, True
+    def _note_savepoint(self) -> None:
+        if self._session.before is None and self.claim != self._first:
+            self._savepoint = self._next_savepoint
         self._session.before = None
 
     def _ends(self) -> Statement:
-        return batches.finishing(self._mark, self.kept, self.worker)
+        return batches.finishing(self._started, self.kept[self._written :], self.worker)
 
-    def _commit(self) -> None:
-        try:
-            psycopg.Connection.commit(self._session)
-        except psycopg.ProgrammingError as error:
-            if error.sqlstate is None:
-                raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
-            raise
+    def _proof(self) -> Statement:
+        """Return the statement that refuses a commit of another transaction than the executor's."""
+        if self._written < len(self.kept):
+            return self._ends()
+        return attempts.proving(self._started, self._login.schema)
+
+    def _commit(self, opening: Sequence[Statement]) -> None:
+        """Commit what was kept and the present job's work; open its next transaction in the same message."""
+        answers = _taken(self._session, [self._proof(), COMMIT, *opening])
+        self._committed()
+        if opening:
+            self._open_own(answers)
 
     def _committed(self) -> None:
-        self.kept = []
+        self.kept, self._written = [], 0
         self.commits += 1
         self._over()
 
@@ -260,17 +293,20 @@ class BatchTransaction(LentSession):
         self._shared.transaction_ends()
 
     @contextmanager
-    def _of_the_others(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
+        """Close the session to the handler if the commit within the block is refused."""
         try:
             yield
-        except Exception as error:
-            self._broken = error
+        except BaseException as error:
+            self._session.refusal, self._refused = REFUSED, error
+            if self.kept and isinstance(error, Exception):
+                self._broken = error
             raise
 
 
 def _fetching(claims: Batch) -> Sequence[Statement]:
     # In a transaction of its own: the handlers' would lock the tables it reads.
-    return [BEGIN, batches.fetching(claims), COMMIT, *attempts.beginning(claims[0])]
+    return [BEGIN, batches.fetching(claims), COMMIT, *OPENING]
 
 
 def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> list[PGresult]:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from turno.schedules.rule import Missed, Rule
 
-# Jobs are made so long before their moment, so that a sweep that comes late delays none of them. Longer than the minute
-# in which cron sweeps where nobody is resident.
+# Jobs are made this long before their moment, so that late maintenance delays no job. Longer than cron's interval of a
+# minute, for installations without a resident process.
 AHEAD = timedelta(seconds=90)
-# A moment for which no sweep came for so long was missed.
+# A moment counts as missed if no maintenance ran until this long after it.
 LATE = timedelta(minutes=5)
 FAR = timedelta(days=3650)  # where cron finds nothing within 50 years
 MOST_MISSED = 100  # jobs of missed moments that are made at once, and jobs of one schedule that may be open
@@ -31,16 +31,16 @@ class Firing:
 
 
 def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime) -> Firing:
-    """Return what is due of a schedule whose first moment without a job is `next_at`, when the database says `now`.
+    """Return a schedule's due moments at the database's time `now`; `next_at` is its first moment without a job.
 
-    Of missed moments the last MOST_MISSED are looked at. Once means one job for all of them: that of a moment which
-    comes now, else that of the last one.
+    "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all of them: that of a moment that
+    comes now, else that of the last missed one.
     """
     horizon = now + AHEAD
-    overdue = rule.last_before(now - LATE, since=next_at, most=MOST_MISSED)
     begin = max(next_at, now - LATE) - timedelta(microseconds=1)
     punctual = list(takewhile(lambda moment: moment <= horizon, rule.after(begin)))
     kept: list[datetime] = []
-    if missed == "all" or (missed == "once" and not punctual):
-        kept = overdue if missed == "all" else overdue[-1:]
-    return Firing([*kept, *punctual], rule.next_after(horizon) or horizon + FAR, len(overdue) - len(kept))
+    overdue = rule.count(next_at, now - LATE)
+    if overdue and (missed == "all" or (missed == "once" and not punctual)):
+        kept = rule.last_before(now - LATE, since=next_at, most=MOST_MISSED if missed == "all" else 1)
+    return Firing([*kept, *punctual], rule.next_after(horizon) or horizon + FAR, overdue - len(kept))

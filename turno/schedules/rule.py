@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from datetime import UTC, datetime, time, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,7 +21,7 @@ MISSED: tuple[Missed, ...] = get_args(Missed)
 SHORTEST, LONGEST = 60, 31_622_400  # seconds of an interval: a minute, and 366 days
 MOST_SPREAD = 86_400
 LONGEST_CRON = 200
-MARGIN = timedelta(days=2)  # more than spread and a change of the clocks
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMED = {
     "@hourly": "0 * * * *",
@@ -40,7 +40,7 @@ ALLOWED = {
 
 
 class InvalidRule(TurnoError):
-    """A schedule's rule says nothing that can be kept; `problems` are pairs of a field and what is wrong with it."""
+    """A schedule's rule is invalid; `problems` are pairs of a field and its error."""
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{field}: {problem}" for field, problem in problems))
@@ -60,31 +60,57 @@ class Rule:
     offset: int
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield every moment after this one, in order, in UTC; ends where cron finds none within 50 years."""
+        """Yield every moment after `moment`, in order, in UTC; ends if cron finds no moment within 50 years."""
         offset = timedelta(seconds=self.offset)
         last = (moment - offset).astimezone(UTC)
         for found in self._every(last) if self.cron is None else self._cron(last):
-            # Times that do not exist fall together with others, and of one that exists twice the first is past.
+            # Times of day that a change of the clocks leaves out fire together, at the change.
             if found > last:
                 last = found
                 yield found + offset
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first moment after this one, in UTC; None if there is none."""
+        """Return the first moment after `moment`, in UTC; None if cron finds no moment."""
         return next(self.after(moment), None)
 
+    def within(self, since: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield the moments from `since` until before `until`, in order."""
+        return takewhile(lambda moment: moment < until, self.after(since - timedelta.resolution))
+
     def last_before(self, moment: datetime, *, since: datetime, most: int) -> list[datetime]:
-        """Return the last `most` moments from `since` until before this one, in order."""
-        if since >= moment:
-            return []
-        start = max(since - timedelta(seconds=1), self._back(moment, since, most))
-        found = []
-        for one in self.after(start):
-            if one >= moment:
-                break
-            if one >= since:
-                found.append(one)
-        return found[-most:]
+        """Return the last `most` moments from `since` until before `moment`, in order."""
+        span = timedelta(hours=1)
+        while True:
+            found = list(self.within(begin := max(since, moment - span), moment))
+            if begin == since or len(found) >= most:
+                return found[-most:]
+            span *= 4
+
+    def count(self, since: datetime, until: datetime) -> int:
+        """Return how many moments there are from `since` until before `until`: years of them in milliseconds."""
+        if until <= since:
+            return 0
+        if self.every is not None:
+            offset, step = timedelta(seconds=self.offset), timedelta(seconds=self.every)
+            return (EPOCH + offset - since) // step - (EPOCH + offset - until) // step
+        return self._count(since, until)
+
+    def _count(self, since: datetime, until: datetime) -> int:
+        """Multiply for whole days on which no clock changes, and count the moments of other days."""
+        zone, offset = ZoneInfo(self.zone), timedelta(seconds=self.offset)
+        cron = CronSim(self._expression, since)
+        a_day = len(cron.hours) * len(cron.minutes)
+        total, begin = 0, since
+        while begin < until:
+            local = (begin - offset).astimezone(zone)
+            midnight = datetime.combine(local.date() + DAY, time(), zone)
+            end = midnight.astimezone(UTC) + offset
+            if local.time() == time() and end <= until and midnight.utcoffset() == local.utcoffset():
+                total += a_day if local.month in cron.months and cron.match_day(local.date()) else 0
+            else:
+                total += sum(1 for _ in self.within(begin, min(end, until)))
+            begin = end
+        return total
 
     def _every(self, after: datetime) -> Iterator[datetime]:
         assert self.every is not None  # noqa: S101 - it has no cron
@@ -94,24 +120,64 @@ class Rule:
             found += step
             yield found
 
-    def _cron(self, after: datetime, *, reverse: bool = False) -> Iterator[datetime]:
-        assert self.cron is not None  # noqa: S101 - asked for it
-        local = after.astimezone(ZoneInfo(self.zone))
-        for found in CronSim(NAMED.get(self.cron, self.cron), local, reverse=reverse):
-            yield found.astimezone(UTC)
+    @property
+    def _expression(self) -> str:
+        assert self.cron is not None  # noqa: S101 - the callers have checked it
+        return NAMED.get(self.cron, self.cron)
 
-    def _back(self, moment: datetime, since: datetime, most: int) -> datetime:
-        """Return a time before the last `most` moments: backwards, cron finds only roughly what it finds forwards."""
-        if self.every is not None:
-            return moment - (most + 1) * timedelta(seconds=self.every)
-        backwards = takewhile(lambda found: found > since - MARGIN, self._cron(moment, reverse=True))
-        return min(islice(backwards, most + 1), default=moment) - MARGIN
+    def _cron(self, after: datetime) -> Iterator[datetime]:
+        """Evaluate cron on the local clock, one span with a constant offset from UTC after another.
+
+        Where the clocks change, a time of day that is left out fires at the change, and a repeated one fires once.
+        Expressions with each hour or each minute fire at the times that the clock shows.
+        """
+        zone = ZoneInfo(self.zone)
+        of_day = not any(field.startswith("*") for field in self._expression.split()[:2])
+        if of_day and after.astimezone(zone).fold:
+            after -= DAY  # its time has fired before the clocks were put back; `after()` drops past moments
+        begin, local = after, after.astimezone(zone).replace(tzinfo=None)
+        while True:
+            offset = _offset(begin, zone)
+            for naive in CronSim(self._expression, local):
+                moment = (naive - offset).replace(tzinfo=UTC)
+                if (change := _change(zone, begin, moment)) is not None:
+                    break
+                yield moment
+                begin = moment
+            else:
+                return
+            ended, began = ((change + o).replace(tzinfo=None) for o in (offset, _offset(change, zone)))
+            if of_day and naive < began:
+                yield change
+            local = (max(ended, began) if of_day else began) - SECOND
+            begin = change
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    offset = moment.astimezone(zone).utcoffset()
+    assert offset is not None  # noqa: S101 - a zone has one at any time
+    return offset
+
+
+def _change(zone: ZoneInfo, since: datetime, until: datetime) -> datetime | None:
+    """Return when the offset first changes after `since` and not after `until`, to the second; None if it does not."""
+    offset = _offset(since, zone)
+    begin = since
+    while begin < until:
+        end = min(begin + DAY, until)
+        if _offset(end, zone) != offset:
+            while end - begin > SECOND:
+                middle = begin + (end - begin) / 2
+                begin, end = (middle, end) if _offset(middle, zone) == offset else (begin, middle)
+            return end.replace(microsecond=0)
+        begin = end
+    return None
 
 
 def rule_of(
     *, cron: str | None, every: int | None, zone: str, spread: int, missed: str, name: str, tenant: str
 ) -> Rule:
-    """Return the rule of the tenant's schedule of this name; raises InvalidRule with everything that is wrong with it.
+    """Return the rule of the tenant's schedule of this name; raises InvalidRule with all errors.
 
     The offset is the same wherever it is computed: it depends on tenant, name and spread alone.
     """
@@ -144,7 +210,7 @@ def _known(zone: str) -> bool:
 
 
 def _wrong_cron(cron: str) -> str | None:
-    """Return what is wrong with an expression, None if nothing is."""
+    """Return the error of a cron expression; None if it is valid."""
     if len(cron) > LONGEST_CRON:
         return f"has at most {LONGEST_CRON} characters"
     written = NAMED.get(cron, cron)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from turno.servers.unprivileged import Identity
 
+RESERVED_SINCE = 16  # connections for the roles of web, workers and operators
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -47,7 +48,9 @@ class Cluster:
         self._tcp = tcp
         self._settings = {
             "max_connections": str(max_connections),
+            "reserved_connections": str(max_connections // 7),
             "shared_buffers": "128MB",
+            "max_locks_per_transaction": "256",
             "client_connection_check_interval": "500ms",
             **({} if durable else NOT_DURABLE),
             **(settings or {}),
@@ -143,6 +146,8 @@ class Cluster:
             identity.own(self._sockets)
             if self._tcp:
                 self.port = free_port()
+        if self.files.version < RESERVED_SINCE:
+            self._settings.pop("reserved_connections", None)
         settings = {
             "port": str(self.port),
             "listen_addresses": "127.0.0.1" if self._tcp else "",

@@ -35,6 +35,11 @@ class DataFolder:
         return (self.path / "PG_VERSION").exists()
 
     @property
+    def version(self) -> int:
+        """The major version of the server whose data it holds."""
+        return int((self.path / "PG_VERSION").read_text())
+
+    @property
     def password(self) -> str:
         """The superuser's password."""
         try:

@@ -78,7 +78,13 @@ class InProcessWorker:
         )
 
     def _log_in(self, login: HandlerLogin) -> HandlerConnection:
-        session = handler_session(self._installation.logins, login, application="test", kind=HandlerConnection)
+        session = handler_session(
+            self._installation.logins,
+            login,
+            application="test",
+            kind=HandlerConnection,
+            server_version=self._installation.admin.info.server_version,
+        )
         if self._installation.clock.frozen:
             self._installation.clock.rule_session(session, login.schema)
         return session

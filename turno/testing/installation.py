@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.payload import rebuild
+from turno.jobs.payload import check_payload
 from turno.settings import Settings
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
 from turno.tenancy.identity.session import call_as_api
@@ -41,6 +41,7 @@ CONTROL = (
     "callbacks",
     "callback_addresses",
     "key_looks",
+    "key_locks",
     "part_looks",
     "workers",
     "exec_hosts",
@@ -53,6 +54,8 @@ CONTROL = (
     "alert_messages",
     "alert_receivers",
     "leases",
+    "tenant_tasks",
+    "tenant_failures",
     "dead_letters",
     "dead_letter_counts",
     "operator_audit",
@@ -128,17 +131,13 @@ class Installation(WorkerProcesses):
 
     # Inline: a handler's logic alone -------------------------------------------------------------
 
-    def run(
-        self, handler: type[JobHandler[Any]], payload: Mapping[str, Any], *, tenant: Tenant | None = None
-    ) -> dict[str, Any]:
+    def run(self, handler: type[JobHandler[Any]], payload: Mapping[str, Any], *, tenant: Tenant | None = None) -> Any:
         """Run a handler as a request would, in one transaction, without a job; returns its result.
 
         The payload is checked as POST checks it; what the handler raises passes through, and its work is rolled back.
         """
-        plain = json.loads(json.dumps(payload))
-        handler.validate(rebuild(handler.payload_type, plain))
         return inline_runner(self.settings, lambda: self.admin.info.server_version).run(
-            tenant or self.one, handler, plain, "ana"
+            tenant or self.one, handler, check_payload(handler, payload), "ana"
         )
 
     # Jobs in the test's own process ----------------------------------------------------------------

@@ -43,9 +43,9 @@ RULES: dict[str, LiteralString] = {
            OR (j.queue, j.type, j.version, j.priority) <> (t.queue, t.type, t.version, t.priority)
            -- Later by half a minute at most where it was given back because no process could be had for it.
            OR t.run_at NOT BETWEEN j.run_at AND greatest(j.run_at, clock_timestamp() + '1 min')
-              AND NOT (t.run_at = 'infinity' AND EXISTS (SELECT FROM background_job_parts b WHERE b.job_id = j.id))
            OR (j.concurrency_key, j.key_position) IS DISTINCT FROM (t.concurrency_key, t.key_position)
-           OR t.state IN ('ready', 'waiting') AND t.run_at > clock_timestamp()
+           OR t.state IN ('ready', 'waiting', 'parts') AND t.run_at > clock_timestamp()
+           OR t.state <> 'review' AND j.status = 'pending' AND j.run_at = 'infinity'
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
                    WHEN t.state = 'running' THEN t.attempt <= j.attempt
                    ELSE t.attempt < j.attempt END
@@ -66,7 +66,8 @@ RULES: dict[str, LiteralString] = {
         WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = history.job_id)
     """,
     "I1: two jobs under one key": """
-        SELECT idempotency_key FROM background_jobs WHERE idempotency_key IS NOT NULL
+        SELECT idempotency_key FROM background_jobs
+        WHERE idempotency_key IS NOT NULL AND (finished_at IS NULL OR unique_while IS DISTINCT FROM 'open')
         GROUP BY user_id, type, idempotency_key HAVING count(*) > 1
     """,
     "I2: an item was done again by the job that continues": """
@@ -172,7 +173,7 @@ RULES: dict[str, LiteralString] = {
     "I9: the next of a key is forgotten": """
         SELECT t.concurrency_key FROM turno.tickets t LEFT JOIN turno.handlers h ON h.type = t.type
         WHERE t.tenant_id = (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
-          AND t.concurrency_key IS NOT NULL AND t.key_position IS NULL AND t.state <> 'scheduled'
+          AND t.concurrency_key IS NOT NULL AND t.key_position IS NULL AND t.state IN ('waiting', 'ready', 'running')
           AND NOT EXISTS (SELECT FROM turno.key_looks k WHERE k.tenant_id = t.tenant_id AND k.key = t.concurrency_key)
         GROUP BY t.concurrency_key
         HAVING count(*) FILTER (WHERE t.state = 'waiting') > 0
@@ -192,7 +193,6 @@ RULES: dict[str, LiteralString] = {
           AND NOT EXISTS (SELECT FROM turno.dead_letters d
                           WHERE d.tenant_id = t.tenant_id AND d.concurrency_key = t.concurrency_key
                             AND d.closed_at IS NULL AND d.key_position < t.key_position)
-          AND NOT EXISTS (SELECT FROM turno.subscriptions s WHERE s.type = t.type AND s.ordered AND s.backlog)
     """,
     "I9: a job in an order overtook the one before it": """
         SELECT l.id
@@ -215,7 +215,7 @@ RULES: dict[str, LiteralString] = {
     """,
     "I10: a job whose parts have ended is forgotten": """
         SELECT j.id FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id
-        WHERE j.reason = 'waits for its parts' AND t.state = 'scheduled' AND t.run_at = 'infinity'
+        WHERE t.state = 'parts'
           AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = j.id)
           AND NOT EXISTS (SELECT FROM turno.part_looks l WHERE l.job_id = j.id)
     """,
@@ -243,7 +243,7 @@ SETTLED: dict[str, LiteralString] = {
           AND NOT EXISTS (SELECT FROM background_jobs e LEFT JOIN turno.dead_letters d ON d.job_id = e.id
                           WHERE e.concurrency_key = j.concurrency_key AND e.key_position < j.key_position
                             AND (e.status = 'pending' AND e.run_at = 'infinity'
-                                 OR d.job_id = e.id AND d.closed_at IS NULL))
+                                 OR d.key_position IS NOT NULL AND d.closed_at IS NULL))
     """,
 }
 

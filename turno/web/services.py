@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Returns who asks, None if nobody is signed in.
 AskPrincipal = Callable[[Request], "Principal | None"]
 
-Inline = Callable[[Tenant, Submission], dict[str, Any]]
+Inline = Callable[[Tenant, Submission], dict[str, Any] | None]
 Clock = Callable[[], datetime]
 # Returns None when the service may get requests, else a sentence that says what it waits for.
 Readiness = Callable[[], str | None]

@@ -12,7 +12,7 @@ from turno.jobs.named_handlers import named_handlers
 from turno.process_name import process_name
 from turno.settings import Settings
 from turno.store.engine import leases
-from turno.store.engine.callbacks import DueCallback
+from turno.store.engine.callbacks import Delivery
 from turno.wiring.alerts import mail_server
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import engine_link
@@ -34,7 +34,7 @@ def address_secret(settings: Settings, address: int) -> str:
 
 
 def run_callbacks(settings: Settings) -> None:
-    """Run a round if anybody may be told and no other process does; a database that is away ends it with a line."""
+    """Run a round if a receiver is configured and no other process runs one; an outage of the database is logged."""
     server = mail_server(settings)
     if not settings.callback_hosts and server is None:
         return
@@ -55,10 +55,10 @@ def run_callbacks(settings: Settings) -> None:
         engine.close()
 
 
-def _secret(settings: Settings, callback: DueCallback) -> str:
-    if callback.address_id is not None:
-        return address_secret(settings, callback.address_id)
-    return callback_secret(settings, callback.slug)
+def _secret(settings: Settings, delivery: Delivery) -> str:
+    if delivery.address_id is not None:
+        return address_secret(settings, delivery.address_id)
+    return callback_secret(settings, delivery.slug)
 
 
 def _title(settings: Settings, job_type: str, language: str) -> str:

@@ -10,7 +10,7 @@ from turno.environment import said
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, is_keyed, key_of, payload_of
 from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.payload_check import check_payload
+from turno.jobs.payload import check_payload
 from turno.store import host
 
 if TYPE_CHECKING:

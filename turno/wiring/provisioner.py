@@ -32,11 +32,16 @@ def provisioner(settings: Settings) -> Connect:
     return connect
 
 
-def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> None:
-    """Tell the database all that HANDLERS names, for whoever enqueues by SQL; raises InvalidSettings if it cannot."""
-    if settings.handlers:
-        handlers = of(named_handlers(settings.handlers))
-        announce(admin, handlers, settings.pending_limit, all_of_them=True)
+def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> list[str]:
+    """Register the handlers of HANDLERS, also in place of newer ones, and return their types.
+
+    Raises InvalidSettings if HANDLERS cannot be imported.
+    """
+    if not settings.handlers:
+        return []
+    registry = named_handlers(settings.handlers)
+    announce(admin, of(registry), settings.pending_limit, replace_newer=True)
+    return sorted({job_type for job_type, _ in registry.versions})
 
 
 def migrations(settings: Settings) -> Migrations:
@@ -45,3 +50,12 @@ def migrations(settings: Settings) -> Migrations:
     if folder is not None and not folder.is_dir():
         raise InvalidSettings([f"MIGRATIONS={settings.migrations}: there is no such folder"])
     return packaged(folder)
+
+
+def tenant_connections(admin: psycopg.Connection[Any], settings: Settings) -> int:
+    """Return how many sessions a tenant's handlers may open: two for each child of all hosts with workers."""
+    row = admin.execute("SELECT greatest(1, count(DISTINCT host)) FROM turno.workers").fetchone()
+    assert row is not None, "an aggregate returns a row"  # noqa: S101
+    children = max(settings.pool_max_children, settings.exec_max_processes) + settings.reserve_children
+    in_requests = 0 if settings.enable_background_jobs else settings.web_workers * settings.web_threads
+    return int(row[0]) * max(2 * children, in_requests)

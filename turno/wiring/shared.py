@@ -2,14 +2,17 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
+from turno.environment import variables
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
-from turno.maintenance.passes import Terms
-from turno.maintenance.schedule import Maintenance
+from turno.maintenance.rounds import PERIOD, Maintenance, beside
+from turno.maintenance.tasks import Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface
@@ -32,11 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
 MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
 
 
-def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int] = lambda: 0) -> Sessions:
-    """Return the cache of tenants' handler sessions; up to `keep` stay open between jobs.
-
-    Where `server_version` tells it, what only newer servers have is pinned, too.
-    """
+def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int]) -> Sessions:
+    """Return the cache of tenants' handler sessions; up to `keep` stay open between jobs."""
     logins = logins_of(settings)
 
     def log_in(login: HandlerLogin) -> HandlerConnection:
@@ -75,7 +75,7 @@ def supervisor_link(
     return EngineLink(connect, rest=RETRY, gone_after=gone_after, removed=removed)
 
 
-def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
+def exec_queue(settings: Settings, environment: Mapping[str, str] | None = None) -> ExecQueue:
     """Return the backend that launches workers on this host, with this environment but for what is secret in it."""
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
@@ -83,7 +83,7 @@ def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
         root=ROOT,
         slots=slots,
         log_file=log_file,
-        environment=without_secrets(environment),
+        environment=without_secrets(variables() if environment is None else environment),
         secrets=secrets_named(settings, WORKERS_NEED),
     )
 
@@ -111,7 +111,7 @@ def backend_defaults(settings: Settings) -> Defaults:
     return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
 
 
-def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | None = None) -> QueueInterface:
     """Return a backend by its name."""
     if name == "exec":
         return exec_queue(settings, environment)
@@ -125,7 +125,7 @@ def liveness(settings: Settings) -> Liveness:
 
 def maintenance(
     settings: Settings,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] | None = None,
     at_each_step: Callable[[], None] = lambda: None,
     registry: Registry | None = None,
     *,
@@ -146,6 +146,26 @@ def maintenance(
         ),
         pending_limit=settings.pending_limit,
     )
+
+
+@contextmanager
+def regular_maintenance(
+    settings: Settings,
+    registry: Registry | None = None,
+    at_each_step: Callable[[], None] = lambda: None,
+    *,
+    every: timedelta = PERIOD,
+    after: timedelta = timedelta(0),
+) -> Iterator[Maintenance]:
+    """Yield the tasks, while a thread with a session of its own rescues lost jobs, whatever the tasks wait for.
+
+    It tries to rescue at each `every`, unless another process did until less than `after` ago.
+    """
+    registry = registry or named_handlers(settings.handlers)
+    tasks = maintenance(settings, at_each_step=at_each_step, registry=registry)
+    rescue = maintenance(settings, registry=registry)
+    with closing(tasks), closing(rescue), beside(partial(rescue.rescue_leased, after), every):
+        yield tasks
 
 
 def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:

@@ -13,7 +13,7 @@ from psycopg_pool import ConnectionPool
 
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission
-from turno.environment import read_settings
+from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.application import Application
 from turno.jobs.named_handlers import named_handlers
@@ -26,7 +26,7 @@ from turno.streaming.stream_loop import StreamLoop
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
+from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
@@ -36,6 +36,7 @@ from turno.web.services import AskPrincipal, Inline, services_of
 from turno.web.thread_shares import ThreadShares
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import backend_defaults, inline_runner, queue_named
+from turno.wiring.web_maintenance import WebMaintenance
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
 # does not answer, and the caller should hear of that soon.
@@ -50,6 +51,8 @@ MOST_OPERATORS = 4  # sessions of the operator's login that a web process has op
 # Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
 HUB_ANSWERS_WITHIN = 5.0  # seconds
+
+MAINTENANCE = "turno.maintenance"  # the WebMaintenance among a Flask application's extensions
 
 OpenQueue = Callable[[str], QueueInterface]
 
@@ -78,14 +81,22 @@ class Turno:
         settings: Settings | None = None,
         open_queue: OpenQueue | None = None,
     ) -> None:
-        settings = settings or read_settings()
+        settings = settings or read_settings(dotenv=False)
         mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
         hub, pool = stream_hub(settings, mounted + url_prefix), web_pool(settings)
         operators = operator_pool(settings)
+        registry = named_handlers(settings.handlers)
+        upkeep = WebMaintenance(settings, registry)
+
+        def open_backend(name: str) -> QueueInterface:
+            if name == "exec":  # no resident process may exist to recover the workers that this process launches
+                upkeep.start()
+            return queue_named(name, settings, variables(dotenv=False))
+
         choice = BackendChoice(
             connection=pool.connection,
             defaults=backend_defaults(settings),
-            open_queue=open_queue or (lambda name: queue_named(name, settings)),
+            open_queue=open_queue or open_backend,
         )
         dispatcher = Dispatcher(
             connection=pool.connection,
@@ -97,7 +108,7 @@ class Turno:
         install(
             app,
             settings=settings,
-            registry=named_handlers(settings.handlers),
+            registry=registry,
             dispatcher=dispatcher,
             directory=Directory(pool.connection),
             connection=pool.connection,
@@ -112,6 +123,7 @@ class Turno:
             sign_in=sign_in,
             layout=layout,
         )
+        app.extensions[MAINTENANCE] = upkeep
 
 
 def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Application:
@@ -121,6 +133,8 @@ def serving_application(settings: Settings, open_queue: OpenQueue | None = None)
     """
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
     app = _named(settings.web_app) if settings.web_app else _bare(settings, open_queue)
+    if settings.enable_background_jobs:
+        app.extensions[MAINTENANCE].start()
     streams = StreamLoop(close_event=close_event, left=services_of(app).hub.leave)
     streams.start()
     places = ThreadShares(settings.web_threads)
@@ -161,6 +175,7 @@ def stream_hub(settings: Settings, root: str = "") -> Hub:
     def connect() -> TimeoutConnection:
         connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=3)
         connection.answer_within = HUB_ANSWERS_WITHIN
+        assert_pinned(connection, logins.web)
         return connection
 
     hub = Hub(
@@ -199,6 +214,7 @@ def _pool(logins: Logins, role: str, name: str, **sizes: Any) -> ConnectionPool[
         logins.conninfo(role, search_path="turno,pg_temp", application=f"turno-{name}", timeouts=WEB_TIMEOUTS),
         connection_class=TimeoutConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
+        configure=lambda connection: assert_pinned(connection, role),
         # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
         check=ConnectionPool.check_connection,
         timeout=POOL_TIMEOUT_SECONDS,
@@ -219,7 +235,7 @@ def _inline(settings: Settings, pool: ConnectionPool[TimeoutConnection]) -> Inli
 
     runner = inline_runner(settings, server_version)
 
-    def run(tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+    def run(tenant: Tenant, wanted: Submission) -> dict[str, Any] | None:
         return runner.run(tenant, wanted.handler, wanted.payload, wanted.user_id)
 
     return run

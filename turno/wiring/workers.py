@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from uuid import UUID
 
 from turno.environment import public_settings, read_settings
+from turno.errors import InvalidSettings
 from turno.handed_secrets import discard, handed_over
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.redaction import redact_process
 from turno.jobs.registry import Registry
-from turno.maintenance.schedule import SWEEP
+from turno.maintenance.rounds import PERIOD
 from turno.process_name import process_name
 from turno.queues.exec.slots import Slot
 from turno.queues.interface import SLOT_VARIABLE
@@ -29,7 +32,7 @@ from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import ROOT, liveness, maintenance, secrets_named, supervisor_link, without_secrets
+from turno.wiring.shared import ROOT, liveness, regular_maintenance, secrets_named, supervisor_link, without_secrets
 from turno.without_secrets import BROKER_NEEDS
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
@@ -40,7 +43,7 @@ from turno.worker.sources.spawned import ExecSource
 from turno.worker.supervisor import Supervisor
 from turno.worker.timings import PoolSize, Timings
 
-FIRST_SWEEP = 1.0  # seconds after its start in which a spawned worker does not sweep
+FIRST_MAINTENANCE = 1.0  # seconds after its start in which a spawned worker does no maintenance
 
 
 def exec_worker(job_id: UUID | None) -> Supervisor:
@@ -56,8 +59,8 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
     removed = slot.removed if slot is not None else lambda: False
     engine = supervisor_link(settings, gone_after=settings.dead_after_seconds, removed=removed)
-    # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
-    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if slot is not None else math.inf, steady=False)
+    # A launched worker runs maintenance if no other process does. Short jobs have ended before it would begin.
+    rounds = _maintenance(settings, registry, first=FIRST_MAINTENANCE if slot is not None else math.inf, steady=False)
     return Supervisor(
         backend="exec",
         engine=engine,
@@ -67,7 +70,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         registry=registry,
         timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
-        maintenance_process=sweeps,
+        maintenance_process=rounds,
         log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
     )
 
@@ -83,6 +86,8 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
     others' jobs too. So it hears nothing, and claims like a resident of the pool.
     """
+    if not queues and find_spec("pika") is None:
+        raise InvalidSettings(["`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`"])
     polling = partial(_polling, queues=queues, backend="rabbitmq")
 
     def messages(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
@@ -125,7 +130,7 @@ def _resident(
         registry=registry,
         timings=_timings(settings),
         size=size,
-        maintenance_process=_sweeps(settings, registry),
+        maintenance_process=_maintenance(settings, registry),
         log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
         liveness=signs,
     )
@@ -177,25 +182,27 @@ def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Po
         )
 
 
-def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> MaintenanceProcess:
-    def sweep() -> None:
-        passes = maintenance(settings, registry=registry)
-        passes.run_leased(steady=steady)
-        passes.close()
-        # One that a request launched has the web's secrets, and knows nobody to send alerts to.
-        if steady:
-            from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - a worker that is launched for a job never asks
-            from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415 - as above
+def _maintenance(
+    settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True
+) -> MaintenanceProcess:
+    def run_round() -> None:
+        with regular_maintenance(settings, registry) as tasks:
+            tasks.run_leased(steady=steady)
+            # A worker that a request launched has the web's secrets, and no receiver of alerts.
+            if steady:
+                from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - unused by workers that requests launch
+                from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415 - as above
 
-            run_alerts(settings)
-            run_callbacks(settings)
+                run_alerts(settings)
+                run_callbacks(settings)
 
-    return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
+    return MaintenanceProcess(run_round, every=PERIOD.total_seconds(), first=first)
 
 
 def _child_config(
     public: Settings, registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None
 ) -> ChildConfig:
+    redact_process(public.redact, registry.handlers)
     cache = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:

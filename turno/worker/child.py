@@ -113,8 +113,8 @@ class Child:
 
     @property
     def idle(self) -> bool:
-        """Say whether the child could take a batch now."""
-        return not self._busy and not self.leaving
+        """Return whether the child can take a batch now."""
+        return not self._busy and not self.leaving and self.killed_for is None
 
     @property
     def current(self) -> Claim | None:

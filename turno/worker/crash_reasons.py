@@ -12,8 +12,12 @@ TENANT_IN_TROUBLE = "its tenant's jobs could not be started a moment ago"
 REPLY_LOST = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 ANOTHERS = "its process ended at another job of its batch"
+SERVER_REPLACED = "another database server took over"
+NOTIFICATIONS = (
+    "its transaction was open while the server's notification queue filled: commit more often, and listen in no job"
+)
 # Why a child was killed, where that says nothing about its job.
-BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF)
+BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, SERVER_REPLACED)
 
 
 def time_limit(seconds: float) -> str:
@@ -24,6 +28,12 @@ def time_limit(seconds: float) -> str:
 def transaction_limit(seconds: float) -> str:
     """Return the words for a job one of whose transactions was open for longer than its type's may be."""
     return f"a transaction was open for more than {seconds:g} s"
+
+
+def locks(held: int, most: int, *, crowded: bool) -> str:
+    """Return the cause of a job whose session held more locks than one session may."""
+    while_full = " while the server's lock table is more than half full" if crowded else ""
+    return f"its session held {held:,} locks, and may hold {most:,}{while_full}: commit in chunks, as job.each does"
 
 
 def of_end(code: int) -> str:

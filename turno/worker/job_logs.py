@@ -1,4 +1,4 @@
-"""Writes what jobs have logged into their tenants' schemas: outside the jobs' transactions, and many lines at once."""
+"""Writes the log lines of jobs into their tenants' schemas, in batches and outside the jobs' transactions."""
 
 import logging
 import math
@@ -18,15 +18,15 @@ LOOK_SECONDS = 1.0  # until the lines of a job that is at work are looked for ag
 REST_FACTOR = 20  # times what a write took: so it takes at most a twentieth of the supervisor's time
 SHORTEST_REST, LONGEST_REST = 0.2, 5.0  # seconds
 FLUSH_SECONDS = 0.25  # of writing, after which the supervisor has to look after other things
-MOST_WAITING = 10_000  # lines that wait for a database that is away; newer ones are left out
-MOST_AT_ONCE = 1000  # lines of one tenant that one statement writes
+MOST_WAITING = 10_000  # lines in memory; above this the tenant with the most lines loses its newest line
+MOST_AT_ONCE = 1000  # lines of a tenant per statement
 
 
 class JobLogs:
-    """Takes the lines from the memory that the children share with this process, and writes what is due.
+    """Takes the lines from the memory shared with the children, and writes the due ones.
 
-    Lines whose job is locked are tried again; a tenant whose lines are refused loses them, and no other tenant's are
-    delayed.
+    A tenant whose table is locked delays only its own lines, and cannot displace the lines of another tenant; lines
+    that the tenant's schema refuses are dropped with a warning.
     """
 
     def __init__(self, engine: EngineLink, *, keep: int) -> None:
@@ -42,10 +42,11 @@ class JobLogs:
         """Take the lines that this child's jobs have logged since the last time."""
         self._looked = monotonic()
         for claim, line in child.take_lines():
+            self._waiting.setdefault(claim.login.schema, []).append(LoggedLine(claim.job_id, claim.attempt, *line[2:]))
             if self._lines < MOST_WAITING:
-                logged = LoggedLine(claim.job_id, claim.attempt, *line[2:])
-                self._waiting.setdefault(claim.login.schema, []).append(logged)
                 self._lines += 1
+            else:
+                max(self._waiting.values(), key=len).pop()
 
     @property
     def look_at(self) -> float:

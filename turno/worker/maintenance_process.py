@@ -1,4 +1,4 @@
-"""A short-lived process of a resident worker that runs the passes of cron, apart from the jobs."""
+"""A short-lived process of a resident worker that runs the maintenance tasks, apart from the jobs."""
 
 import logging
 import os
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 class MaintenanceProcess:
-    """Forks a process for `work` every so many seconds, one at a time; what it does cannot delay a job."""
+    """Forks a process for `work` every `every` seconds unless it still runs; the work cannot delay a job."""
 
     def __init__(self, work: Callable[[], None], *, every: float, first: float = 0.0) -> None:
-        """`first` is how many seconds pass before the first round; infinity means that there is none."""
+        """Begin the first round after `first` seconds; infinity: never."""
         self._work = work
         self._every = every
         self.pid: int | None = None
         self.due = monotonic() + first
 
     def fork_if_due(self, *, in_child: Callable[[], None]) -> None:
-        """Start the next round if it is time; `in_child` is called first there, to close what is its parent's."""
+        """Start the next round if it is due; the child first calls `in_child` to close its parent's files."""
         if monotonic() < self.due:
             return
         self.due = monotonic() + self._every
@@ -40,7 +40,7 @@ class MaintenanceProcess:
             self._run_round(parent, in_child)
 
     def end(self) -> None:
-        """End a round that is under way: the next process that asks goes on with it."""
+        """End a running round: the next process with the lease continues."""
         if self.pid is not None and self.busy:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -48,14 +48,14 @@ class MaintenanceProcess:
 
     @property
     def busy(self) -> bool:
-        """Say whether a round is under way; a process that has ended is reaped, once."""
+        """Return whether a round is running; reaps a process that has ended."""
         if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             self.pid = None
         return self.pid is not None
 
     @property
     def processes(self) -> set[int]:
-        """Return the one of a round that may be under way."""
+        """Return the process of a running round."""
         return set() if self.pid is None else {self.pid}
 
     def _run_round(self, parent: int, in_child: Callable[[], None]) -> NoReturn:

@@ -5,6 +5,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import timedelta
 from time import monotonic
 
 import psycopg
@@ -29,6 +30,7 @@ from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.rescuer import Rescuer
 from turno.worker.running_jobs import RunningJobs
+from turno.worker.session_watch import SessionWatch
 from turno.worker.shutdown import Shutdown
 from turno.worker.sources.source import Source
 from turno.worker.time_limits import TimeLimits
@@ -71,6 +73,7 @@ class Supervisor:
         self._shutdown = Shutdown(timings.grace)
         self._heartbeat = Heartbeat(engine=engine, timings=timings)
         self._limits = TimeLimits(registry, timings)
+        self._session_watch = SessionWatch(engine)
         self._change_notifier = ChangeNotifier(engine)
         self._running_jobs = RunningJobs(engine, self._change_notifier)
         self._job_logs = JobLogs(engine, keep=log_lines)
@@ -103,6 +106,7 @@ class Supervisor:
             types=self._source.types,
             queues=self._source.queues,
         )
+        self._take_over()
         with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
             ending.callback(self._forks.close)
             ending.callback(self._sign_off)
@@ -123,9 +127,15 @@ class Supervisor:
                 self._wait()
                 self._enforce()
 
+    def _take_over(self) -> None:
+        """Offer at once the jobs of a backend that has no living worker: nobody else offers them for some seconds."""
+        if self._backend != "exec":
+            self._engine.run(tickets.move_unserved, self._backend, timedelta(0))
+
     def _goes_on(self) -> bool:
         """Send the heartbeat and rescue what is due; say whether there is anything left to do."""
         self._beat()
+        self._session_watch.look(self._children)
         self._rescuer.flush()
         self._liveness.turn()
         if not self._shutdown.asked:
@@ -189,6 +199,7 @@ class Supervisor:
 
     def _timeout(self) -> float:
         moments = [
+            self._session_watch.due,
             self._heartbeat.due,
             self._liveness.due,
             self._change_notifier.due,

@@ -38,6 +38,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "Desplegado, el libro ocupa más de {most} MB: no se abre. Guardá solo la hoja que hace falta.",
         "Unpacked, the workbook has more than {most} MB, and is not opened. Save only the sheet that is needed.",
     ),
+    "too many cells": (
+        "El libro tiene más de {most} celdas o textos: guardá solo la hoja y las filas que hacen falta.",
+        "The workbook has more than {most} cells or texts: save only the sheet and the rows that are needed.",
+    ),
     "foreign parts": (
         "El libro contiene «{value}», que ningún libro necesita: no se abre.",
         "The workbook contains {value!r}, which no workbook needs: it is not opened.",

@@ -4,6 +4,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import BinaryIO
@@ -19,6 +20,7 @@ MOST_PARTS = 500
 MOST_ROWS = 200_001
 MOST_COLUMNS = 50
 PIECE = 262_144  # bytes
+MOST_CELLS = 2_000_000  # of all sheets, and of the texts that they share: a cell takes some 100 bytes of memory
 MOST_FORMULAS = 10_000  # cells that are told one by one
 BROKEN = (
     zipfile.BadZipFile,
@@ -75,7 +77,7 @@ def cell(value: object) -> Cell:
 def inspected(stream: BinaryIO) -> dict[int, frozenset[int]]:
     """Unpack the whole workbook piece by piece, keep nothing, and return the first sheet's formulas by row.
 
-    Raises FileRefused for a bomb, a part that leads elsewhere, a document type, and cells far out.
+    Raises FileRefused for a bomb, a part that leads elsewhere, a document type, cells far out, and too many cells.
     """
     try:
         with zipfile.ZipFile(stream) as book:
@@ -89,8 +91,11 @@ def inspected(stream: BinaryIO) -> dict[int, frozenset[int]]:
                 if part.flag_bits & 1:
                     raise FileRefused("old workbook")
             found: dict[str, dict[int, set[int]]] = {}
+            cells = 0
             for part in parts:
-                _inspect(book, part, found.setdefault(part.filename, {}) if _is_sheet(part.filename) else None)
+                cells += _inspect(book, part, found.setdefault(part.filename, {}) if _is_sheet(part.filename) else None)
+                if cells > MOST_CELLS:
+                    raise FileRefused("too many cells", most=MOST_CELLS)
             formulas = found.get(_first_sheet(book), {})
     except BROKEN as error:
         raise FileRefused("broken workbook") from error
@@ -101,31 +106,48 @@ def _is_sheet(name: str) -> bool:
     return name.lower().startswith("xl/worksheets/") and name.lower().endswith(".xml")
 
 
-def _inspect(book: zipfile.ZipFile, part: zipfile.ZipInfo, formulas: dict[int, set[int]] | None) -> None:
-    """Read a part to its end, which proves its size and checksum; of a sheet, look at where its cells are."""
+def _inspect(book: zipfile.ZipFile, part: zipfile.ZipInfo, formulas: dict[int, set[int]] | None) -> int:
+    """Read a part to its end, which proves its size and checksum; of a sheet, look at where its cells are.
+
+    Returns how many cells, or shared texts, it has: at least the size of the rectangle that they span.
+    """
     kept = b""
+    seen, shared_texts = Extent(), part.filename.lower() == "xl/sharedstrings.xml"
     with book.open(part) as stream:
         while data := stream.read(PIECE):
             text = kept + data
             if part.filename.lower().endswith((".xml", ".rels")) and _FOREIGN.search(text):
                 raise FileRefused("foreign parts", value="<!DOCTYPE>")
+            if shared_texts:
+                seen.cells += data.count(b"<si")
             # A row may be cut in two: what follows the last one that ended is looked at with what comes next.
             end = text.rfind(b"row>") + 4 if formulas is not None else max(0, len(text) - 16)
             if formulas is not None and end > 4:  # noqa: PLR2004 - none was found
-                _look(text[:end], formulas)
+                _look(text[:end], formulas, seen)
                 text = text[end:]
             kept = text if formulas is not None else text[end:]
             if len(kept) > LONGEST_ROW:
                 raise FileRefused("broken workbook")
     if formulas is not None:
-        _look(kept, formulas)
+        _look(kept, formulas, seen)
+    return max(seen.cells, seen.rows * seen.columns)
 
 
-def _look(text: bytes, formulas: dict[int, set[int]]) -> None:
+@dataclass(slots=True)
+class Extent:
+    """How many cells a part has, and how far its rectangle reaches."""
+
+    cells: int = 0
+    rows: int = 0
+    columns: int = 0
+
+
+def _look(text: bytes, formulas: dict[int, set[int]], seen: Extent) -> None:
     for found in _ROW.finditer(text):
         if int(found[1]) > MOST_ROWS:
             raise FileRefused("wide sheet", value=found[1].decode(), columns=MOST_COLUMNS, most=MOST_ROWS)
     for found in _CELL.finditer(text):
+        seen.cells += 1
         place = _REFERENCE.search(found[1])
         if place is None:
             continue
@@ -133,6 +155,7 @@ def _look(text: bytes, formulas: dict[int, set[int]]) -> None:
         if column >= MOST_COLUMNS or row > MOST_ROWS:
             told = (place[1] + place[2]).decode()
             raise FileRefused("wide sheet", value=told, columns=MOST_COLUMNS, most=MOST_ROWS)
+        seen.rows, seen.columns = max(seen.rows, row), max(seen.columns, column + 1)
         if found[2] and len(formulas) < MOST_FORMULAS:
             formulas.setdefault(row, set()).add(column)
 

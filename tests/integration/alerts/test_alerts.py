@@ -198,6 +198,19 @@ def test_few_failures_among_many_ends_are_no_alert(world: ExampleInstallation, w
     assert events(webhook) == [("raised", world.one.slug)]
 
 
+@pytest.mark.parametrize(("done", "failed", "raised"), [(0, 3, True), (9, 1, True), (497, 3, False)])
+def test_failed_items_raise_an_alert_from_a_percentage(
+    world: ExampleInstallation, webhook: Hook, done: int, failed: int, *, raised: bool
+) -> None:
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
+        " VALUES (%s, 'import', 'completed_with_failures', 1, 1, %s, %s)",
+        world.one.id, done, failed,
+    )  # fmt: skip
+    alerts(world, Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == ([("raised", world.one.slug)] if raised else [])
+
+
 def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInstallation, webhook: Hook) -> None:
     world.rows(
         "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"

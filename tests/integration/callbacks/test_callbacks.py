@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.integration.callbacks.told import Receiver, asked, due_again, ended
+from tests.integration.callbacks.told import Receiver, asked, counted, due_again, ended
 from turno.callbacks import rounds
 from turno.callbacks.rounds import PAUSES, Callbacks, CallbackTerms
 from turno.callbacks.signature import headers_of
+from turno.servers.wait import wait_until
 from turno.store.engine import callbacks as stored
 from turno.wiring.callbacks import callback_secret, run_callbacks
 from turno.wiring.shared import engine_link
@@ -33,28 +35,36 @@ def test_an_end_is_told_once_signed_and_names_its_job(
     job_id: UUID = asked(world, receiver.url)["job_id"]
     assert callbacks.run_round() == 0, "it has not ended"
     world.rows("SELECT job_cancel(%s, NULL, 'called off')", job_id)
+    counted(world)
     assert (callbacks.run_round(), callbacks.run_round()) == (1, 0)
     [(path, headers, body)] = receiver.got
     assert path == "/told?by=turno"
     assert json.loads(body) | {"timestamp": ""} == {
         "type": "job.cancelled",
         "timestamp": "",
-        "data": {"job_id": str(job_id), "tenant": "suc0001", "type": "batch_invoicing", "status": "cancelled"},
+        "data": {
+            "job_id": str(job_id),
+            "tenant": "suc0001",
+            "type": "batch_invoicing",
+            "status": "cancelled",
+            "outcome": "cancelled",
+        },
     }
     secret = callback_secret(world.settings, "suc0001")
     assert headers_of(secret, str(job_id), int(headers["webhook-timestamp"]), body).items() <= headers.items()
     assert world.rows("SELECT FROM turno.callbacks") == []
 
 
-def test_what_was_sent_and_not_noted_is_sent_again_with_the_same_id(
+def test_a_delivery_not_recorded_is_repeated_uncounted(
     world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = ended(world, receiver.url)
     with monkeypatch.context() as killed:
-        killed.setattr(stored, "close", dies)
+        killed.setattr(stored, "delivered", dies)
         with pytest.raises(SystemExit):
             callbacks.run_round()
-    assert callbacks.run_round() == 0, "not before its pause is over"
+    assert callbacks.run_round() == 0, "not before its lease is over"
+    assert world.rows("SELECT attempts FROM turno.callbacks") == [{"attempts": 0}]
     due_again(world)
     assert callbacks.run_round() == 1
     assert [headers["webhook-id"] for _, headers, _ in receiver.got] == [str(job_id)] * 2
@@ -75,50 +85,120 @@ def test_a_refusal_is_tried_again_and_a_redirect_is_one(
     assert callbacks.run_round() == 1
 
 
-def test_what_is_refused_for_a_day_is_given_up_in_the_job_s_history(
-    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver
+def test_a_delivery_refused_for_a_day_is_given_up(
+    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.status = 500
-    job_id = ended(world, receiver.url)
-    world.rows("UPDATE turno.callbacks SET attempts = %s", len(PAUSES) - 1)
-    assert callbacks.run_round() == 0
-    [kept] = world.rows("SELECT due_at = 'infinity' AS over, error FROM turno.callbacks")
-    assert kept["over"]
-    assert "it answered 500" in kept["error"]
-    [event] = world.rows(
-        "SELECT new_status, reason FROM background_job_events WHERE job_id = %s ORDER BY id DESC LIMIT 1", job_id
-    )
-    assert event["new_status"] == "cancelled"
-    assert event["reason"].startswith("call-back given up after 11 tries: NotDelivered: it answered 500")
-
-
-def test_who_never_answers_holds_up_nobody(
-    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.5)
-    receiver.answers.clear()
     ended(world, receiver.url)
-    beside = Receiver()
-    Thread(target=beside.serve_forever, args=(0.01,), daemon=True).start()
-    other = ended(world, beside.url, tenant=world.tenants["suc0002"])
-    assert callbacks.run_round() == 1
-    assert [headers["webhook-id"] for _, headers, _ in beside.got] == [str(other)]
-    assert [row["tenant_id"] for row in world.rows("SELECT tenant_id FROM turno.callbacks")] == [world.one.id]
-    beside.shutdown()
-    beside.server_close()
+    world.rows("UPDATE turno.callbacks SET attempts = %s", len(PAUSES))
+    assert callbacks.run_round() == 0
+    [kept] = world.rows("SELECT due_at = 'infinity' AS over, attempts, error FROM turno.callbacks")
+    assert kept == {"over": True, "attempts": 11, "error": "NotDelivered: it answered 500"}
+    [line] = [one for one in caplog.records if getattr(one, "alert", None) == "callback"]
+    assert "given up after 11 tries" in line.getMessage()
+    assert callbacks.run_round() == 0
+    assert len(receiver.got) == 1
 
 
-def test_one_tenant_s_call_backs_take_no_other_s_place(
+def test_a_silent_receiver_delays_no_other_tenant(
     world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 3)
     monkeypatch.setattr(rounds, "OF_A_TENANT", 2)
-    monkeypatch.setattr(rounds, "ROUND_SECONDS", 5)
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 60)
+    receiver.answers.clear()
+    silent = [ended(world, receiver.url) for _ in range(4)]
+    beside = Receiver()
+    Thread(target=beside.serve_forever, args=(0.01,), daemon=True).start()
+    others = {str(ended(world, beside.url, tenant=world.tenants["suc0002"])) for _ in range(8)}
+    round_ = Thread(target=callbacks.run_round, daemon=True)
+    round_.start()
+    assert wait_until(lambda: {headers["webhook-id"] for _, headers, _ in beside.got} == others, within=20)
+    assert len(receiver.got) <= 2, "all of the others came while the first two waited for their answers"
+    receiver.answers.set()
+    assert wait_until(lambda: len(receiver.got) == len(silent), within=20)
+    round_.join(20)
+    assert world.rows("SELECT FROM turno.callbacks") == []
+    beside.shutdown()
+    beside.server_close()
+
+
+def test_a_silent_receiver_s_try_is_counted(
+    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.4)
+    receiver.answers.clear()
+    ended(world, receiver.url)
+    assert callbacks.run_round() == 0
+    assert [row["attempts"] for row in world.rows("SELECT attempts FROM turno.callbacks")] == [1]
+
+
+def test_a_tenant_with_many_deliveries_precedes_no_other(
+    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "AT_ONCE", 2)
+    monkeypatch.setattr(rounds, "OF_A_TENANT", 2)
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 60)
     many = {str(ended(world, receiver.url)) for _ in range(4)}
     other = str(ended(world, receiver.url, tenant=world.tenants["suc0002"]))
     assert callbacks.run_round() == 5
-    assert other in {headers["webhook-id"] for _, headers, _ in receiver.got[:3]}
+    assert other in {headers["webhook-id"] for _, headers, _ in receiver.got[:2]}
     assert {headers["webhook-id"] for _, headers, _ in receiver.got} == {*many, other}
+
+
+def test_a_locked_delivery_delays_no_other_tenant(
+    world: ExampleInstallation, callbacks: Callbacks, receiver: Receiver
+) -> None:
+    locked = asked(world, receiver.url)["job_id"]
+    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", locked)
+    with psycopg.connect(world.url) as removal:
+        removal.execute("SELECT FROM turno.callbacks FOR UPDATE")
+        world.engine.execute("SET lock_timeout = '100ms'")
+        other = ended(world, receiver.url, tenant=world.tenants["suc0002"])
+        world.engine.execute("RESET lock_timeout")
+        world.engine.commit()
+    assert callbacks.run_round() == 1
+    assert [headers["webhook-id"] for _, headers, _ in receiver.got] == [str(other)]
+
+
+@pytest.mark.parametrize("trouble", ["locked", "older schema"])
+def test_a_tenant_that_cannot_be_read_delays_no_delivery(
+    world: ExampleInstallation, receiver: Receiver, trouble: str
+) -> None:
+    ids = {str(ended(world, receiver.url, tenant=world.tenants[slug])) for slug in ("suc0001", "suc0002")}
+    asked(world, receiver.url)  # stays open
+    with ExitStack() as locks:
+        if trouble == "locked":
+            owner = locks.enter_context(psycopg.connect(world.url))
+            owner.execute(f"LOCK TABLE {world.one.schema}.background_jobs")
+        else:
+            world.rows("ALTER TABLE background_jobs RENAME TO jobs_before")
+            locks.callback(world.rows, "ALTER TABLE jobs_before RENAME TO background_jobs")
+        run_callbacks(replace(world.settings, callback_hosts=("127.0.0.1",), callback_private=True))
+    assert {headers["webhook-id"] for _, headers, _ in receiver.got} == ids
+    assert world.rows("SELECT attempts, due_at FROM turno.callbacks") == [{"attempts": 0, "due_at": None}]
+
+
+def test_taking_reads_no_delivery_of_an_open_job(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO turno.callbacks (job_id, tenant_id, url)"
+        " SELECT gen_random_uuid(), %s, 'https://hooks.example/' FROM generate_series(1, 20000)",
+        world.one.id,
+    )
+    due = ended(world, "https://hooks.example/")
+    world.rows("ANALYZE turno.callbacks")
+    fetched = """
+        SELECT pg_stat_get_xact_blocks_fetched('callbacks'::regclass) + sum(pg_stat_get_xact_blocks_fetched(indexrelid))
+        FROM pg_index WHERE indrelid = 'callbacks'::regclass
+    """
+    with psycopg.connect(world.url) as superuser:
+        superuser.execute("SET search_path = turno")
+        [taken] = superuser.execute("SELECT job_id FROM callbacks_take('1 min', 10, 50, '{}')").fetchall()
+        [(blocks,)] = superuser.execute(fetched).fetchall()
+        superuser.rollback()
+    assert taken[0] == due
+    assert blocks < 100
 
 
 def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstallation, receiver: Receiver) -> None:

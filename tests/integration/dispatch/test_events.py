@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -13,17 +14,17 @@ from uuid import uuid4
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg import sql
 
 import turno
-from tests.event_handlers import PLACE, REGISTRY, Pay
+from tests.event_handlers import NEWER, PLACE, REGISTRY, Pay
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.jobs.registry import Registry
 from turno.store.api import events as stored
-from turno.store.api.events import Page
+from turno.store.api.events import Page, Replay
+from turno.store.engine import announcements, leases, tickets
 from turno.store.engine.announcements import announce, of
-from turno.tenancy.identity.session import as_api, handler_session, service_session
+from turno.tenancy.identity.session import as_api, handler_session
 from turno.testing.in_process_worker import InProcessWorker
 from turno.wiring.shared import maintenance
 
@@ -35,7 +36,6 @@ def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("HANDLERS", PLACE)
     world.registry = PLACE
     tell(world, REGISTRY)
-    world.rows("UPDATE turno.subscriptions SET backlog = false")
     yield
     world.rows("DELETE FROM turno.subscriptions")
 
@@ -64,8 +64,14 @@ def sweep(world: ExampleInstallation) -> dict[str, int]:
         passes.close()
 
 
-def engine_session(world: ExampleInstallation) -> AbstractContextManager[psycopg.Connection[Any]]:
-    return service_session(world.logins, world.logins.engine, application="test")
+def pass_time(world: ExampleInstallation, interval: str) -> None:
+    world.rows("UPDATE turno.handlers SET seen_at = seen_at - %s::interval", interval)
+    world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval", interval)
+
+
+def replay_of(job_type: str, *, missing: bool = False) -> Replay:
+    now = datetime.now(UTC)
+    return Replay(job_type, None, now - timedelta(hours=1), now + timedelta(hours=1), missing)
 
 
 def run(world: ExampleInstallation) -> Counter[str]:
@@ -100,48 +106,148 @@ def test_what_is_rolled_back_was_never_published(world: ExampleInstallation, bus
     assert (jobs(world), world.rows("SELECT id FROM background_events")) == (Counter(), [])
 
 
-def test_an_event_without_subscribers_is_kept_for_those_to_come(
+def test_a_subscriber_gets_earlier_events_only_by_replay(
     world: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     world.rows("DELETE FROM turno.subscriptions")
-    assert turno.publish(business, "suc0001", "order.paid", order_id=7).jobs == 0
+    for order in (1, 2):
+        assert turno.publish(business, "suc0001", "order.paid", order_id=order).jobs == 0
     business.commit()
     tell(world, REGISTRY)
-    assert sweep(world)["delivered"] == 1
-    assert jobs(world) == Counter(ledger=1)  # from the beginning, and not who is subscribed from now on
-    assert sweep(world)["delivered"] == 0
-    assert world.rows("SELECT event FROM turno.subscriptions WHERE backlog") == []
+    turno.publish(business, "suc0001", "order.paid", order_id=3)
+    business.commit()
+    sweep(world)
+    assert jobs(world) == BOTH
+    missing = replay_of("ledger", missing=True)
+    with as_api(world.web, world.one) as reader:
+        assert stored.replay(reader, missing, Page(None, 500), backend="exec", dry_run=False)[0] == 2
+        assert stored.replay(reader, missing, Page(None, 500), backend="exec", dry_run=False)[0] == 0
+    assert jobs(world) == Counter(ledger=3, send_receipt=1)
 
 
-def test_a_new_subscriber_waits_for_the_transactions_that_have_published(
-    world: ExampleInstallation, business: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+def test_a_deployment_and_an_open_publication_do_not_wait(
+    world: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
     turno.publish(business, "suc0001", "order.paid", order_id=7)
-    world.admin.execute("ALTER FUNCTION turno.subscribe SET lock_timeout = '50ms'")
-    try:
-        tell(world, REGISTRY)
-        assert "subscriptions not changed yet" in caplog.text
-        assert world.rows("SELECT event FROM turno.subscriptions WHERE type = 'ledger'") == []
-        business.commit()
-        tell(world, REGISTRY)
-    finally:
-        world.admin.execute("ALTER FUNCTION turno.subscribe SET lock_timeout = '5s'")
-    turno.publish(business, "suc0001", "order.paid", order_id=8)
+    with psycopg.connect(world.url, options="-c lock_timeout=1ms") as deployment:
+        announce(deployment, of(REGISTRY), 20)  # its transaction stays open
+        with psycopg.connect(world.url, options="-c lock_timeout=1ms") as another:
+            assert turno.publish(another, "suc0002", "order.paid", order_id=8).jobs == 1
+        deployment.commit()
+    assert turno.publish(business, "suc0001", "order.paid", order_id=9).jobs == 2
     business.commit()
-    assert sweep(world)["delivered"] == 1
-    assert jobs(world) == Counter(send_receipt=2, ledger=2)
+    assert jobs(world) == Counter(send_receipt=2, ledger=1)
 
 
-def test_code_that_is_older_takes_no_subscription_away(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.handlers SET version = 2 WHERE type = 'ledger'")
-    older = [one._replace(subscribes=()) for one in of(REGISTRY)]
-    announce(world.engine, older, 20)
-    assert world.rows("SELECT event, type FROM turno.subscriptions ORDER BY 1") == [
-        {"event": "order.paid", "type": "ledger"},
-        {"event": "order.refunded", "type": "ledger"},
-    ]
-    world.rows("UPDATE turno.handlers SET version = 1 WHERE type = 'ledger'")
+def test_publish_in_a_snapshot_delivers_to_its_subscribers(
+    world: ExampleInstallation, business: psycopg.Connection[Any]
+) -> None:
+    world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
+    business.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    business.execute("SELECT 1")
+    tell(world, REGISTRY)
+    assert turno.publish(business, "suc0001", "order.paid", order_id=1).jobs == 1
+    business.commit()
+    assert turno.publish(business, "suc0001", "order.paid", order_id=2).jobs == 2
+
+
+def test_two_releases_in_turn_lose_no_event(
+    world: ExampleInstallation, business: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The maintenance of both runs during a rolling deployment; the new release subscribes to one event more."""
+    old = maintenance(world.settings)
+    monkeypatch.setenv("HANDLERS", NEWER)
+    world.registry = NEWER
+    new = maintenance(world.settings)
+    with closing(old), closing(new):
+        new.run_leased()
+        delivered = []
+        for order in range(6):
+            (old, new)[order % 2].run_leased()
+            delivered.append(turno.publish(business, "suc0001", "order.refunded", order_id=order).jobs)
+            business.commit()
+    assert delivered == [2] * 6
+
+
+def test_each_process_announces_whoever_holds_the_lease(world: ExampleInstallation) -> None:
+    world.rows("DELETE FROM turno.subscriptions")
+    engine = world.engine
+    assert leases.take(engine, "maintenance", "another process", timedelta(seconds=9))
+    with closing(maintenance(world.settings)) as passes:
+        passes.run_leased()
+    world.rows("DELETE FROM turno.leases")
+    assert len(world.rows("SELECT FROM turno.subscriptions")) == 5
+
+
+def test_a_subscription_ends_a_day_after_its_last_announcement(world: ExampleInstallation) -> None:
+    older = [replace(one, subscribes=()) if one.type == "ledger" else one for one in of(REGISTRY)]
+    subscribed = "SELECT event FROM turno.subscriptions WHERE type = 'ledger' ORDER BY 1"
+    both = [{"event": "order.paid"}, {"event": "order.refunded"}]
+    for time, expected in (("23 hours 59 minutes", both), ("2 minutes", [])):
+        world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval WHERE type = 'ledger'", time)
+        announce(world.engine, older, 20)
+        announcements.prune(world.engine)
+        assert world.rows(subscribed) == expected
+    assert world.rows("SELECT FROM turno.handlers WHERE type = 'ledger'") != []
+
+
+def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallation) -> None:
+    everything = "SELECT count(*) FROM turno.subscriptions"
+    pass_time(world, "3 days")
+    before = world.rows(everything)
+    announce(world.engine, of(REGISTRY)[:1], 20)
+    announcements.prune(world.engine)
+    assert world.rows(everything) == before
+
+
+def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
+    """`turno migrate` of a release without the type does not refuse the SQL of the release that has it."""
+    announce(world.admin, of(REGISTRY)[:1], 20, replace_newer=True)
+    (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
+    known = "SELECT type FROM turno.handlers WHERE type IN ('pay', 'ledger') ORDER BY 1"
+    world.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
+    announcements.prune(world.engine)
+    assert world.rows(known) == [{"type": "pay"}]
+    world.cancel(made["job_id"])
+    worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1, types=[("pay", 1)])
+    announcements.prune(world.engine)
+    assert world.rows(known) == [{"type": "pay"}]
+    world.rows("DELETE FROM turno.workers WHERE id = %s", worker)
+    announcements.prune(world.engine)
+    assert world.rows(known) == []
+
+
+def test_order_applies_while_a_release_asks_for_it(world: ExampleInstallation) -> None:
+    announce(world.engine, [replace(one, ordered=False) for one in of(REGISTRY)], 20)
+    asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
+    assert world.rows(asked) == [{"ordered": False}, {"ordered": True}]
+    world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
+    announcements.prune(world.engine)
+    assert world.rows(asked) == [{"ordered": False}]
+
+
+def test_announcements_write_once_a_minute(world: ExampleInstallation) -> None:
+    seen = "SELECT max(seen_at) AS at FROM turno.subscriptions UNION ALL SELECT max(seen_at) FROM turno.handlers"
+    before = world.rows(seen)
+    tell(world, REGISTRY)
+    assert world.rows(seen) == before
+    pass_time(world, "61 seconds")
+    tell(world, REGISTRY)
+    assert all(then["at"] < now["at"] for then, now in zip(before, world.rows(seen), strict=True))
+
+
+def test_the_commands_list_and_remove_subscriptions(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    asked = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
+    said = [CliRunner().invoke(main, ["events", *one], prog_name="turno").output for one in asked]
+    assert said[0].count("ledger") == 2
+    assert said[1] == "ledger no longer subscribes to order.paid\n"
+    assert "ledger does not subscribe to order.paid" in said[2]
+    assert world.rows("SELECT event FROM turno.subscriptions WHERE type = 'ledger'") == [{"event": "order.refunded"}]
 
 
 def test_the_command_lists_events_and_replays_them(
@@ -154,11 +260,11 @@ def test_the_command_lists_events_and_replays_them(
     listed = CliRunner().invoke(main, ["events", "list", "--tenant", "suc0001", "--json"], prog_name="turno")
     (row,) = json.loads(listed.output)
     assert (row["id"], sorted(row["jobs"])) == (str(published.event_id), ["ledger", "send_receipt"])
-    replay = ["events", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00", "--type"]
+    replay = ["events", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
     asked = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
     said = [CliRunner().invoke(main, one, prog_name="turno").output for one in asked]
-    assert said[0] == "1 events would be given to ledger again\n"
-    assert said[1] == "1 events were given to ledger again\n"
+    assert said[0] == "1 events would be replayed for ledger\n"
+    assert said[1] == "1 events were replayed for ledger\n"
     assert "pay subscribes to no event" in said[2]
     assert jobs(world) == Counter(ledger=2, send_receipt=1)
 
@@ -170,9 +276,8 @@ def test_a_replay_makes_new_jobs_of_one_subscriber_in_their_order(
         turno.publish(business, "suc0001", "order.paid", order_id=order)
     business.commit()
     run(world)
-    now = datetime.now(UTC)
     with as_api(world.web, world.one) as reader:
-        asked = (reader, "ledger", now - timedelta(hours=1), now + timedelta(hours=1))
+        asked = (reader, replay_of("ledger"))
         assert stored.replay(*asked, Page(None, 500), backend="exec", dry_run=True)[0] == 5
         done, last = stored.replay(*asked, Page(None, 3), backend="exec", dry_run=False)
         assert (done, stored.replay(*asked, Page(last, 3), backend="exec", dry_run=False)[0]) == (3, 2)
@@ -221,12 +326,6 @@ def test_what_cannot_be_published_is_told(business: psycopg.Connection[Any], ask
         turno.publish(business, given["tenant"], given["event"], order_id=1, key=given["key"])
 
 
-def test_an_older_snapshot_is_refused(business: psycopg.Connection[Any]) -> None:
-    business.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with pytest.raises(turno.NotEnqueued, match="READ COMMITTED"):
-        turno.publish(business, "suc0001", "order.paid", order_id=1)
-
-
 def test_events_are_purged_with_their_age_and_their_jobs_stay(
     world: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
@@ -238,19 +337,25 @@ def test_events_are_purged_with_their_age_and_their_jobs_stay(
     assert jobs(world) == BOTH
 
 
-def test_two_that_deliver_one_backlog_make_one_job(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
-) -> None:
-    world.rows("DELETE FROM turno.subscriptions")
-    turno.publish(business, "suc0001", "order.paid", order_id=7)
-    business.commit()
-    deliver = sql.SQL("SELECT {}.event_backlog('order.paid', 'ledger', 'exec', 10)").format(
-        sql.Identifier(world.one.schema)
+def test_events_of_a_job_stop_at_the_limit_of_child_jobs(world: ExampleInstallation) -> None:
+    job_id = world.enqueue({"order_id": 7}, handler=Pay)
+    world.rows(
+        "INSERT INTO background_jobs (type, version, queue, priority, payload, user_id, max_attempts)"
+        " SELECT type, version, queue, priority, payload, user_id, 1 FROM background_jobs, generate_series(1, 998)"
     )
-    with engine_session(world) as one, engine_session(world) as other:
-        one.execute("BEGIN")
-        assert one.execute(deliver).fetchone() == (1,)
-        assert other.execute(deliver).fetchone() == (0,)
-        one.execute("COMMIT")
-        assert other.execute(deliver).fetchone() == (0,)
-    assert jobs(world) == Counter(ledger=1)
+    try:
+        run(world)
+        job = world.job(job_id)
+        assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+        assert "more than 1000 open jobs" in job["error"]["message"]
+        assert jobs(world) == Counter()
+    finally:
+        world.rows("DELETE FROM background_jobs WHERE status = 'pending'")
+
+
+def test_a_replay_of_another_name_is_refused(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    asked = ["events", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
+    said = CliRunner().invoke(main, [*asked, "--name", "stock.moved"], prog_name="turno").output
+    assert "ledger does not subscribe to stock.moved; its events are order.paid, order.refunded" in said

@@ -15,7 +15,7 @@ from tests.event_handlers import PLACE, REGISTRY
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.store.api import events as stored
-from turno.store.api.events import Page
+from turno.store.api.events import Page, Replay
 from turno.store.engine import recovery, tickets
 from turno.store.engine.announcements import announce, of
 from turno.tenancy.identity.session import as_api
@@ -67,6 +67,13 @@ def job_of(world: ExampleInstallation, number: int) -> UUID:
     return job_id
 
 
+def replay(world: ExampleInstallation, *, missing: bool = False) -> int:
+    now = datetime.now(UTC)
+    wanted = Replay("stock", None, now - timedelta(hours=1), now + timedelta(hours=1), missing)
+    with as_api(world.web, world.one) as reader:
+        return stored.replay(reader, wanted, Page(None, 500), backend="exec", dry_run=False)[0]
+
+
 def lacks(world: ExampleInstallation, number: int) -> str | None:
     (row,) = world.rows("SELECT job_lacks(%s) AS lacks", job_of(world, number))
     lacks: str | None = row["lacks"]
@@ -104,11 +111,8 @@ def _discarded(world: ExampleInstallation) -> str:
 
 
 def _replayed(world: ExampleInstallation) -> str:
-    now = datetime.now(UTC)
     world.rows('UPDATE background_events SET data = data || \'{"how": ""}\'')
-    with as_api(world.web, world.one) as reader:
-        asked = (reader, "stock", now - timedelta(hours=1), now + timedelta(hours=1), Page(None, 500))
-        assert stored.replay(*asked, backend="exec", dry_run=False)[0] == 3
+    assert replay(world) == 3
     return "112233"
 
 
@@ -215,23 +219,14 @@ def test_one_that_was_published_before_and_committed_after_comes_as_soon_as_it_m
     assert starts(world) == "213"
 
 
-def test_a_new_subscriber_begins_with_the_oldest(
+def test_replayed_earlier_events_run_before_later_ones(
     world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     world.rows("DELETE FROM turno.subscriptions")
     move(business, 1)
     move(business, 2)
-    announce(world.engine, [one._replace(backlog=one.type == "stock") for one in of(REGISTRY)], 20)
-    move(business, 3)  # given to it at once
+    announce(world.engine, of(REGISTRY), 20)
+    move(business, 3)
+    assert replay(world, missing=True) == 2
     worker.drain()
-    assert (starts(world), starts(world, "stock_board")) == ("", "3")
-    world.sweep()
-    worker.drain()
-    assert starts(world) == "123"
-
-
-def test_a_handler_begins_and_ceases_to_ask_for_order(world: ExampleInstallation) -> None:
-    asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock'"
-    assert world.rows(asked) == [{"ordered": True}]
-    announce(world.engine, [one._replace(ordered=False) for one in of(REGISTRY)], 20)
-    assert world.rows(asked) == [{"ordered": False}]
+    assert (starts(world), starts(world, "stock_board")) == ("123", "3")

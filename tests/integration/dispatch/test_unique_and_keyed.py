@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,8 @@ from turno.dispatch.dispatcher import Dispatcher, Submission
 from turno.dispatch.schedules import NewSchedule, save
 from turno.errors import NotEnqueued
 from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.each_tenant import EachTenant
+from turno.servers.wait import wait_until
 from turno.store.engine import recovery
 from turno.store.engine_link import EngineLink
 
@@ -63,11 +66,38 @@ def test_unique_while_it_is_open(world: ExampleInstallation, erp: Erp, enqueue: 
     assert again() == (first.job_id, False)
     end(world, first.job_id)
     continued = world.retry(first.job_id)["job_id"]
-    assert again() == (first.job_id, False)  # what continues it is open
+    assert again() == (continued, False)
     end(world, continued)
     second = again()
     assert second.is_new
     assert again() == (second.job_id, False)
+    # Of three jobs under the key one is open, whatever is retried.
+    assert [world.retry(job)["verdict"] for job in (first.job_id, continued)] == ["replayed", "not_retryable"]
+    end(world, second.job_id)
+    assert world.retry(continued)["verdict"] == "accepted"
+    assert world.retry(second.job_id)["verdict"] == "not_retryable"
+
+
+def test_two_at_once_retry_and_enqueue_one_key(world: ExampleInstallation, erp: Erp) -> None:
+    """The retry waits for the submission of the same key that has not committed, and finds it."""
+    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open")
+    erp.commit()
+    end(world, first.job_id)
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open").is_new
+    with ThreadPoolExecutor(1) as thread:
+        retried = thread.submit(world.retry, first.job_id)
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        assert wait_until(lambda: retried.done() or world.admin.execute(waits).fetchall() != [], within=30)
+        erp.commit()
+        assert retried.result()["verdict"] == "not_retryable"
+    assert len(world.rows("SELECT FROM background_jobs WHERE finished_at IS NULL")) == 1
+
+
+def test_a_key_of_a_kept_job_is_free_for_unique_while_open(world: ExampleInstallation, erp: Erp) -> None:
+    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600)
+    erp.commit()
+    end(world, first.job_id)
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open").is_new
 
 
 @WAYS
@@ -158,7 +188,8 @@ def test_post_takes_them_too(world: ExampleInstallation) -> None:
 def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation) -> None:
     every_minute = NewSchedule(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
     assert save(world.web, world.one, every_minute, only=None) == "created"
-    assert fire_due(EngineLink(lambda: world.engine), lambda call, *given: call(world.engine, *given))[0] > 0
+    link = EngineLink(lambda: world.engine)
+    assert fire_due(link, EachTenant(link)).done > 0
     rows = world.rows("SELECT concurrency_key, state FROM turno.tickets")
     assert {(row["concurrency_key"], row["state"]) for row in rows} == {("pos 1", "scheduled")}
 

@@ -1,7 +1,15 @@
 """The batch handler over the invoicing service."""
 
+from decimal import Decimal
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from handlers.batch_invoicing import _added_up
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
+
+SUMS = "SELECT currency, sum(net_total)::text AS net, sum(total)::text AS total FROM invoices GROUP BY currency"
 
 
 def test_orders_are_invoiced_in_ascending_order_as_given_or_not(world: ExampleInstallation) -> None:
@@ -9,3 +17,36 @@ def test_orders_are_invoiced_in_ascending_order_as_given_or_not(world: ExampleIn
     job = attempt(world, world.enqueue({"order_ids": [*orders[2:], *orders[:2]]}))
     assert job["result"]["invoiced"] == 5
     assert [row["order_id"] for row in world.rows("SELECT order_id FROM invoices ORDER BY id")] == orders
+
+
+@settings(
+    max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(currencies=st.lists(st.sampled_from(["ARS", "USD", "EUR"]), min_size=1, max_size=8))
+def test_result_has_a_total_of_each_currency(world: ExampleInstallation, currencies: list[str]) -> None:
+    orders = world.order_ids()[: len(currencies)]
+    for order, currency in zip(orders, currencies, strict=True):
+        world.rows("UPDATE orders SET currency = %s WHERE id = %s", currency, order)
+    result = attempt(world, world.enqueue({"order_ids": orders}))["result"]
+    sums = world.rows(SUMS)
+    assert {name: Decimal(text) for name, text in result["net_totals"].items()} == {
+        row["currency"]: Decimal(row["net"]) for row in sums
+    }
+    assert {name: Decimal(text) for name, text in result["totals"].items()} == {
+        row["currency"]: Decimal(row["total"]) for row in sums
+    }
+    assert set(result["totals"]) == set(currencies)
+    world.rows("TRUNCATE invoices, invoice_lines, invoice_counters, background_jobs CASCADE")
+
+
+def test_parts_add_up_in_each_currency() -> None:
+    counts = {"invoiced": 1, "failed": 0, "skipped": 2}
+    first = counts | {"net_totals": {"ARS": "0.10"}, "totals": {"ARS": "0.20"}}
+    second = counts | {"net_totals": {"ARS": "0.20", "USD": "-1"}, "totals": {"ARS": "0.10", "USD": "-1.21"}}
+    assert _added_up([first, second]) == {
+        "invoiced": 2,
+        "failed": 0,
+        "skipped": 4,
+        "net_totals": {"ARS": Decimal("0.30"), "USD": Decimal(-1)},
+        "totals": {"ARS": Decimal("0.30"), "USD": Decimal("-1.21")},
+    }

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from handlers.services import invoicing
 from handlers.services.invoice import Invoice
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from handlers.services.invoice_storing import LOCK
 from handlers.services.invoicing import invoice_order, issue, issue_all
 from handlers.services.invoicing_errors import (
     AlreadyInvoiced,
@@ -114,14 +114,6 @@ def test_the_invoice_is_what_the_tables_hold(loaded: Connection[Any]) -> None:
     assert (stored["customer_id"], stored["currency"], stored["net_total"]) == ("VINET", "USD", Decimal("440.00"))
     shared = ("line_no", "product_id", "quantity", "unit_price", "discount")
     assert [[line[name] for name in shared] for line in lines] == [[line[name] for name in shared] for line in ordered]
-
-
-def test_an_issuer_that_changes_before_the_lock_is_believed(
-    loaded: Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(invoicing, "_issuer", lambda _connection, _point: "registered")
-    assert invoice_order(loaded, FIRST, 2).letter == "C"
-    assert_gap_free(loaded)
 
 
 def test_lines_of_letter_c_charge_no_rate(loaded: Connection[Any]) -> None:
@@ -360,6 +352,23 @@ def test_the_loser_between_two_points_of_sale_waits_for_the_winners_end(
         loser.join()
     assert [outcome.point_of_sale for outcome in outcomes] == [1 if winner_commits else 3]
     assert (outcomes == [winner]) == winner_commits
+    assert_gap_free(loaded)
+
+
+def test_changes_during_the_wait_are_invoiced(database: str, loaded: Connection[Any]) -> None:
+    issued: list[Invoice] = []
+    price = "UPDATE order_lines SET unit_price = unit_price * 2 WHERE order_id = %s"
+    with connect(database, "branch") as other, connect(database, "branch") as watcher:
+        waiter = Thread(target=lambda: issued.append(invoice_order(other, FIRST, 1)))
+        with loaded.transaction():
+            loaded.execute(LOCK, (1,))
+            waiter.start()
+            wait_until_one_session_waits(watcher)
+            loaded.execute(price, (FIRST,))
+            loaded.execute("UPDATE points_of_sale SET issuer_condition = 'monotributo' WHERE id = 1")
+        waiter.join()
+    [invoice] = issued
+    assert (invoice.net_total, invoice.letter) == (Decimal("880.00"), "C")
     assert_gap_free(loaded)
 
 

@@ -143,3 +143,10 @@ def test_what_makes_no_sense_is_refused_and_ends_the_connection(
     assert status is not None
     assert 400 <= status < 502
     assert client.status() is None
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"2\r\n{}}}\r\n0\r\n\r\n"], ids=["size", "terminator"])
+def test_request_with_a_broken_chunk_gets_one_response(world: ExampleInstallation, client: Client, body: bytes) -> None:
+    client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + body)
+    assert client.status() is not None
+    assert client.status() is None

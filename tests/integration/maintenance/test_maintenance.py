@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,8 +15,8 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.job import JobRef
-from turno.maintenance.passes import Terms
-from turno.maintenance.schedule import Maintenance
+from turno.maintenance.rounds import Maintenance
+from turno.maintenance.tasks import MaintenanceFailed, Terms
 from turno.store.engine import job_logs, tickets
 from turno.store.engine.announcements import Announcement, announce
 from turno.store.engine.job_logs import LoggedLine
@@ -24,7 +25,6 @@ from turno.tenancy.identity.session import handler_session, service_session
 
 NOTHING = {
     "rescued": 0,
-    "delivered": 0,
     "scheduled": 0,
     "promoted": 0,
     "repaired": 0,
@@ -55,7 +55,8 @@ def no_offers(world: ExampleInstallation) -> None:
 
 def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int]:
     counts = world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
-    counts.pop("counted")  # that is what test_statistics.py is about
+    for statistics in ("counted", "pruned"):  # see test_statistics.py
+        counts.pop(statistics)
     return counts
 
 
@@ -91,6 +92,23 @@ def grow_old(world: ExampleInstallation) -> None:
     world.cancel(job_id)
     world.rows("UPDATE background_jobs SET finished_at = now() - interval '31 days' WHERE id = %s", job_id)
     world.rows("UPDATE turno.outcomes SET at = now() - interval '31 days'")
+
+
+def test_retention_goes_on_while_a_tenant_cannot_be_read(world: ExampleInstallation, tmp_path: Path) -> None:
+    (tmp_path / world.one.schema).touch()  # no folder
+    other = world.tenants["suc0002"]
+    world.enqueue({"order_ids": [1]}, tenant=other)
+    world.rows("DELETE FROM turno.tickets")
+    world.rows(
+        "UPDATE background_jobs SET status = 'cancelled', finished_at = now() - interval '31 days'", tenant=other
+    )
+    with psycopg.connect(world.url) as locking:
+        locking.execute(f'LOCK TABLE "{world.one.schema}".background_jobs')
+        with pytest.raises(MaintenanceFailed, match="suc0001"):
+            world.sweep(FILES_FOLDER=str(tmp_path))
+    assert world.rows("SELECT FROM background_jobs", tenant=other) == []
+    failed = {row["task"] for row in world.rows("SELECT task FROM turno.tenant_failures")}
+    assert {"repair", "expire", "purge jobs", "purge folders"} <= failed
 
 
 @pytest.mark.parametrize(
@@ -236,12 +254,12 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    assert passes.run_once() == NOTHING | {"counted": 0}
+    assert passes.run_once() == NOTHING | {"counted": 0, "pruned": 0}
     wait_long(world)
     with closing(passes_of(world, queue, dry_run=True)) as dry:
-        assert dry.run_once() == NOTHING | {"counted": 0, "offered": 1}
+        assert dry.run_once() == NOTHING | {"counted": 0, "pruned": 0, "offered": 1}
     assert queue.offered == []
-    assert passes.run_once() == NOTHING | {"counted": 0, "offered": 1}
+    assert passes.run_once() == NOTHING | {"counted": 0, "pruned": 0, "offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]
 
 
@@ -255,8 +273,8 @@ def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstalla
     announce(world.engine, newer, 20)
     passes.run_once()
     assert world.rows(told)[0]["version"] == 2, "an older release took back what a newer one told"
-    announce(world.admin, [], 20, all_of_them=True)
-    assert world.rows(told) == []
+    announce(world.admin, [Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
+    assert world.rows(told)[0]["version"] == 1, "turno migrate after a rollback"
 
 
 def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> None:
@@ -285,3 +303,14 @@ def test_a_sweep_that_does_nothing_logs_nothing(world: ExampleInstallation, capl
     with caplog.at_level(logging.INFO, logger="turno.maintenance"):
         world.sweep()
     assert [record for record in caplog.records if record.getMessage() == "maintenance"] == []
+
+
+def test_maintenance_analyzes_a_table_that_grew(world: ExampleInstallation) -> None:
+    known = "SELECT reltuples FROM pg_class WHERE oid = 'turno.outcomes'::regclass"
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms)"
+        " SELECT %s, gen_random_uuid(), 'batch_invoicing', 'completed', 1 FROM generate_series(1, 30000)",
+        world.one.id,
+    )
+    world.sweep(REOFFER_AFTER_SECONDS="3600")
+    assert world.rows(known)[0]["reltuples"] >= 30000

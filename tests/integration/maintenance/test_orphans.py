@@ -14,12 +14,14 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
-from turno.maintenance.passes import MOST_REFUSED, PassesFailed, Terms
-from turno.maintenance.schedule import Maintenance
+from turno.maintenance.rounds import UNATTENDED, Maintenance
+from turno.maintenance.tasks import MaintenanceFailed, Terms
+from turno.servers.wait import wait_until
 from turno.store.engine import leases, tickets
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import Tenant
+from turno.wiring.shared import regular_maintenance
 
 MINUTE, MONTH = timedelta(minutes=1), timedelta(days=30)
 TYPES = [("batch_invoicing", 1)]
@@ -67,11 +69,12 @@ def held_by_its_tenant(world: ExampleInstallation, *claims: Claim) -> Iterator[N
             session = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(session.close)
             attempt_steps.start(session, claim, "test")
-            # Another session than the one that the attempt names, which a rescue would end.
+            # Another session than the one that the attempt names, which a rescue would end; that one counts as ended.
+            ended = "UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s"
+            world.rows(ended, claim.job_id, tenant=world.tenants[claim.login.slug])
             other = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(other.close)
             other.execute("BEGIN")
-            other.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
             other.execute("SELECT job_hold(%s, %s)", (claim.job_id, claim.token))
         yield
 
@@ -80,27 +83,49 @@ def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
     world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = lose(world), [lose(world), lose(world, tenant=world.other)]
-    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "turno.maintenance.passes"):
-        with pytest.raises(PassesFailed, match="rescued: 1 jobs of lost workers could not be taken back, of suc0001"):
+    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "turno.maintenance"):
+        with pytest.raises(MaintenanceFailed, match=r"rescued: suc0001: .* lock timeout"):
             passes.run_once()
         assert {world.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]
-    (record,) = caplog.records
+    (record,) = [record for record in caplog.records if record.name == "turno.maintenance.orphans"]
     named = (record.alert, record.tenant, record.job_id, record.type)  # type: ignore[attr-defined]
     assert named == ("rescue", "suc0001", str(bad.job_id), "batch_invoicing")
+    assert passes.run_once()["rescued"] == 0  # its tenant is in back-off
+    world.rows("UPDATE turno.tenant_failures SET retry_at = now()")
     assert passes.run_once()["rescued"] == 1
 
 
 def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(
-    world: ExampleInstallation, passes: Maintenance
+    world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = [lose(world) for _ in range(MOST_REFUSED + 3)]
+    bad = [lose(world) for _ in range(6)]
     good = lose(world, tenant=world.other)
-    refused = f"{MOST_REFUSED} jobs of lost workers"
-    with held_by_its_tenant(world, *bad), pytest.raises(PassesFailed, match=refused):
+    with (
+        held_by_its_tenant(world, *bad),
+        caplog.at_level(logging.ERROR, "turno.maintenance.orphans"),
+        pytest.raises(MaintenanceFailed),
+    ):
         passes.run_once()
+    assert len([record for record in caplog.records if record.name == "turno.maintenance.orphans"]) == 3
     ticket = world.ticket(good.job_id)
     assert ticket is not None
     assert ticket["state"] == "scheduled"
+
+
+def test_a_task_that_waits_delays_no_rescue(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = lose(world)
+    world.rows("DELETE FROM turno.workers")
+
+    rescued = []
+
+    def wait(_self: Maintenance) -> int:
+        rescued.append(wait_until(lambda: (world.ticket(lost.job_id) or {})["state"] == "scheduled", within=5))
+        return 0
+
+    monkeypatch.setattr(Maintenance, "schedule", wait)
+    with regular_maintenance(world.settings) as tasks:
+        tasks.run_leased()
+    assert rescued == [True]
 
 
 def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) -> None:
@@ -117,13 +142,27 @@ def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: ExampleInst
     """After an outage whoever comes back first must not bury the others, nor ten seconds later."""
     lose(world)
     world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
-    passes.run_leased()
+    passes.rescue_leased()
     world.rows("UPDATE turno.leases SET until = now()")
-    passes.run_leased()
+    passes.rescue_leased()
     assert states(world) == ["running"]
     world.rows("UPDATE turno.leases SET until = now(), since = since - interval '1 minute'")
-    passes.run_leased()
+    passes.rescue_leased()
     assert states(world) == ["scheduled"]
+
+
+def test_the_web_maintains_where_no_other_process_does(world: ExampleInstallation, passes: Maintenance) -> None:
+    lose(world)
+    passes.run_leased()
+    world.rows("UPDATE turno.leases SET since = now() - interval '1 hour'")
+    world.rows("DELETE FROM turno.leases WHERE name = 'steady sweeps'")
+    steady = "SELECT FROM turno.leases WHERE name = 'steady sweeps' AND until > now()"
+    for over, maintained in (("-5 seconds", True), ("2 seconds", True), ("7 seconds", False)):
+        world.rows("UPDATE turno.leases SET until = now() - %s::interval WHERE name <> 'steady sweeps'", over)
+        passes.rescue_leased(UNATTENDED)
+        passes.run_unattended()
+        assert states(world) == ["running" if maintained else "scheduled"]
+        assert (world.rows(steady) == []) is maintained
 
 
 def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: ExampleInstallation) -> None:
@@ -146,12 +185,12 @@ def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstal
     lose(world)
     world.rows("UPDATE turno.workers SET alive_at = now() + interval '10 minutes'")
     world.rows("UPDATE turno.leases SET until = now() + interval '10 minutes', since = now() + interval '5 minutes'")
-    passes.run_leased()
+    passes.rescue_leased()
     assert leases.age(world.engine, "sweep") < MINUTE
     # A minute later.
     world.rows("UPDATE turno.leases SET until = now(), since = since - interval '1 minute' WHERE name = 'sweep'")
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 minute'")
-    passes.run_leased()
+    passes.rescue_leased()
     assert states(world) == ["scheduled"]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,19 +14,22 @@ from tests.installation import ExampleInstallation
 from turno.dispatch import schedules as commands
 from turno.dispatch.schedules import NewSchedule
 from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.schedules.firing import AHEAD
 from turno.store.engine import recovery, schedules
 from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine.schedules import DueSchedule
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import service_session
 
+Engine = psycopg.Connection[Any]
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
 def known(world: ExampleInstallation) -> None:
-    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20, all_of_them=True)
+    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
 
 
 @pytest.fixture(name="noon")
@@ -47,10 +51,20 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
     assert word in {"created", "changed"}
 
 
+def fire(engine: Engine) -> TaskReport:
+    """Run the task as maintenance does, every tenant's back-off being over."""
+    link = EngineLink(lambda: engine)
+    return fire_due(link, EachTenant(link))
+
+
 def sweep(world: ExampleInstallation) -> int:
-    made, failed = fire_due(EngineLink(lambda: world.engine), lambda statement, *given: statement(world.engine, *given))
-    assert failed == {}
-    return made
+    report = fire(world.engine)
+    assert report.troubles == {}
+    return report.done
+
+
+def fire_one(engine: Engine, world: ExampleInstallation, due: DueSchedule, moment: datetime, next_at: datetime) -> int:
+    return schedules.fire(engine, world.one.schema, due, [moment], next_at, 0, None, 100)
 
 
 def moments(world: ExampleInstallation) -> list[datetime]:
@@ -90,9 +104,9 @@ def test_sweeps_at_once_make_one_job_a_moment(world: ExampleInstallation, noon: 
 
     def one_host(_: int) -> int:
         with service_session(world.logins, world.logins.engine, application="test") as engine:
-            made, failed = fire_due(EngineLink(lambda: engine), lambda statement, *given: statement(engine, *given))
-            assert failed == {}
-            return made
+            report = fire(engine)
+            assert report.troubles == {}
+            return report.done
 
     with ThreadPoolExecutor(4) as hosts:
         made = sum(hosts.map(one_host, range(4)))
@@ -104,8 +118,8 @@ def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: Examp
     save(world)
     with service_session(world.logins, world.logins.engine, application="test") as engine:
         engine.autocommit = False
-        (one,) = schedules.due(engine, AHEAD, 10)
-        assert schedules.fire(engine, one, [noon], noon + MINUTE, 0, None, 100) == 1
+        (one,) = schedules.due(engine, world.one.id, AHEAD)
+        assert fire_one(engine, world, one, noon, noon + MINUTE) == 1
         world.admin.execute("SELECT pg_terminate_backend(%s)", (engine.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
             engine.commit()
@@ -116,9 +130,9 @@ def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: Examp
 
 def test_whoever_read_an_older_state_makes_nothing(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
-    (one,) = schedules.due(world.engine, AHEAD, 10)
+    (one,) = schedules.due(world.engine, world.one.id, AHEAD)
     assert sweep(world) == 2
-    assert schedules.fire(world.engine, one, [noon + 5 * MINUTE], noon + 9 * MINUTE, 0, None, 100) == 0
+    assert fire_one(world.engine, world, one, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
     assert moments(world) == [noon, noon + MINUTE]
 
 
@@ -183,7 +197,7 @@ def test_a_change_takes_back_what_was_made_ahead_and_nothing_else(world: Example
 @pytest.mark.usefixtures("noon")
 def test_an_unknown_type_and_a_backlog_say_so_and_make_nothing(world: ExampleInstallation) -> None:
     save(world)
-    announce(world.engine, [], 20, all_of_them=True)
+    world.rows("DELETE FROM turno.handlers")
     assert sweep(world) == 0
     assert stored(world)["problem"] == "no handler has the type batch_invoicing"
     assert stored(world)["missed_runs"] == 2
@@ -191,11 +205,12 @@ def test_an_unknown_type_and_a_backlog_say_so_and_make_nothing(world: ExampleIns
     world.clock.advance(minutes=2)
     assert sweep(world) == 2
     assert stored(world)["problem"] is None
+    world.rows("UPDATE turno.handlers SET pending_limit = NULL")
     for _ in range(60):
         world.clock.advance(minutes=2)
         sweep(world)
     assert 100 <= len(moments(world)) <= 101
-    assert stored(world)["problem"] == "its last 100 jobs have not ended"
+    assert "of its jobs have not ended" in stored(world)["problem"]
 
 
 @pytest.mark.usefixtures("noon")
@@ -226,13 +241,93 @@ def test_one_that_is_refused_stops_no_other(world: ExampleInstallation) -> None:
     refuse = "ALTER TABLE job_schedule_runs ADD CONSTRAINT broken CHECK (schedule_id <> '{}') NOT VALID"
     world.rows(refuse.format(row["id"]))
     try:
-        made, failed = fire_due(
-            EngineLink(lambda: world.engine), lambda statement, *given: statement(world.engine, *given)
-        )
+        report = fire(world.engine)
     finally:
         world.rows("ALTER TABLE job_schedule_runs DROP CONSTRAINT broken")
-    assert made == 2
-    assert list(failed) == ["suc0001/a"]
+    assert report.done == 2
+    assert list(report.troubles) == ["suc0001/a"]
+    problems = {row["name"]: row["problem"] for row in world.rows("SELECT name, problem FROM job_schedules")}
+    assert problems["b"] is None
+    assert "its job was refused" in problems["a"]
+    assert sweep(world) == 2  # nothing is lost: its moments are still due
+
+
+FILL = """
+INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)
+SELECT 'n' || n, 'batch_invoicing', '{}', 1, 'ana', 3600, 'UTC', 0, 'once', %s
+FROM generate_series(1, %s) AS n
+"""
+
+
+def test_a_paused_tenant_with_many_schedules_stops_no_other(world: ExampleInstallation, noon: datetime) -> None:
+    paused = world.tenants["suc0002"]
+    world.rows(FILL, noon - 10 * MINUTE, 600, tenant=paused)
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
+    try:
+        save(world)
+        assert sweep(world) == 2
+        assert moments(world) == [noon, noon + MINUTE]
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+        world.rows("DELETE FROM job_schedules", tenant=paused)
+
+
+def test_a_locked_table_costs_one_lock_timeout(
+    world: ExampleInstallation, noon: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, fires = world.tenants["suc0002"], list[str]()
+    slugs = {tenant.schema: slug for slug, tenant in world.tenants.items()}
+    real = schedules.fire
+
+    def recorded(engine: Engine, schema: str, *given: Any) -> int:
+        fires.append(slugs[schema])
+        return real(engine, schema, *given)
+
+    monkeypatch.setattr(schedules, "fire", recorded)
+    world.rows(FILL, noon, 5)
+    world.rows(FILL, noon, 1, tenant=other)
+    with psycopg.connect(world.url) as locking:
+        locking.execute(f'LOCK TABLE "{world.one.schema}".job_schedules')
+        report = fire(world.engine)
+    assert report.done == 1
+    assert list(report.troubles) == ["suc0001"]
+    assert fires == ["suc0001", "suc0002"]
+    world.rows("UPDATE turno.tenant_failures SET retry_at = now()")
+    assert sweep(world) == 5
+    world.rows("DELETE FROM job_schedules", tenant=other)
+    world.rows("DELETE FROM background_jobs", tenant=other)
+
+
+@pytest.mark.usefixtures("noon")
+def test_a_job_that_stays_open_stops_no_schedule(world: ExampleInstallation) -> None:
+    save(world)
+    sweep(world)
+    (first,) = world.rows("SELECT id FROM background_jobs ORDER BY run_at LIMIT 1")
+    for _ in range(70):
+        world.clock.advance(minutes=2)
+        assert sweep(world) == 2
+        world.rows(
+            "UPDATE background_jobs SET status = 'cancelled', finished_at = now()"
+            " WHERE status = 'pending' AND id <> %s",
+            first["id"],
+        )
+    assert stored(world)["problem"] is None
+    assert len(stored(world)["open_jobs"]) == 3
+
+
+def test_a_host_without_zone_data_leaves_the_schedule_due(
+    world: ExampleInstallation, noon: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(world, cron="0 * * * *", zone="America/Argentina/Buenos_Aires")
+    with monkeypatch.context() as patch:
+        patch.setattr("turno.schedules.rule._known", lambda _zone: False)
+        assert sweep(world) == 0
+        assert sweep(world) == 0
+    row = stored(world)
+    assert (row["next_at"], row["missed_runs"]) == (noon, 0)
+    assert "zone" in row["problem"]
+    assert sweep(world) == 1
+    assert stored(world)["problem"] is None
 
 
 def test_repair_restores_the_copies(world: ExampleInstallation) -> None:
@@ -252,6 +347,31 @@ def test_a_tenant_has_at_most_a_thousand(world: ExampleInstallation) -> None:
     save(world, "last")
     one_more = NewSchedule(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
     assert commands.save(world.web, world.one, one_more, only=None) == "full"
+
+
+def test_a_user_saves_at_most_a_tenth_of_the_schedules(world: ExampleInstallation) -> None:
+    wanted = [
+        NewSchedule(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
+    ]
+    for one in wanted[:100]:
+        assert commands.save(world.web, world.one, one, only="ana") == "created"
+    assert commands.save(world.web, world.one, wanted[100], only="ana") == "full"
+    assert commands.save(world.web, world.one, wanted[99], only="ana") == "changed"
+    others = replace(wanted[100], user_id="bob")
+    assert commands.save(world.web, world.one, others, only="bob") == "created"
+
+
+def test_open_jobs_of_schedules_count_in_the_quota(world: ExampleInstallation, noon: datetime) -> None:
+    save(world)
+    assert sweep(world) > 0
+    world.rows("UPDATE turno.handlers SET pending_limit = 1")
+    world.clock.freeze(noon + 3 * MINUTE)
+    assert sweep(world) == 0
+    assert stored(world)["problem"] == "its user has as many open jobs as allowed"
+    world.rows("UPDATE job_schedules SET open_jobs = '{}'")
+    world.clock.freeze(noon + 6 * MINUTE)
+    assert sweep(world) > 0, "a schedule without an open job fires however many jobs its user has"
+    world.rows("UPDATE turno.handlers SET pending_limit = 20")
 
 
 @pytest.mark.usefixtures("noon")

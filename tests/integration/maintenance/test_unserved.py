@@ -13,8 +13,8 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.jobs.lacking import waiting_for
-from turno.maintenance.passes import Terms
-from turno.maintenance.schedule import Maintenance
+from turno.maintenance.rounds import Maintenance
+from turno.maintenance.tasks import Terms
 from turno.store.api import jobs
 from turno.store.engine import tickets, workers
 from turno.store.engine.tickets import TypeVersion
@@ -138,7 +138,7 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
         registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
     )
-    with caplog.at_level(logging.WARNING, "turno.maintenance.passes"):
+    with caplog.at_level(logging.WARNING, "turno.maintenance.tasks"):
         assert passes.run_once()["unserved"] == 2
     passes.close()
     assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")

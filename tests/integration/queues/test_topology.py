@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
+from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
@@ -24,7 +25,6 @@ from turno.commands.main import main
 from turno.errors import TurnoError
 from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from turno.servers.free_port import free_port
-from turno.servers.private_rabbitmq import Node
 from turno.servers.wait import wait_until
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy" / "rabbitmq"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -14,9 +16,9 @@ from tests.attempt_here import attempt, claim_here
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddBatched
-from tests.misdeeds.deed import OddPayload
+from tests.misdeeds.deed import DEEDS, OddPayload
 from tests.misdeeds.transactions import TRIES
-from turno.errors import NotStarted
+from turno.errors import NotStarted, PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
 from turno.jobs.outcome import Cancel, Reschedule
@@ -145,7 +147,7 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
 
 @pytest.fixture
 def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions(world.settings, keep=2)
+    lent = sessions(world.settings, keep=2, server_version=lambda: world.admin.info.server_version)
     yield lent
     lent.close()
 
@@ -181,3 +183,67 @@ def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: Examp
     with pytest.raises(psycopg.OperationalError) as error:
         log_in(away)
     assert not isinstance(error.value, LoginRefused)
+
+
+class Unreadable(Exception):
+    """An error whose text raises another one."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def raised(error: Exception) -> None:
+    raise error
+
+
+class Unspeakable(Cancel):
+    """An outcome that checks nothing."""
+
+    def __post_init__(self) -> None:
+        """Accept anything."""
+
+
+class Never(Reschedule):
+    """The same for a time."""
+
+    def __post_init__(self) -> None:
+        """Accept anything."""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "error"),
+    [
+        (lambda: Cancel("no\x00sense"), "failed", "InvalidResult"),
+        (lambda: Cancel("half \ud83d"), "failed", "InvalidResult"),
+        (lambda: Cancel(None), "failed", "InvalidResult"),  # type: ignore[arg-type]
+        (lambda: Cancel("x" * 100_000), "cancelled", None),
+        (lambda: Reschedule(after=math.inf), "failed", "InvalidResult"),
+        (lambda: Reschedule(after=math.nan), "failed", "InvalidResult"),
+        (lambda: Reschedule(after=1e300), "failed", "InvalidResult"),
+        (lambda: Reschedule(after=timedelta.max), "failed", "InvalidResult"),
+        (lambda: Reschedule(at=datetime.max.replace(tzinfo=UTC)), "failed", "InvalidResult"),
+        (lambda: Reschedule(at=datetime.min.replace(tzinfo=UTC)), "failed", "InvalidResult"),
+        (lambda: Unspeakable("no\x00sense"), "failed", "InvalidResult"),
+        (lambda: Unspeakable("half \ud83d"), "failed", "InvalidResult"),
+        (lambda: Unspeakable(object()), "failed", "InvalidResult"),  # type: ignore[arg-type]
+        (lambda: Never(after=math.inf), "failed", "InvalidResult"),
+        (lambda: Never(at=datetime.min.replace(tzinfo=UTC)), "failed", "InvalidResult"),
+        (lambda: {"text": "a\x00b"}, "failed", "InvalidResult"),
+        (lambda: {"a\x00b": 1}, "failed", "InvalidResult"),
+        (lambda: raised(Unreadable()), "pending", "Unreadable"),
+        (lambda: raised(PermanentFailure("no\x00sense \ud83d")), "failed", "PermanentFailure"),
+    ],
+)
+def test_an_outcome_that_cannot_be_stored_fails_with_its_cause(
+    world: ExampleInstallation,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Callable[[], Any],
+    status: str,
+    error: str | None,
+) -> None:
+    monkeypatch.setitem(DEEDS, "ok", lambda *_: outcome())
+    job = attempt(world, world.enqueue({"how": "ok"}, handler=Odd))
+    assert (job["status"], (job["error"] or {}).get("class")) == (status, error)
+    assert job["crashes"] == 0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from tests.attempt_here import attempt
@@ -151,3 +152,58 @@ def test_a_checkpoint_within_an_item_is_refused(
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert ledger(world, job_id) == {"0": "done", "1": "done"}
     assert written(world) == ["N0", "N1"]
+
+
+@pytest.mark.parametrize("mode", ["IMMEDIATE", "DEFERRED"])
+def test_each_item_has_the_default_modes_of_constraints(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """One constraint is deferred by default, one is checked at once; no item changes that for the next."""
+    world.rows("CREATE TABLE late (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    world.rows('CREATE TABLE "At once" (n integer CONSTRAINT "at once" UNIQUE DEFERRABLE)')
+    world.rows(f'GRANT ALL ON late, "At once" TO {world.one.handler_role}')
+    refused: list[str] = []
+
+    def deed(job: JobContext, _payload: object) -> dict[str, Any]:
+        for step in job.each(range(4)):
+            with step as item:
+                job.connection.execute("INSERT INTO late VALUES (%s), (%s)", (item.value, item.value))
+                job.connection.execute("DELETE FROM late WHERE ctid = (SELECT min(ctid) FROM late WHERE n = %s)",
+                                       (item.value,))  # fmt: skip
+                try:
+                    with job.connection.transaction():
+                        job.connection.execute('INSERT INTO "At once" VALUES (1), (1)')
+                except psycopg.errors.UniqueViolation:
+                    refused.append(str(item.value))
+                if item.value == 1:
+                    job.connection.execute(f"SET CONSTRAINTS ALL {mode}".encode())
+        return {}
+
+    monkeypatch.setitem(DEEDS, "ok", deed)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    try:
+        assert attempt(world, job_id)["status"] == "completed"
+        assert set(ledger(world, job_id).values()) == {"done"}
+        assert refused == ["0", "1", "2", "3"]
+    finally:
+        world.rows('DROP TABLE late, "At once"')
+
+
+@pytest.mark.parametrize("statement", ["SAVEPOINT item", "RESET ALL", "SET turno.attempt = 'mine'"])
+def test_a_failed_item_with_sql_of_the_executor_keeps_nothing(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    def deed(job: JobContext, _payload: object) -> dict[str, Any]:
+        for step in job.each(range(3)):
+            with step as item:
+                write_counted(job, item.value)
+                job.connection.execute(statement.encode())
+                if item.value == 1:
+                    raise ValueError("this one alone")
+        return {}
+
+    monkeypatch.setitem(DEEDS, "ok", deed)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    assert attempt(world, job_id)["status"] == "completed"
+    assert ledger(world, job_id) == {"0": "done", "1": "failed", "2": "done"}
+    assert written(world) == ["N0", "N2"]

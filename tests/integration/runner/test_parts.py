@@ -9,10 +9,15 @@ import pytest
 
 import turno
 from tests.attempt_here import attempt, claim_here, execute_here
+from tests.integration.runner.once.other_side import KEY, Outside
 from tests.misbehaving_handlers import REGISTRY, Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno import crash_points
 from turno.jobs.job import Priority
+from turno.store.api import effect_review
+from turno.store.operator import board
+from turno.tenancy.identity.session import service_session
+from turno.testing.build import FOREVER
 from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:
@@ -88,7 +93,7 @@ def test_it_waits_in_no_process_and_for_the_last_one(world: ExampleInstallation,
     attempt(world, job_id)
     for part in parts(world, job_id):
         assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
-        assert world.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
+        assert world.ticket(job_id)["state"] == "parts"  # type: ignore[index]
         attempt(world, part["id"])
     assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
     assert attempt(world, job_id)["status"] == "completed"
@@ -132,6 +137,53 @@ def test_one_whose_parts_ended_while_it_went_to_wait_goes_on(
     assert execute_here(world, claim)["status"] == "pending"
     drain(world)
     assert world.job(job_id)["status"] == "completed"
+
+
+def test_the_end_of_a_part_wakes_no_job_in_review(
+    world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = split(1, stop_on_failure=True)
+    whole, outside = DEEDS["whole"], Outside(answers=[TimeoutError("no answer")])
+
+    def doubtful(job: JobContext, payload: OddPayload) -> Any:
+        if job.attempt == 2:
+            job.once(KEY, outside.call)
+        return whole(job, payload)
+
+    monkeypatch.setitem(DEEDS, "whole", doubtful)
+    world.rows("UPDATE background_jobs SET max_attempts = 1")
+    attempt(world, job_id)
+    first, second, last = parts(world, job_id)
+    at_work = [claim_here(world, part["id"]) for part in (second, last)]
+    attempt(world, first["id"])
+    assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
+    assert attempt(world, job_id)["run_at"] == FOREVER
+    for claim in at_work:
+        execute_here(world, claim)
+        assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
+    assert world.ticket(job_id)["state"] == "review"  # type: ignore[index]
+    world.rows("SELECT job_repair('exec')")
+    assert drain(world) == {}
+    assert world.rows("SELECT kind FROM notifications WHERE job_id = %s", job_id) == [{"kind": "needs_review"}]
+    (waiting,) = world.rows("SELECT slug, jobs FROM turno.jobs_in_review")
+    assert waiting == {"slug": "suc0001", "jobs": 1}
+    assert world.call(effect_review.DECIDE, (job_id, "ana", KEY, "1", "ana"))["verdict"] == "settled"
+    assert drain(world) == {"failed": 1}
+
+
+def test_an_operator_s_priority_does_not_wake_a_waiting_job(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    assert world.rows("SELECT job_reorder(%s, 0::smallint, NULL) AS verdict", job_id) == [{"verdict": "changed"}]
+    assert world.ticket(job_id)["state"] == "parts"  # type: ignore[index]
+
+
+def test_a_job_that_waits_for_its_parts_needs_no_review(world: ExampleInstallation, split: Split) -> None:
+    attempt(world, split())
+    assert world.rows("SELECT FROM turno.jobs_in_review") == []
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        (queue,) = board.queues(operator, None)
+    assert (queue.waiting, queue.scheduled, queue.review) == (4, 0, 0)
 
 
 def test_without_a_payload_there_is_nothing_to_wait_for(world: ExampleInstallation, split: Split) -> None:
@@ -216,6 +268,21 @@ def test_progress_adds_up(world: ExampleInstallation, split: Split) -> None:
     assert world.rows(query, job_id) == [{"done": 0, "failed": 0, "total": 6}]
     drain(world)
     assert world.rows(query, job_id) == [{"done": 4, "failed": 0, "total": 6}]
+
+
+def test_progress_of_a_retried_job_ends_complete(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(2, 3, total=6)
+    attempt(world, job_id)
+    drain(world)
+    again = world.retry(job_id)["job_id"]
+    split(3, total=6)
+    drain(world)
+    query = "SELECT done, failed, total FROM background_job_progress WHERE job_id = %s"
+    assert world.rows(query, again) == [{"done": 3, "failed": 0, "total": 6}]
+    last = world.retry(again)["job_id"]
+    split(total=6)
+    drain(world)
+    assert world.rows(query, last) == [{"done": 6, "failed": 0, "total": 6}]
 
 
 def test_a_part_has_no_parts(world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from time import monotonic
 
+import psycopg
 import pytest
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from tests.attempt_here import claim_here
+from tests.attempt_here import attempt, claim_here
 from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
@@ -23,7 +26,7 @@ from turno.wiring.shared import sessions
 
 @pytest.fixture
 def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions(world.settings, keep=1)
+    lent = sessions(world.settings, keep=1, server_version=lambda: world.admin.info.server_version)
     yield lent
     lent.close()
 
@@ -148,7 +151,7 @@ def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_firs
 
 def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: ExampleInstallation) -> None:
     one, other = world.handler_login(), world.handler_login(world.other)
-    with closing(sessions(world.settings, keep=2)) as lent:
+    with closing(sessions(world.settings, keep=2, server_version=lambda: world.admin.info.server_version)) as lent:
         lendings = [(login, lent.take(login)) for login in (one, one, other)]
         for login, session in lendings:
             lent.give_back(login, session)
@@ -182,3 +185,19 @@ def test_a_cleaned_session_holds_no_advisory_lock(world: ExampleInstallation, le
     assert world.rows("SELECT pg_try_advisory_lock(42) AS free, pg_advisory_unlock(42) AS freed") == [
         {"free": True, "freed": True}
     ]
+
+
+def test_a_timeout_that_a_role_gives_itself_ends_no_login(world: ExampleInstallation) -> None:
+    """On PostgreSQL 17 and newer: older servers do not know the setting, and nothing has to be pinned."""
+    since_17 = world.admin.info.server_version >= 170000
+    session = handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+    with closing(session):
+        if since_17:
+            session.execute("ALTER ROLE CURRENT_USER SET transaction_timeout = '1ms'")
+    try:
+        job = attempt(world, world.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Odd))
+        assert (job["status"], job["errors"]) == ("completed", 0)
+    finally:
+        if since_17:
+            role = sql.Identifier(world.one.handler_role)
+            world.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))

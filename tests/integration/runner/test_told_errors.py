@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from tests.web_here import web_of
 from turno.commands.development_token import development_token
+from turno.commands.main import main
 from turno.errors import EffectInDoubt, HandlerMisuse, InvalidPayload, PermanentFailure, UserError
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
+from turno.jobs.redaction import LEFT_OUT
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 from turno.testing.in_process_worker import InProcessWorker
@@ -66,6 +69,7 @@ DEEDS = {
     "closed": wrong(ShopClosed("The shop is closed: try again tomorrow.")),
     "user": wrong(UserError("The customer has no tax number: enter it first.")),
     "permanent": wrong(PermanentFailure("The period is closed.")),
+    "credentials": wrong(ValueError(f"refused: https://eva:{SECRET}@shop.example, Bearer {SECRET}-0123456789abcdef")),
     "misuse": wrong(HandlerMisuse(SECRET)),
     "database": of_the_database,
     "outside": outside,
@@ -167,6 +171,13 @@ def test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_oper
     assert not [one for one in caplog.records if SECRET in one.getMessage() and one.levelname == "WARNING"]
 
 
+def test_an_error_s_group_has_no_secret(world: ExampleInstallation, readers: tuple[Reader, Reader]) -> None:
+    run(world, "credentials")
+    [letter] = world.rows("SELECT error FROM turno.dead_letters")
+    assert letter["error"] == f"ValueError: refused: … Bearer {LEFT_OUT}"
+    assert SECRET not in readers[1].client.get("/admin/failures", headers=readers[1].headers).text
+
+
 @pytest.mark.parametrize(
     ("raises", "message"),
     [
@@ -210,7 +221,7 @@ def test_items_that_failed_of_one_bug_share_a_reference(
 
 
 def test_an_outside_call_s_own_words_are_for_operators(
-    world: ExampleInstallation, readers: tuple[Reader, Reader]
+    world: ExampleInstallation, readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ana, eva = readers
     job = run(world, "outside")
@@ -219,6 +230,11 @@ def test_an_outside_call_s_own_words_are_for_operators(
     assert f"effect of {job} may have happened" in said
     assert SECRET not in said
     assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HANDLERS", f"{__name__}:REGISTRY")
+    shown = CliRunner().invoke(main, ["jobs", "show", "--tenant", "suc0001", str(job)], catch_exceptions=False)
+    assert f"caused by ConnectionError: {SECRET}" in shown.output
 
 
 def test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone(

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from cli.servers.system_packages import POSTGRES_15
 from tests.installation import ROOT
 from turno.commands.diagnosis.of_database import sessions_of_a_web, sessions_of_a_worker
 from turno.servers.embedded_postgres import Cluster
-from turno.servers.system_packages import POSTGRES_15
 from turno.settings import Settings
 from turno.testing.servers import template_of
 

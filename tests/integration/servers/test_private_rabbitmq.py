@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
+from cli.servers.private_rabbitmq import Node, NodeError
 from tests.installation import ROOT
-from turno.servers.private_rabbitmq import Node, NodeError
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_neither_stop_nor_kill_leaves_a_process_and_a_restart_keeps_messages(own
 START = """
 import sys, time
 from pathlib import Path
-from turno.servers.private_rabbitmq import Node
+from cli.servers.private_rabbitmq import Node
 Node(folder=Path(sys.argv[1])).start()
 print("started", flush=True)
 time.sleep(600)

@@ -51,13 +51,17 @@ WHERE p.pronamespace = %s::regnamespace AND p.proname = %s ORDER BY a.place
 
 @dataclass
 class Scene:
-    """A world with one attempt at work, one job that failed, and one that waits; the names that calls may use."""
+    """A world with one attempt at work, one that nobody shows yet, one job that failed, and one that waits.
+
+    `known` are the names that calls may use.
+    """
 
     world: ExampleInstallation
     session: HandlerConnection
     operator: psycopg.Connection[Any]
     signatures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     claim: Claim | None = None
+    fresh: Claim | None = None
     known: list[UUID] = field(default_factory=list)
 
     def set(self) -> None:
@@ -67,15 +71,21 @@ class Scene:
         ended, self.claim = (self._start(worker) for _ in range(2))
         attempts.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
         waiting = self.world.enqueue({"order_ids": [1]}, idempotency_key="waits")
+        self.fresh = self._claim(worker)
         self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]
+        self.known += [self.fresh.job_id, self.fresh.token]
         effects.intend(self.session, self.claim, "effect", uuid4())
-        attempts.begin(self.session, self.claim)
+        attempts.begin(self.session)
         attempts.items(self.session, self.claim, [{"key": "1", "state": "done"}], 2)
         psycopg.Connection.commit(self.session)
 
-    def _start(self, worker: UUID) -> Claim:
+    def _claim(self, worker: UUID) -> Claim:
         claim = tickets.claim_job(self.world.engine, worker, self.world.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
         assert claim is not None
+        return claim
+
+    def _start(self, worker: UUID) -> Claim:
+        claim = self._claim(worker)
         attempt_steps.start(self.session, claim, "here/1")
         return claim
 
@@ -97,7 +107,7 @@ class Scene:
                 with as_api(self.world.web, self.world.one) as cursor:
                     cursor.execute(statement, values)
                 return True
-            attempts.begin(self.session, self.claim)
+            attempts.begin(self.session)
             self.session.execute(statement, values)
             psycopg.Connection.commit(self.session)
         except psycopg.Error as error:
@@ -241,20 +251,29 @@ HONEST: dict[str, str | None] = {
 }  # fmt: skip
 
 
-def value(data: st.DataObject, scene: Scene, name: str, kind: str) -> str | None:
-    """Draw what is said for a parameter, as the text that the server reads; honest ones lead the call further in."""
-    assert scene.claim is not None
-    honest = {
+def honest_values(claim: Claim) -> dict[str, str | None]:
+    """Return what an honest caller says for this claim, by the parameter's name."""
+    return {
         **HONEST,
-        "p_job": str(scene.claim.job_id),
-        "p_jobs": f"{{{scene.claim.job_id}}}",
-        "p_tokens": f"{{{scene.claim.token}}}",
-        **dict.fromkeys(("p_token", "p_mark"), str(scene.claim.token)),
+        "p_job": str(claim.job_id),
+        "p_jobs": f"{{{claim.job_id}}}",
+        "p_tokens": f"{{{claim.token}}}",
+        "p_token": str(claim.token),
+        "p_began": "{now}",
+        "p_ended": "{now}",
+        "p_started": "now",
     }
+
+
+def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str) -> str | None:
+    """Draw what is said for a parameter, as the text that the server reads; honest ones lead the call further in."""
+    honest = honest_values(claim)
+    if kind == "timestamp with time zone" and name == "p_began":
+        honest["p_began"] = "now"
     if name in honest and data.draw(st.integers(0, 3), label=f"{name} is hostile below 1") > 0:
         return honest[name]
     if kind.endswith("[]"):
-        members = [value(data, scene, "", kind[:-2]) for _ in range(data.draw(st.integers(0, 3)))]
+        members = [value(data, scene, claim, "", kind[:-2]) for _ in range(data.draw(st.integers(0, 3)))]
         return "{" + ", ".join("NULL" if one is None else json.dumps(one, ensure_ascii=False) for one in members) + "}"
     choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **SAID}[kind]
     said = data.draw(st.none() | st.sampled_from(choices), label=name)
@@ -268,10 +287,34 @@ def test_what_a_tenant_s_functions_accept_stops_nobody(each_scene: Scene, data: 
     each_scene.set()
     for role, function in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=6)):
         signature = each_scene.signature(function)
-        taken = each_scene.call(role, function, [value(data, each_scene, name, kind) for name, kind in signature])
+        claim = data.draw(st.sampled_from([one for one in (each_scene.claim, each_scene.fresh) if one is not None]))
+        values = [value(data, each_scene, claim, name, kind) for name, kind in signature]
+        taken = each_scene.call(role, function, values)
         event(f"{function} {'accepts' if taken else 'refuses'}")
     each_scene.readers_work()
     each_scene.shared_functions_work()
     each_scene.time_passes()
     each_scene.shared_functions_work()
     each_scene.readers_work()
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("function", [name for role, name in CALLS if role is Role.HANDLER])
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "fresh"])
+def test_no_value_of_an_argument_stops_others(each_scene: Scene, function: str, *, shown: bool) -> None:
+    """Each argument of each function of the handler's role has each hostile value once, the others honest ones."""
+    signature = each_scene.signature(function)
+    for place, (_, kind) in enumerate(signature):
+        for hostile in (None, *SAID.get(kind.removesuffix("[]"), [])):
+            each_scene.set()
+            claim = each_scene.claim if shown else each_scene.fresh
+            assert claim is not None
+            honest = honest_values(claim)
+            values = ["now" if type_ == "timestamp with time zone" else honest.get(name) for name, type_ in signature]
+            said = None if hostile is None else str(hostile)
+            values[place] = f"{{{json.dumps(said, ensure_ascii=False)}}}" if kind.endswith("[]") and said else said
+            if each_scene.call(Role.HANDLER, function, values):
+                each_scene.readers_work()
+                each_scene.shared_functions_work()
+                each_scene.readers_work()

@@ -113,7 +113,7 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(
     attempt_steps.start(hands.session(new), new, "new")
     before = snapshot(world, new)
     zombie = hands.session(old)
-    attempts.begin(zombie, old)
+    attempts.begin(zombie)
     with pytest.raises(ClaimLost):
         WRITES[name](zombie, old)
     psycopg.Connection.rollback(zombie)
@@ -143,10 +143,39 @@ def test_who_lost_its_claim_does_not_start_to_fail(world: ExampleInstallation, h
 
 def test_a_job_is_shown_as_running_once(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
-    attempt_steps.start(hands.session(claim), claim, "test")
+    session = hands.session(claim)
+    attempt_steps.start(session, claim, "test")
     before = snapshot(world, claim)
-    attempt_steps.start(hands.session(claim), claim, "again")
+    attempt_steps.start(session, claim, "again")
     assert snapshot(world, claim) == before
+
+
+@pytest.mark.parametrize("name", sorted(WRITES.keys() - {"progress"}))
+def test_a_token_serves_no_other_session(world: ExampleInstallation, hands: Hands, name: str) -> None:
+    """Such as that of an attacker in the same tenant, while the session of the attempt is there."""
+    claim = hands.claim()
+    session, thief = hands.session(claim), hands.session(claim)
+    assert hands.show(claim, session.info.backend_pid)
+    before = snapshot(world, claim)
+    attempts.begin(thief)
+    thief.execute("SET LOCAL statement_timeout = '300ms'")  # else it waits for the end of the other session
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        WRITES[name](thief, claim)
+    psycopg.Connection.rollback(thief)
+    assert snapshot(world, claim) == before
+
+
+def test_a_session_takes_over_the_attempt_of_an_ended_one(world: ExampleInstallation, hands: Hands) -> None:
+    claim = hands.claim()
+    session, later = hands.session(claim), hands.session(claim)
+    attempt_steps.start(session, claim, "test")
+    psycopg.Connection.close(session)
+    attempts.begin(later)
+    attempts.items(later, claim, [{"key": "1", "state": "done"}], 1)
+    attempt_steps.complete(later, claim, "{}")
+    psycopg.Connection.commit(later)
+    assert world.job(claim.job_id)["status"] == "completed"
+    assert world.rows("SELECT backend_pid FROM background_job_attempts") == [{"backend_pid": later.info.backend_pid}]
 
 
 def test_who_lost_its_claim_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
@@ -163,7 +192,7 @@ def test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it(
 ) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.begin(session, claim)
+    attempts.begin(session)
     attempt_steps.complete(session, claim, "{}")
     assert not hands.show(claim)
     psycopg.Connection.commit(session)
@@ -177,7 +206,7 @@ def test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end(
 ) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.begin(session, claim)
+    attempts.begin(session)
     assert hands.show(claim, session.info.backend_pid)
     (row,) = world.rows("SELECT backend_pid, finished_at FROM background_job_attempts")
     assert row == {"backend_pid": session.info.backend_pid, "finished_at": None}
@@ -193,27 +222,24 @@ def test_an_attempt_writes_nothing_after_its_job_ended(world: ExampleInstallatio
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    attempts.begin(session, claim)
+    attempts.begin(session)
     attempt_steps.complete(session, claim, "{}")
     psycopg.Connection.commit(session)
     before = snapshot(world, claim)
-    attempts.begin(session, claim)
+    attempts.begin(session)
     with pytest.raises(ClaimLost):
         WRITES[name](session, claim)
     psycopg.Connection.rollback(session)
     assert snapshot(world, claim) == before
 
 
-@pytest.mark.parametrize("name", ["items", "checkpoint", "complete"])
-def test_work_outside_the_job_s_transaction_is_refused_by_name(
-    world: ExampleInstallation, hands: Hands, name: str
-) -> None:
+def test_work_outside_the_job_s_transaction_is_refused_by_name(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
     before = snapshot(world, claim)
     with pytest.raises(HandlerMisuse, match="ended the job's transaction itself"):
-        WRITES[name](session, claim)
+        WRITES["complete"](session, claim)
     assert snapshot(world, claim) == before
 
 
@@ -221,7 +247,7 @@ def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: ExampleInstall
     old = hands.claim()
     session = hands.session(old)
     attempt_steps.start(session, old, "old")
-    attempts.begin(session, old)
+    attempts.begin(session)
     attempts.items(session, old, [{"key": "1", "state": "done"}], 1)  # holds the ticket's lock
     assert hands.rescue(old) == "pending"
     with pytest.raises(psycopg.OperationalError):
@@ -261,15 +287,20 @@ def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: Example
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: ExampleInstallation, hands: Hands) -> None:
-    """An attempt that had to open a new session works in one that is not written down.
+@pytest.mark.parametrize("renewed", [True, False])
+def test_a_rescue_waits_for_a_session_that_it_cannot_end(
+    world: ExampleInstallation, hands: Hands, *, renewed: bool
+) -> None:
+    """The commit that names the new session of an attempt is still open.
 
     For a moment only: whoever rescues has other tenants to look after.
     """
     claim = hands.claim()
-    attempt_steps.start(hands.session(claim), claim, "test")
-    session = hands.session(claim)
-    attempts.begin(session, claim)
+    first = hands.session(claim)
+    attempt_steps.start(first, claim, "test")
+    world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")  # as of a session that has ended
+    session = hands.session(claim) if renewed else first
+    attempts.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
     with world.engine.transaction(force_rollback=True):
         world.engine.execute("SET LOCAL statement_timeout = '2s'")
@@ -323,7 +354,7 @@ def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, han
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    attempts.begin(session, claim)
+    attempts.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
     with pytest.raises(psycopg.errors.UniqueViolation):
         attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
@@ -381,7 +412,7 @@ def test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tel
         world.logins, world.handler_login(world.other), application=f"turno-handler {hands.worker} 2",
         kind=HandlerConnection,
     )  # fmt: skip
-    attempts.begin(named["2"], claim)
+    attempts.begin(named["2"])
     attempts.items(named["2"], claim, [{"key": "1", "state": "done"}], 1)
     assert hands.rescue(claim, counted=None, child=child) == "pending"
     assert [name for name, session in named.items() if not answers(session)] == ended
@@ -451,9 +482,10 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     claims = [ROADS[road](hands, job_id)]
+    session = hands.session(claims[0])
     for _ in range(3):
-        attempt_steps.start(hands.session(claims[-1]), claims[-1], "test")
-        attempts.release(hands.session(claims[-1]), claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
+        attempt_steps.start(session, claims[-1], "test")
+        attempts.release(session, claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
         claims.append(ROADS[road](hands, job_id))
     assert [claim.attempt for claim in claims] == [1, 2, 3, 4]
     assert len({claim.token for claim in claims}) == 4

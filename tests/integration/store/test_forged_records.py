@@ -32,13 +32,17 @@ class Attempts:
         self._stack = stack
         self._worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
 
-    def start(self, job_id: UUID | None = None) -> tuple[HandlerConnection, Claim]:
+    def claim(self, job_id: UUID | None = None) -> tuple[HandlerConnection, Claim]:
         job_id = job_id or self._world.enqueue({"order_ids": [1]})
         (row,) = self._world.rows("SELECT type FROM background_jobs WHERE id = %s", job_id)
         claim = tickets.claim_job(self._world.engine, self._worker, job_id, types=[(row["type"], 1)])
         assert claim is not None
         session = handler_session(self._world.logins, claim.login, application="test", kind=HandlerConnection)
         self._stack.callback(psycopg.Connection.close, session)
+        return session, claim
+
+    def start(self, job_id: UUID | None = None) -> tuple[HandlerConnection, Claim]:
+        session, claim = self.claim(job_id)
         attempt_steps.start(session, claim, "here/1")
         return session, claim
 
@@ -86,7 +90,7 @@ def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: At
 
 def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
-    attempts.begin(session, claim)
+    attempts.begin(session)
     attempts.checkpoint(session, claim, {"page": 3})
     psycopg.Connection.commit(session)
     attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
@@ -101,7 +105,7 @@ def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: A
 def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running: Attempts, work: str) -> None:
     session, claim = running.start()
     session.execute("SET synchronous_commit = off")
-    attempts.begin(session, claim)
+    attempts.begin(session)
     match work:
         case "checkpoint":
             attempts.checkpoint(session, claim, 1)
@@ -202,5 +206,30 @@ def test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together(running: A
         session.execute(CHILD, (claim.job_id, claim.token, str(n)))
     again, other = running.start()
     for first, one in ((again, other), (session, claim)):
-        with pytest.raises(psycopg.Error, match="who has 1000 jobs that have not ended"):
+        with pytest.raises(psycopg.Error, match="more than 1000 open jobs"):
             first.execute(CHILD, (one.job_id, one.token, "one more"))
+
+
+def test_claims_lost_counts_each_attempt_once(world: ExampleInstallation, running: Attempts) -> None:
+    session, claim = running.start()
+    recovery.rescue(world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
+    session, other = running.start()
+    jobs, tokens = [claim.job_id] * 150 + [other.job_id] * 150, [claim.token] * 150 + [uuid4()] * 150
+    for _ in range(3):
+        session.execute("SELECT claims_lost(%s, %s)", (jobs, tokens))
+    assert world.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == [{"job_id": claim.job_id}]
+
+
+@pytest.mark.parametrize("began", ["-infinity", "infinity", "0001-01-01", "4713-01-01 BC", "10000-01-01"])
+def test_job_start_refuses_times_that_nobody_reads(world: ExampleInstallation, running: Attempts, began: str) -> None:
+    session, claim = running.claim()
+    text = "SELECT job_start(%s, %s, 'here/1', %s)"
+    if began in {"infinity", "10000-01-01"}:  # later than now counts as now
+        session.execute(text, (claim.job_id, claim.token, began))
+    else:
+        with pytest.raises(psycopg.errors.CheckViolation, match="time is from 2000 to 9999"):
+            session.execute(text, (claim.job_id, claim.token, began))
+    assert recovery.rescue(
+        world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW, counted=True
+    )
+    assert world.job(claim.job_id)["crashes"] == 1

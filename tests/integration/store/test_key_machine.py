@@ -37,8 +37,8 @@ class KeyMachine(RuleBasedStateMachine):
         self.world, self.judge, self.sessions = world, judge, sessions
         world.forget()
         world.rows(
-            "INSERT INTO turno.subscriptions (event, type, backlog, ordered)"
-            " VALUES ('told', 'batch_invoicing', false, true) ON CONFLICT DO NOTHING"
+            "INSERT INTO turno.subscriptions (event, type, ordered)"
+            " VALUES ('told', 'batch_invoicing', true) ON CONFLICT DO NOTHING"
         )
         self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
         self.jobs: list[UUID] = []
@@ -89,7 +89,7 @@ class KeyMachine(RuleBasedStateMachine):
         session = self.sessions[0]
         match how:
             case "complete":
-                attempts.begin(session, one)
+                attempts.begin(session)
                 attempt_steps.complete(session, one, "{}")
                 psycopg.Connection.commit(session)
             case "again" | "later" | "failed":
@@ -109,7 +109,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(which=ANY)
     def begin_an_end(self, which: int) -> None:
         self.ending = self.claims.pop(which % len(self.claims))
-        attempts.begin(self.sessions[1], self.ending)
+        attempts.begin(self.sessions[1])
         attempt_steps.complete(self.sessions[1], self.ending, "{}")
 
     @precondition(lambda self: self.ending is not None)

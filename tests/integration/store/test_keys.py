@@ -74,7 +74,7 @@ def at_work(world: ExampleInstallation, one: Claim) -> Iterator[HandlerConnectio
 
 def complete(world: ExampleInstallation, one: Claim) -> None:
     with at_work(world, one) as session:
-        attempts.begin(session, one)
+        attempts.begin(session)
         attempt_steps.complete(session, one, "{}")
         psycopg.Connection.commit(session)
 
@@ -228,7 +228,7 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallatio
     one, two = claim(world)
     with at_work(world, one) as slow:
         slow.execute("SET lock_timeout = '1s'")
-        attempts.begin(slow, one)
+        attempts.begin(slow)
         attempt_steps.complete(slow, one, "{}")
         complete(world, two)
         jobs += line(world, 1)
@@ -261,7 +261,7 @@ def test_an_end_that_is_rolled_back_lets_nobody(world: ExampleInstallation) -> N
     jobs = line(world, 2)
     (one,) = claim(world)
     with at_work(world, one) as session:
-        attempts.begin(session, one)
+        attempts.begin(session)
         attempt_steps.complete(session, one, "{}")
         psycopg.Connection.rollback(session)
     assert states(world, jobs) == ["running", "waiting"]
@@ -317,6 +317,45 @@ def test_many_claim_and_end_at_once_and_never_two_of_a_key(world: ExampleInstall
 
     with ThreadPoolExecutor(3) as threads:
         assert sum(threads.map(work, range(3))) == len(jobs)
+
+
+def test_ends_of_many_keys_occupy_no_shared_lock(world: ExampleInstallation) -> None:
+    jobs = [world.enqueue(WORK, concurrency_key=f"key {n}") for n in range(20)]
+    assert len(claim(world, 20)) == 20
+    with world.admin.transaction():
+        world.admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", (jobs,))
+        locks = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype IN ('advisory', 'tuple')"
+        assert world.admin.execute(locks).fetchone() == (0,)
+        raise psycopg.Rollback
+
+
+def test_a_locked_key_of_one_tenant_delays_no_other(world: ExampleInstallation) -> None:
+    """An open transaction holds more keys of its tenant than one promotion reads."""
+    held = [world.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
+    assert len(claim(world)) == 3
+    waiting = [world.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
+    with world.admin.transaction():
+        world.admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", (held,))
+        line(world, 1, tenant=world.other)
+        for _ in range(3):
+            tickets.promote(world.engine, 2)
+        assert [one.login.slug for one in claim(world)] == ["suc0002"]
+        assert states(world, waiting) == ["waiting"] * 3
+        raise psycopg.Rollback
+    assert states(world, waiting) == ["waiting"] * 3
+
+
+def test_unused_keys_are_pruned_and_used_ones_stay(world: ExampleInstallation) -> None:
+    used = line(world, 2)
+    (free,) = line(world, 1, "printer 4")
+    for one in claim(world):
+        if one.job_id == free:
+            complete(world, one)
+    recovery.prune_keys(world.engine)
+    assert world.rows("SELECT key FROM turno.key_locks") == [{"key": "printer 3"}]
+    line(world, 1, "printer 4")
+    assert states(world, used) == ["running", "waiting"]
+    assert len(claim(world)) == 1
 
 
 def test_a_waiting_job_says_what_it_waits_for(world: ExampleInstallation) -> None:

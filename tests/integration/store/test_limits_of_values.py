@@ -60,7 +60,7 @@ def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
     claim = tickets.claim_job(world.engine, worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
     assert claim is not None
     attempt_steps.start(session, claim, "here/1")
-    attempts.begin(session, claim)
+    attempts.begin(session)
     return claim
 
 
@@ -235,7 +235,7 @@ def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
         assert tickets.promote(engine, 10) == 0
     assert f"job {bad} of suc0001 was set aside" in caplog.text
     states = {row["job_id"]: row["state"] for row in world.rows("SELECT job_id, state FROM turno.tickets")}
-    assert states == {bad: "scheduled", good[0]: "ready", good[1]: "ready"}
+    assert states == {bad: "review", good[0]: "ready", good[1]: "ready"}
 
 
 def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: ExampleInstallation) -> None:
@@ -272,7 +272,7 @@ def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: E
     assert first is not None
     assert second is not None
     assert (first["backend"], first["state"]) == ("pool", "ready")
-    assert second["state"] == "scheduled"
+    assert second["state"] == "review"
 
 
 def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleInstallation) -> None:

@@ -13,10 +13,13 @@ from psycopg import errors
 from tests.attempt_here import attempt, claim_here
 from tests.fakes import RecordingQueue
 from tests.misbehaving_handlers import Odd
+from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.dispatch.command_across import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
+from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import CommandReport, OperatorCommand
+from turno.store.engine import tenant_turns
 from turno.store.engine.outcomes import fold_dead_letters
 from turno.store.operator.audit import list_audit, record
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
+    from turno.jobs.job_context import JobContext
     from turno.tenancy.identity.tenant import Tenant
 
 RETRY = OperatorCommand(name="retry")
@@ -79,7 +83,11 @@ def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
         add_tenant(world.admin, world.logins, "suc0009", "initech", migrations=packaged())
         reset_login(world.admin, world.logins, "suc0009")
         set_doubt(world.admin, "suc0009", doubt=True)
+        (row,) = world.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
+        pause = timedelta(minutes=1)
+        tenant_turns.failed(world.engine, "repair", row["id"], "locked", first=pause, longest=pause)
         remove_tenant(world.admin, world.logins, "suc0009")
+        assert world.rows("SELECT FROM turno.tenant_failures") == []
         record(world.admin, "host add", subject="erp")
     finally:
         world.admin.execute("SELECT set_config('turno.actor', '', false)")
@@ -120,6 +128,60 @@ def everything(world: ExampleInstallation) -> list[Any]:
         for name in ("background_jobs", "background_jobs_dead_letter", "background_job_events", "notifications")
     ]
     return [control, own, world.rows("SELECT * FROM turno.operator_audit")]
+
+
+def half_done(world: ExampleInstallation, tenant: Tenant | None = None, *, number: int = 3) -> UUID:
+    """A batch of which two items failed."""
+    job_id = world.enqueue({"how": "items", "number": number, "text": "0,1"}, handler=Odd, tenant=tenant)
+    assert attempt(world, job_id)["status"] == "completed"
+    return job_id
+
+
+@pytest.fixture
+def plain_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches write nothing, so that one may follow another."""
+
+    def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+        for step in job.each(range(payload.number)):
+            with step:
+                if str(step.value) in payload.text.split(","):
+                    raise ValueError(f"item {step.value} is bad")
+        return {}
+
+    monkeypatch.setitem(DEEDS, "items", items)
+
+
+@pytest.mark.usefixtures("plain_items")
+def test_failed_items_are_found_grouped_and_retried(world: ExampleInstallation, steering: Steering) -> None:
+    jobs = [half_done(world, world.one), half_done(world, world.other), half_done(world, world.other, number=2)]
+    dead, good = failed(world, world.one), half_done(world, world.one)
+    steering.run(DISCARD, JobsWanted(outcomes=FAILURES, until=datetime.now(UTC) + timedelta(hours=1)), after=dead)
+    operator = steering.operator
+    assert good not in [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))]
+    found = {row["job_id"]: row for row in find_jobs(operator, JobsWanted(statuses=("completed",), waiting=True))}
+    assert found.keys() == set(jobs)
+    assert [(found[job]["outcome"], found[job]["done"], found[job]["failed"]) for job in jobs] == [
+        ("completed_with_failures", 1, 2),
+        ("completed_with_failures", 1, 2),
+        ("nothing_done", 0, 2),
+    ]
+    assert [row["job_id"] for row in find_jobs(operator, JobsWanted(statuses=("failed",)))] == [dead]
+    for _ in range(2):
+        groups = group_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True), "error")
+        assert [(row["name"], row["jobs"], row["items"], row["tenants"]) for row in groups] == [
+            ("ValueError: item # is bad", 3, 6, 2),
+            ("PermanentFailure: never again", 1, 0, 1),
+        ]
+        fold_dead_letters(world.engine)
+    by_tenant = group_jobs(operator, JobsWanted(outcomes=("nothing_done",), waiting=True), "tenant")
+    assert [(row["name"], row["jobs"]) for row in by_tenant] == [(world.other.slug, 1)]
+    only_items = JobsWanted(outcomes=("completed_with_failures", "nothing_done"))
+    for dry_run in (True, False):
+        report = steering.run(RETRY, only_items, dry_run=dry_run)
+        assert (report.changed, report.of_items, report.items) == ({"accepted": 3}, 3, 6)
+        assert report.tenants == {world.one.slug: 1, world.other.slug: 2}
+    assert steering.run(RETRY, only_items).changed.total() == 0
+    assert [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))] == [dead]
 
 
 def test_what_failed_is_found_and_grouped_over_all_tenants(
@@ -305,7 +367,7 @@ def test_a_job_that_waits_for_a_person_is_not_run_by_the_clock(steering: Steerin
     world = steering.world
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.rows("UPDATE background_jobs SET run_at = 'infinity'", tenant=world.one)
-    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     report = steering.run(OperatorCommand(name="reschedule"))
     assert (report.changed.total(), dict(report.refused)) == (0, {"needs review": 1})
 
@@ -363,6 +425,15 @@ def test_one_tenant_s_trouble_is_told_and_stops_no_other(steering: Steering) -> 
     assert dict(report.tenants) == {"suc0002": 1}
 
 
+def test_a_locked_tenant_stops_no_doubt_of_another(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turno.tenancy.schema_migrations.locks.LOCK_TIMEOUT", "100ms")
+    with psycopg.connect(world.url) as locking:
+        locking.execute(f'LOCK TABLE "{world.one.schema}".external_doubt')
+        found = set_doubt(world.admin, None, doubt=True)
+    assert (found.changed, list(found.troubles)) == (["suc0002"], ["suc0001"])
+    assert set_doubt(world.admin, None, doubt=False).changed == ["suc0001", "suc0002"]
+
+
 def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> None:
     for _ in range(3):
         failed(steering.world)
@@ -375,7 +446,9 @@ def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> N
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        (RETRY, JobsWanted(statuses=("completed",))),
+        (RETRY, JobsWanted(statuses=("cancelled",))),
+        (RETRY, JobsWanted(outcomes=("completed",))),
+        (CANCEL, JobsWanted(outcomes=("nothing_done",))),
         (CANCEL, JobsWanted(statuses=("failed",))),
         (CANCEL, JobsWanted(error="Boom")),
         (OperatorCommand(name="reschedule"), JobsWanted(statuses=("running",))),
@@ -384,7 +457,7 @@ def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> N
 def test_a_command_of_jobs_in_no_state_for_it_is_refused_with_the_field(
     steering: Steering, command: OperatorCommand, wanted: JobsWanted
 ) -> None:
-    with pytest.raises(ValueError, match=r"^(status|error): "):
+    with pytest.raises(ValueError, match=r"^(status|outcome|error): "):
         steering.run(command, wanted)
 
 

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from turno.store.engine import tickets
+from turno.store.engine import leases, tenant_turns, tickets
+from turno.store.engine.announcements import Announcement, announce
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.identity.session import service_session
 
@@ -62,9 +63,51 @@ def test_what_nobody_can_take_is_told_with_how_many_tenants_wait(world: ExampleI
 def test_a_worker_that_is_silent_is_told(world: ExampleInstallation) -> None:
     worker(world)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
+    assert told(world) == []  # its rescue is due
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '61 s'")
     (trouble,) = told(world)
     assert trouble.sentence.startswith("the worker 7 of here is silent")
     assert trouble.command == "turno cleanup"
+
+
+def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> None:
+    """No process could hear a heartbeat: the rescue counts the silence from the end of the outage."""
+    worker(world)
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '1 hour'")
+    world.rows("DELETE FROM turno.leases WHERE name = 'sweep'")
+    assert leases.take(world.engine, "sweep", "the first process after the outage", timedelta(seconds=9))
+    assert told(world) == []
+    world.rows("UPDATE turno.leases SET since = since - interval '61 s' WHERE name = 'sweep'")
+    assert [one.kind for one in told(world)] == ["silent worker"]
+
+
+def test_a_task_that_keeps_failing_for_a_tenant_is_told(world: ExampleInstallation) -> None:
+    for failures in (1, 2):
+        tenant_turns.failed(world.engine, "repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
+        assert len(told(world)) == failures - 1
+    (trouble,) = told(world)
+    assert (trouble.sentence, trouble.tenant) == (
+        "1 maintenance tasks fail for suc0001; repair: lock timeout",
+        "suc0001",
+    )
+    tenant_turns.succeeded(world.engine, "repair", world.one.id)
+    assert told(world) == []
+
+
+def test_missed_moments_of_schedules_are_told(world: ExampleInstallation) -> None:
+    announce(world.engine, [Announcement(*KNOWN, "cold", 4)], 20)
+    world.rows(
+        "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+        " VALUES ('nightly', %s, '{}', 1, 'ana', 86400, 'UTC', 0, 'skip', now() - interval '3 days')",
+        KNOWN[0],
+    )
+    world.swept_until_now()
+    world.sweep()
+    (trouble,) = told(world)
+    assert (trouble.kind, trouble.tenant) == ("schedules", "suc0001")
+    assert trouble.sentence.startswith("1 schedules of suc0001 left moments out; nightly: 3 moments were missed")
+    world.rows("UPDATE job_schedules SET paused_at = now(), next_at = NULL")
+    assert told(world) == []
 
 
 def test_an_old_snapshot_is_told_to_whom_the_server_shows_it(
@@ -117,10 +160,25 @@ def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: Exampl
     assert trouble.command == "turno jobs list --tenant suc0002 --status failed --type import"
 
 
+def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
+        " VALUES (%s, 'import', 'completed_with_failures', 1, 1, 497, 3)",
+        world.other.id,
+    )
+    for _ in range(2):
+        (trouble,) = told(world)
+        assert trouble.sentence == "3 of 500 items of jobs import of suc0002 that ended in the last hour failed"
+        assert trouble.command == (
+            "turno jobs list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
+        )
+        world.rows("SELECT turno.count_outcomes(1000, true)")
+
+
 def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> None:
     worker(world)
     job_id = world.enqueue({"order_ids": [1]})
-    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     (trouble,) = told(world)
     assert trouble.command == "turno jobs list --tenant suc0001 --needs-review"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -104,7 +105,8 @@ def test_who_hangs_up_gives_the_place_back_and_without_a_place_nobody_waits(
     world: ExampleInstallation, web: DemoWeb
 ) -> None:
     headers = headers_of(world, "eva")
-    job_id = world.enqueue({"order_ids": [1]}, user_id="eva")
+    # Not due: the web's maintenance would have it run.
+    job_id = world.enqueue({"order_ids": [1]}, user_id="eva", run_at=datetime.now(UTC) + timedelta(hours=1))
     path = f"/api/jobs/{job_id}?wait=60"
     held = [unanswered(web, path, headers) for _ in range(2)]
     assert wait_until(lambda: not opens(web, "/api/stream", headers), within=10)

@@ -85,6 +85,13 @@ def test_future_tables_of_the_owner_are_in_the_profile(host: Host) -> None:
     assert check(host.admin, host.logins) == []
 
 
+@pytest.mark.parametrize("rights", ["read", "write", "orders:write"])
+def test_check_accepts_identity_columns_made_later(host: Host, rights: str) -> None:
+    host.adopt(rights=rights)
+    host.run("SET LOCAL ROLE {owner}; CREATE TABLE {schema}.invoices (id integer GENERATED ALWAYS AS IDENTITY)")
+    assert check(host.admin, host.logins) == []
+
+
 def test_removal_leaves_the_schema_as_it_was(host: Host) -> None:
     before = host.rights
     tables = host.admin.execute("SELECT name FROM suc0001.customers").fetchall()
@@ -158,6 +165,17 @@ def test_the_check_names_what_is_too_much_and_too_little_of_ours_and_nothing_of_
     assert found.count("\n") == 3
     host.run("REVOKE USAGE ON SCHEMA {schema} FROM PUBLIC")
     assert not failed(migrate(lambda: psycopg.connect(host.url), host.logins, redefine=True))
+    assert check(host.admin, host.logins) == []
+
+
+def test_check_reports_names_that_hide_ours(host: Host) -> None:
+    host.adopt()
+    host.run("CREATE FUNCTION {schema}.jobs_fetch(text) RETURNS text LANGUAGE sql RETURN $1")
+    host.run("CREATE TABLE {schema}.background_jobs (id integer)")
+    found = "\n".join(str(finding) for finding in check(host.admin, host.logins))
+    assert "function suc0001.jobs_fetch of suc0001: has the name of one of Turno's" in found
+    assert "table suc0001.background_jobs of suc0001: has the name of one of Turno's" in found
+    host.run("DROP TABLE {schema}.background_jobs; DROP FUNCTION {schema}.jobs_fetch")
     assert check(host.admin, host.logins) == []
 
 

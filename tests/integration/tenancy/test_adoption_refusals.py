@@ -24,7 +24,7 @@ from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 REFUSALS = {
     "no such schema": ("suc0009", None, "", "there is no schema suc0009"),
     "a name that needs quotes": ("Suc1", None, "", "'Suc1' cannot be adopted"),
-    "the schema public": ("public", None, "", "'public' cannot be adopted"),
+    "the schema public": ("public", None, "", "'public' cannot be adopted: every role may use it"),
     "a superuser's schema": (
         "suc0001",
         None,

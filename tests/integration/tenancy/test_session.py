@@ -1,9 +1,19 @@
 """One call as a tenant's API role: committed when it returns, undone when it raises, nothing left on the session."""
 
+from contextlib import closing
+from pathlib import Path
+
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg_pool import PoolTimeout
 
 from tests.installation import ExampleInstallation
+from tests.pgbouncer import pooled
+from turno.settings import Settings
+from turno.tenancy.identity.roles import set_password
+from turno.tenancy.identity.session import StartupOptionsLost, service_session
+from turno.wiring.web import web_pool
 
 WHO = "SELECT current_user, current_setting('search_path')"
 
@@ -46,3 +56,22 @@ def test_each_call_is_its_own_tenant_s_however_they_alternate(world: ExampleInst
     jobs = [(tenant, world.enqueue({"order_ids": [1]}, tenant=tenant)) for tenant in [*world.tenants.values()] * 8]
     for tenant, job_id in jobs:
         assert world.job(job_id, tenant=tenant)["id"] == job_id
+
+
+def test_pooler_that_drops_startup_options_is_refused(
+    world: ExampleInstallation, pgbouncer: Path, tmp_path: Path
+) -> None:
+    role = world.logins.web
+    world.admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'x'").format(sql.Identifier(role)))
+    try:
+        dropping = "ignore_startup_parameters = options\n"
+        with pooled(pgbouncer, world.url, role, tmp_path, more=dropping) as conninfo:
+            logins = type(world.logins)(conninfo, world.logins.master_key, world.logins.installation)
+            with pytest.raises(StartupOptionsLost, match="a pooler drops them"):
+                service_session(logins, role, application="test")
+            there = {"DATABASE_URL": conninfo, "INSTALLATION_ID": logins.installation}
+            settings = Settings.read(world.environment | there)
+            with closing(web_pool(settings)) as pool, pytest.raises(PoolTimeout):
+                pool.getconn()
+    finally:
+        set_password(world.admin, world.logins, role, 0)

@@ -56,8 +56,7 @@ SEEDS: dict[str, list[str]] = {
     "I11: a schedule left a moment out": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
     "I10: a job whose parts have ended is forgotten": [
         WAITING,
-        "UPDATE background_jobs SET run_at = 'infinity', reason = 'waits for its parts'",
-        "UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled'",
+        "UPDATE turno.tickets SET state = 'parts'",
     ],
     "I10: a completed job has a part that has not ended": [JOBS.format("nemesis_whole", "NULL, NULL"), WAITING, PARTS],
     "I10: a job has not the parts that it asked for": [JOBS.format("nemesis_whole", "NULL, NULL")],

@@ -226,6 +226,10 @@ def test_who_may_not_changes_no_tenant(service: Service) -> None:
     assert foreign.post("/admin/tenants/east", form(foreign, weight="9")).status_code == 404
     assert reader.post("/admin/tenants/north", form(reader, weight="9")).status_code == 403
     assert '<form method="post" action="/admin' not in reader.get("/admin/tenants/north").text
+    assert foreign.post("/admin/tenants/north", form(foreign, weight="9")).status_code == 403, "all companies share it"
+    settings = foreign.get("/admin/tenants/north").text
+    assert 'name="paused"' in settings
+    assert not {'name="weight"', 'name="cap"', 'name="backend"'} & set(re.findall(r'name="\w+"', settings))
     assert eva.post("/admin/tenants/north", {"weight": "9"}).status_code == 403, "a form of no page of ours"
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
     assert eva.post("/admin/tenants/north", form(eva, weight="9"), headers=elsewhere).status_code == 403
@@ -290,6 +294,54 @@ def test_dead_letters_stand_by_error_and_are_replayed_after_a_look(service: Serv
     # The same form once more finds nothing left to do.
     assert eva.post("/admin/changes/retry", form(eva, **sent)).headers["Location"].endswith("notice=retry.0.0")
     assert "retry" in eva.get(f"/admin/audit?actor={eva.user}").text
+
+
+def with_failed_items(service: Service, tenant: str, *, done: int, failed: int) -> str:
+    """A batch that ran to its end in its tenant, as a worker leaves it."""
+    job = service.caller(tenant).job()
+    service.rows(
+        "INSERT INTO background_job_items (job_id, key, state, error) SELECT %s::uuid, n,"
+        " CASE WHEN n <= %s THEN 'failed' ELSE 'done' END,"
+        " CASE WHEN n <= %s"
+        " THEN jsonb_build_object('class', 'LookupError', 'message', 'order ' || n || ' is empty') END"
+        " FROM generate_series(1, %s) AS n",
+        job, failed, failed, done + failed, tenant=tenant,
+    )  # fmt: skip
+    service.rows("INSERT INTO background_job_progress (job_id, done, failed, total) VALUES (%s, %s, %s, %s)",
+                 job, done, failed, done + failed, tenant=tenant)  # fmt: skip
+    service.end(job, "completed", tenant=tenant)
+    return job
+
+
+def test_failed_items_are_failures_on_every_page(service: Service) -> None:
+    service.rows("DELETE FROM turno.dead_letters")
+    jobs = {
+        tenant: with_failed_items(service, tenant, done=done, failed=failed)
+        for tenant, done, failed in (("north", 0, 2), ("south", 497, 3), ("east", 3, 1))
+    }
+    eva = operator(service)
+    overview = eva.get("/admin").text
+    assert "3 of 500 items of jobs greetings of south that ended in the last hour failed." in overview
+    group = r'LookupError: order # is empty</a></th><td class="figure">{jobs}</td><td class="figure">{items}</td>'
+    for page in (overview, eva.get("/admin/failures").text):
+        assert re.search(group.format(jobs=3, items=6), page)
+    by_tenant = eva.get("/admin/failures?by=tenant&outcome=completed_with_failures").text
+    assert re.search(r'tenant=south">south</a></th><td class="figure">1</td><td class="figure">3</td>', by_tenant)
+    assert "tenant=north" not in by_tenant
+    words = {"north": "Not done, 2 failed", "south": "Done, 3 failed"}
+    for tenant, job in jobs.items():
+        if tenant in words:
+            shown = [eva.get(path).text for path in (f"/admin/jobs/{tenant}/{job}", f"/admin/jobs?tenant={tenant}",
+                                                     f"/admin/failures?tenant={tenant}")]  # fmt: skip
+            assert all(f"</svg>{words[tenant]}</span>" in page for page in shown)
+    look = eva.get("/admin/changes/retry?outcome=failures").text
+    assert "Failed items that would be retried: 6, of 3 jobs in 3 tenants." in look
+    assert ">Retry the failed items of 3 jobs</button>" in look
+    foreign = operator(service, "acme")
+    assert "Failed items that would be retried: 5, of 2 jobs in 2 tenants." in foreign.get("/admin/changes/retry").text
+    sent = form(eva, outcome="failures", since="24h")
+    assert eva.post("/admin/changes/retry", sent).headers["Location"].endswith("notice=retry.3.0")
+    assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_as = 'replayed'") == [(3,)]
 
 
 def test_an_operator_of_one_company_replays_nothing_of_another(service: Service) -> None:
@@ -482,8 +534,9 @@ def test_operators_see_what_was_not_taken_and_have_it_sent_again(service: Servic
     assert "notice=wrong" in act(do="add", url="https://elsewhere.example/")
     assert "notice=set" in act(do="add", url="https://hooks.example/in?key=secret", tenant="north")
     service.rows(
-        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at)"
-        " SELECT gen_random_uuid(), tenant_id, url, id, 'it answered 500', 'infinity' FROM turno.callback_addresses"
+        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
+        " SELECT gen_random_uuid(), tenant_id, url, id, 'it answered 500', 'infinity', 'odd', 'failed', now()"
+        " FROM turno.callback_addresses"
     )
     page = eva.get("/admin/callbacks").text
     assert ("it answered 500" in page, "https://hooks.example/…" in page, "key=secret" in page) == (True, True, False)

@@ -102,7 +102,7 @@ def test_who_may_not_changes_nothing(service: Service, method: str, path: str, b
 def test_an_operator_of_another_company_is_shown_none_of_it(service: Service) -> None:
     job_id = failed(service)
     ours, theirs = operator(service, companies=["acme"]), operator(service, companies=["umbrella"])
-    ours.ask("PATCH", "/api/admin/tenants/north", json={"weight": 7})
+    ours.ask("PATCH", "/api/admin/tenants/north", json={"alert_wait_minutes": 7})
     for path in READ:
         if "workers" in path:
             assert ours.get(path).status_code == 403
@@ -111,6 +111,19 @@ def test_an_operator_of_another_company_is_shown_none_of_it(service: Service) ->
         if "types" not in path and "callbacks" not in path:
             assert theirs.get(path).text != ours.get(path).text
             assert not {job_id, "north", "acme"} & set(theirs.get(path).text.replace('"', " ").split())
+
+
+@pytest.mark.parametrize("setting", ["weight", "cap", "jobs_per_day", "backend"])
+def test_only_operators_of_all_companies_set_shares(service: Service, setting: str) -> None:
+    bea = operator(service, companies=["acme"])
+    change = {setting: "pool" if setting == "backend" else 100}
+    before = everything(service)
+    problem = problem_of(bea.ask("PATCH", "/api/admin/tenants/north", json=change | {"paused": True}), 403)
+    assert problem["type"].endswith("operators-only")
+    assert setting in problem["detail"]
+    assert everything(service) == before
+    assert bea.ask("PATCH", "/api/admin/tenants/north", json={"paused": True}).status_code == 200
+    assert operator(service).ask("PATCH", "/api/admin/tenants/north", json=change).status_code == 200
 
 
 def test_jobs_are_listed_page_by_page_and_grouped_by_error(service: Service) -> None:
@@ -239,7 +252,8 @@ def test_a_senseless_filter_is_named(service: Service, query: str, field: str) -
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({}, "command"), ({"command": "explode"}, "command"), (RETRY | {"status": ["completed"]}, "status"),
+    [({}, "command"), ({"command": "explode"}, "command"), (RETRY | {"status": ["cancelled"]}, "status"),
+     (RETRY | {"outcome": ["completed"]}, "outcome"), ({"command": "cancel", "outcome": ["nothing_done"]}, "outcome"),
      ({"command": "cancel", "error": "Boom"}, "error"), ({"command": "reprioritise"}, "command"),
      (RETRY | {"priority": "urgent"}, "command"), (RETRY | {"run_at": "2026-11-22T20:00:00"}, "run_at"),
      (RETRY | {"limit": 100_000}, "limit"), (RETRY | {"dry": True}, "dry"), (RETRY | {"dry_run": "yes"}, "dry_run")],
@@ -284,6 +298,18 @@ def test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies(service: Se
     assert "error" in problems(eva.get(f"/api/admin/jobs?user={ana.user}&error=Boom"))
 
 
+def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> None:
+    ana = service.caller("south")
+    job_id = ana.job()
+    service.rows("ALTER TABLE background_jobs RENAME TO moved", tenant="north")
+    try:
+        page = operator(service, role="admin").get(f"/api/admin/jobs?user={ana.user}").get_json()
+    finally:
+        service.rows("ALTER TABLE moved RENAME TO background_jobs", tenant="north")
+    assert [one["job_id"] for one in page["jobs"]] == [job_id]
+    assert page["not_asked"] == 1
+
+
 def test_operators_have_addresses_told_and_try_again_what_was_not_taken(service: Service) -> None:
     app = service.build(settings=replace(SETTINGS, callback_hosts=("hooks.example",)))
     eva = Caller(app, "north", user="eva", roles=("operator",))
@@ -295,8 +321,9 @@ def test_operators_have_addresses_told_and_try_again_what_was_not_taken(service:
         assert [one["field"] for one in refused["errors"]] == list(wrong)
     job_id = service.caller().job()
     service.rows(
-        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at)"
-        " SELECT %s, tenant_id, url, id, 'it answered 500', 'infinity' FROM turno.callback_addresses", job_id
+        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
+        " SELECT %s, tenant_id, url, id, 'it answered 500', 'infinity', 'batch_invoicing', 'failed', now()"
+        " FROM turno.callback_addresses", job_id
     )  # fmt: skip
     listed = eva.get("/api/admin/callbacks").get_json()
     [told], [failing] = listed["addresses"], listed["failing"]

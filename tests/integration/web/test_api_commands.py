@@ -1,7 +1,8 @@
-"""POST /api/jobs/<id>/cancel and /retry."""
+"""POST /api/jobs/<id>/cancel, /retry and /rerun."""
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,3 +64,56 @@ def test_what_did_not_fail_is_not_retried(service: Service) -> None:
     service.end(done, "completed")
     for job_id in (waiting, done):
         problem_of(ana.post(f"/api/jobs/{job_id}/retry"), 409)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_rerun_submits_an_ended_job_again(service: Service, status: str) -> None:
+    ana = service.caller()
+    job_id = ana.job(priority="urgent")
+    service.end(job_id, status)
+    answer = ana.post(f"/api/jobs/{job_id}/rerun", json={})
+    assert answer.status_code == 202, answer.text
+    old, new = ana.get(f"/api/jobs/{job_id}").get_json(), ana.get(answer.headers["Location"]).get_json()
+    assert (new["parent_id"], new["status"], new["payload"]) == (job_id, "pending", old["payload"])
+    assert (new["type"], new["user"], new["priority"]) == (old["type"], ana.user, "urgent")
+    assert old["successor_id"] is None
+    assert service.queue.offered[-1].job_id == uuid.UUID(new["job_id"])
+
+
+def test_rerun_takes_an_edited_payload_and_a_key(service: Service) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    service.end(job_id, "completed")
+    edited = {"greetings": [{"to": 3}], "day": "2030-02-01"}
+    sent = [
+        ana.post(f"/api/jobs/{job_id}/rerun", json={"payload": edited}, headers={"Idempotency-Key": "again"})
+        for _ in range(2)
+    ]
+    assert len({answer.headers["Location"] for answer in sent}) == 1
+    new = ana.get(sent[0].headers["Location"]).get_json()
+    assert [one["to"] for one in new["payload"]["greetings"]] == [3]
+    wrong = problem_of(ana.post(f"/api/jobs/{job_id}/rerun", json={"payload": {"greetings": [], "day": 1}}), 400)
+    assert {one["field"] for one in wrong["errors"]} == {"payload.day"}
+
+
+def test_rerun_refuses_open_and_foreign_jobs(service: Service) -> None:
+    ana, ben = service.caller(), service.caller()
+    job_id = ana.job()
+    problem_of(ana.post(f"/api/jobs/{job_id}/rerun", json={}), 409)
+    service.end(job_id, "completed")
+    problem_of(ben.post(f"/api/jobs/{job_id}/rerun", json={}), 404)
+
+
+def test_job_shows_its_payload_redacted_for_operators(service: Service) -> None:
+    ana, operator, admin = service.caller(), service.caller("north", "operator"), service.caller("north", "admin")
+    job_id = ana.job()
+    service.rows('UPDATE background_jobs SET payload = payload || \'{"api_key": "s3cret"}\' WHERE id = %s', job_id)
+    for caller, seen in ((ana, "s3cret"), (admin, "s3cret"), (operator, "•••")):
+        assert caller.get(f"/api/jobs/{job_id}").get_json()["payload"]["api_key"] == seen
+    assert ana.get("/api/jobs").get_json()["jobs"][0]["payload"] is None
+    service.rows(
+        "UPDATE background_jobs SET payload = jsonb_build_object('note',"
+        " (SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 1000))) WHERE id = %s",
+        job_id,
+    )
+    assert ana.get(f"/api/jobs/{job_id}").get_json()["payload"] is None

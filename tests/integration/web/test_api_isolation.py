@@ -22,6 +22,7 @@ BY_ID = [
     ("POST", "/api/jobs/{}/cancel", "waiting job"),
     ("GET", "/api/jobs/{}", "waiting job"),
     ("POST", "/api/jobs/{}/retry", "job"),
+    ("POST", "/api/jobs/{}/rerun", "job"),
     ("GET", "/api/jobs/{}/items", "job"),
     ("GET", "/api/jobs/{}/events", "job"),
     ("GET", "/api/jobs/{}/attempts", "job"),

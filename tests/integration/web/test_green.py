@@ -31,22 +31,33 @@ def ended_batch(service: Service, user: str, *, done: int, failed: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("counts", "label", "words"),
+    ("counts", "ended", "words"),
     [
-        ((3, 0), "done", {"en": "Done", "es": "Listo"}),
-        ((497, 3), "done, some failed", {"en": "Done, 3 failed", "es": "Listo, 3 con error"}),
-        ((0, 3), "not done, all failed", {"en": "Not done, 3 failed", "es": "Sin hacer, 3 con error"}),
+        ((3, 0), ("done", "completed"), {"en": "Done", "es": "Listo"}),
+        (
+            (497, 3),
+            ("done, some failed", "completed_with_failures"),
+            {"en": "Done, 3 failed", "es": "Listo, 3 con error"},
+        ),
+        (
+            (0, 3),
+            ("not done, all failed", "nothing_done"),
+            {"en": "Not done, 3 failed", "es": "Sin hacer, 3 con error"},
+        ),
     ],
 )
 def test_a_batch_is_done_only_if_nothing_of_it_failed(
-    service: Service, ana: Visitor, counts: tuple[int, int], label: str, words: dict[str, str]
+    service: Service, ana: Visitor, counts: tuple[int, int], ended: tuple[str, str], words: dict[str, str]
 ) -> None:
     done, failed = counts
     job = ended_batch(service, ana.user, done=done, failed=failed)
     caller = service.caller(user=ana.user)
-    assert caller.get(f"/api/jobs/{job}").get_json()["label"] == label
-    assert caller.get("/api/jobs").get_json()["jobs"][0]["label"] == label
-    assert caller.get("/api/notifications").get_json()["notifications"][0]["label"] == label
+    for body in (
+        caller.get(f"/api/jobs/{job}").get_json(),
+        caller.get("/api/jobs").get_json()["jobs"][0],
+        caller.get("/api/notifications").get_json()["notifications"][0],
+    ):
+        assert (body["label"], body["outcome"]) == ended
     for language, word in words.items():
         home, own, bell = (
             ana.get(f"{path}?branch=north&lang={language}").text for path in ("/", f"/jobs/{job}", "/notifications")

@@ -54,7 +54,7 @@ def test_the_last_of_many_orders_stands_twice(caller: Caller) -> None:
 
 
 def test_a_quarter_of_a_million_items_are_wrong(caller: Caller) -> None:
-    assert "250000 problems" in refused(caller, orders([""] * 250_000))["errors"][0]["problem"]
+    assert "1000 problems" in refused(caller, orders([""] * 250_000))["errors"][0]["problem"]
 
 
 def test_fields_that_nobody_knows_are_cut_with_their_number(caller: Caller) -> None:
@@ -63,7 +63,7 @@ def test_fields_that_nobody_knows_are_cut_with_their_number(caller: Caller) -> N
     assert (len(listed), listed[-1]["problem"][:12]) == (101, "has 800 more")
     for body in ({"payload": {"order_ids": [1]}} | many, {"payload": {"order_ids": [1]} | many}):
         [counted] = refused(caller, json.dumps(body, separators=(",", ":")).encode())["errors"]
-        assert counted["problem"].startswith("has 90000 problems")
+        assert "problems; /openapi.json" in counted["problem"]
 
 
 def test_a_batch_has_a_documented_limit(caller: Caller) -> None:

@@ -62,9 +62,10 @@ def test_a_scrape_tells_what_ended_and_how_long_it_took(service: Service) -> Non
     assert found["turno_jobs_ended_total failed greetings"] == 1
     assert found["turno_dead_letters_total greetings"] == 1
     assert found["turno_wait_seconds_bucket 0.05 greetings"] == 4
-    assert found["turno_run_seconds_bucket 0.2 greetings"] == 0
-    assert found["turno_run_seconds_count greetings"] == found["turno_attempts_total greetings"] == 4
-    assert found["turno_run_seconds_sum greetings"] == pytest.approx(1.6)
+    assert found["turno_run_seconds_bucket 0.2 completed greetings"] == 0
+    counted = [found[f"turno_run_seconds_count {outcome} greetings"] for outcome in ("completed", "failed")]
+    assert (counted, found["turno_attempts_total greetings"]) == ([3, 1], 4)
+    assert found["turno_run_seconds_sum completed greetings"] == pytest.approx(1.2)
     service.rows("SELECT turno.count_outcomes(1000, true)")
     again = scraped(service)
     changed = {name for name in found if not name.startswith("turno_dead_tuples") and found[name] != again.get(name)}
@@ -199,6 +200,8 @@ def test_stats_tell_what_became_of_each_type_and_how_it_went(service: Service) -
     assert one == {
         "type": "greetings",
         "attempts": 4,
+        "items_done": 0,
+        "items_failed": 0,
         "outcomes": {"completed": 3, "failed": 1},
         "wait_mean_ms": 40.0,
         "run_mean_ms": 400.0,
@@ -235,3 +238,27 @@ def test_nonsense_is_named(service: Service, query: str) -> None:
 
 def test_users_have_no_stats(service: Service) -> None:
     assert service.caller().get("/api/admin/jobs/stats").status_code == 403
+
+
+def test_a_scrape_counts_items_and_jobs_with_failures(service: Service) -> None:
+    service.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
+        " SELECT id, 'greetings', 'completed_with_failures', 40, 400, 497, 3 FROM turno.tenants WHERE slug = 'north'"
+    )
+    for _ in range(2):
+        found = scraped(service)
+        assert found["turno_jobs_ended_total completed_with_failures greetings"] == 1
+        assert (found["turno_items_total done greetings"], found["turno_items_total failed greetings"]) == (497, 3)
+        service.rows("SELECT turno.count_outcomes(1000, true)")
+
+
+def test_submitted_jobs_are_counted_once(service: Service) -> None:
+    """Open or ended, before and after the outcome is counted; a cancelled job stays submitted."""
+    ana = service.caller()
+    jobs = [ana.job(), ana.job()]
+    assert scraped(service)["turno_jobs_submitted_total greetings"] == 6
+    service.end(jobs[0], "completed")
+    assert scraped(service)["turno_jobs_submitted_total greetings"] == 6
+    service.rows("SELECT turno.count_outcomes(1000, true)")
+    ana.post(f"/api/jobs/{jobs[1]}/cancel")
+    assert scraped(service)["turno_jobs_submitted_total greetings"] == 6

@@ -93,6 +93,7 @@ def test_no_other_site_changes_anything_with_the_host_s_cookie(
     before = service.everything()
     problem_of(submit(ana, headers), 403)
     problem_of(submit(ana, headers | {"Authorization": "Basic YW5hOnNlY3JldA=="}), 403)
+    problem_of(submit(ana, headers | {"Authorization": "Bearer x"}), 403)
     problem_of(ana.post(f"{AT}/api/jobs/{job}/cancel", headers=NORTH | headers), 403)
     assert ana.post(f"{AT}/jobs/{job}/cancel", data=form, headers=headers).status_code == 403
     assert service.everything() == before

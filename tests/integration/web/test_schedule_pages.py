@@ -70,7 +70,7 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
         ({"cron": "", "every": "1"}, "every", "Write a number of seconds"),
         ({"every": "soon", "cron": ""}, "every", "Write a number of seconds"),
         ({"zone": "<b>Mars"}, "zone", "There is no such time zone."),
-        ({"payload": "{"}, "payload", "is no JSON"),
+        ({"payload": "{"}, "payload", "is not valid JSON"),
         ({"payload": '{"nonsense": 1}'}, "payload", "nonsense: is not a field"),
         ({"name": "No name"}, "name", "Use small letters"),
         ({"type": "nonsense"}, "type", "No job has this type"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from turno.callbacks.post import NotDelivered, _is_public, post
@@ -39,11 +41,19 @@ def test_without_hosts_there_are_no_call_backs() -> None:
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "100.64.0.1",
-     "224.0.0.1", "fc00::1"],
+     "224.0.0.1", "fc00::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::5db8:d822", "2002:7f00:1::",
+     "::127.0.0.1", "::ffff:0:10.0.0.1", "2001:0:5db8:d822:8000:63bf:f5ff:fffe", "2a00:1450::5efe:10.0.0.1",
+     "2a00:1450::200:5efe:169.254.169.254"],
 )  # fmt: skip
 def test_private_addresses_are_none_of_the_internet(address: str) -> None:
     assert not _is_public(address)
-    assert _is_public("93.184.216.34")
+
+
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "2606:4700::1111", "::ffff:93.184.216.34", "64:ff9b::5db8:d822", "2002:5db8:d822::1"]
+)
+def test_an_address_is_public_with_all_it_embeds(address: str) -> None:
+    assert _is_public(address)
 
 
 def test_a_name_that_leads_to_a_private_address_is_not_called() -> None:
@@ -63,3 +73,11 @@ def test_each_tenant_of_each_installation_has_a_secret_of_its_own() -> None:
     made = {secret_of(key, installation, slug) for installation in "ab" for slug in ("one", "two")}
     made.add(secret_of(key * 2, "a", "one"))
     assert len(made) == 5
+
+
+@pytest.mark.parametrize("address", ["64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1"])
+def test_a_name_that_leads_to_an_embedded_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 443, 0, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(NotDelivered, match="private"):
+        post("https://hooks.example/", b"{}", {}, private=False)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_written_is_read_back_and_only_by_its_owner(tmp_path: Path) -> None:
     folder = DemoFolder(tmp_path)
-    variables = folder.variables(URL, 8080) | {"ODD": "a 'quoted' \\ thing"}
+    variables = folder.variables(os.environ, URL, 8080) | {"ODD": "a 'quoted' \\ thing"}
     folder.write(variables)
     folder.write(variables)
     assert dotenv_values(folder.environment_file) == variables
@@ -31,13 +32,13 @@ def test_what_is_written_is_read_back_and_only_by_its_owner(tmp_path: Path) -> N
 
 def test_the_keys_are_kept_from_one_demo_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DemoFolder(tmp_path)
-    first = folder.variables(URL, 1)
+    first = folder.variables(os.environ, URL, 1)
     assert len(first["MASTER_KEY"]) == 64
     assert first["MASTER_KEY"] != first["JWT_KEY"]
     folder.write(first)
-    assert folder.variables(URL, 2)["MASTER_KEY"] == first["MASTER_KEY"]
+    assert folder.variables(os.environ, URL, 2)["MASTER_KEY"] == first["MASTER_KEY"]
     monkeypatch.setenv("MASTER_KEY", "one that the caller has chosen")
-    assert folder.variables(URL, 3)["MASTER_KEY"] == "one that the caller has chosen"
+    assert folder.variables(os.environ, URL, 3)["MASTER_KEY"] == "one that the caller has chosen"
 
 
 def test_nobody_else_reads_what_is_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,6 @@ def test_nobody_else_reads_what_is_in_the_folder(tmp_path: Path, monkeypatch: py
 
 
 def test_services_are_told_the_place_and_no_password(tmp_path: Path) -> None:
-    variables = DemoFolder(tmp_path).variables(URL, 8080)
+    variables = DemoFolder(tmp_path).variables(os.environ, URL, 8080)
     assert without_password(URL) == variables["DATABASE_URL"] == "dbname=turno host=/tmp/x port=5432"
     assert Settings.read(variables).provisioner_url == URL

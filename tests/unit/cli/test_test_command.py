@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from cli.commands import test, test_run
 from cli.commands.test import DEEP, FAST_RING
 from cli.commands.test_run import Ended, Report, closing_line_of, pytest_arguments, run_and_listen
+from cli.servers import system_packages
+from cli.servers.system_packages import SystemPackage
 from turno.commands.main import main
-from turno.servers import system_packages
-from turno.servers.system_packages import SystemPackage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,12 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What the command hands to pytest: first the markers left out, then the caller's arguments."""
     handed: list[list[str]] = []
 
-    def tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool) -> None:
+    def tests(
+        report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool, coverage: bool
+    ) -> None:
         handed.extend([list(left_out), list(arguments)])
         assert whole is (arguments == ())
+        assert not coverage
         report.closing_line = CLOSING
 
     monkeypatch.setattr(test, "run_static_checks", lambda _: None)
@@ -55,7 +58,7 @@ def test_without_arguments_the_fast_ring_runs_and_nothing_is_installed(
     monkeypatch.setattr(test, "run_tests", fast := Mock())
     result = CliRunner().invoke(main, ["test"])
     assert result.exit_code == 0, result.output
-    assert fast.call_args.kwargs == {"left_out": DEEP, "arguments": FAST_RING, "whole": False}
+    assert fast.call_args.kwargs == {"left_out": DEEP, "arguments": FAST_RING, "whole": False, "coverage": False}
     assert "turno test --deep" in result.output
     assert ran == []
 
@@ -169,25 +172,24 @@ def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
 
 
 @pytest.mark.parametrize(
-    ("whole", "failures"),
+    ("coverage", "failures"),
     [(True, ["pytest (exit status 1)", "coverage of at least 85 %"]), (False, ["pytest (exit status 1)"])],
 )
-def test_only_the_whole_suite_has_to_reach_the_coverage(
+def test_a_run_under_coverage_must_reach_the_threshold(
     monkeypatch: pytest.MonkeyPatch,
-    whole: bool,  # noqa: FBT001
+    coverage: bool,  # noqa: FBT001
     failures: list[str],
 ) -> None:
     monkeypatch.setattr(test_run, "run_and_listen", lambda _: Ended(1, CLOSING, []))
     monkeypatch.setattr(test_run, "_coverage", lambda *words: int("--fail-under=85" in words))
     report = Report()
-    test_run.run_tests(report, left_out=[], arguments=[], whole=whole)
+    test_run.run_tests(report, left_out=[], arguments=[], whole=False, coverage=coverage)
     assert (report.failures, report.closing_line) == (failures, CLOSING)
 
 
 def test_what_fails_in_the_crowd_and_passes_alone_is_flaky(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = iter([Ended(1, "= 2 failed, 900 passed in 61.20s =", ["a", "b"]), Ended(1, CLOSING, ["b"])])
     monkeypatch.setattr(test_run, "run_and_listen", lambda _: next(runs))
-    monkeypatch.setattr(test_run, "_coverage", lambda *_: 0)
     report = Report()
     test_run.run_tests(report, left_out=[], arguments=[], whole=True)
     assert (report.flaky, report.failures, report.closing_line) == (["a"], ["pytest (exit status 1)"], CLOSING)

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 from dotenv import dotenv_values
 
+from turno.commands.diagnosis.of_settings import of_settings
 from turno.commands.main import main
+from turno.environment import read_settings, variables
 from turno.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,6 +60,15 @@ def test_a_second_run_changes_nothing(project: Path) -> None:
     again = turno("init")
     assert (again.exit_code, texts(project)) == (0, before)
     assert "kept HANDLERS=jobs:HANDLERS" in again.output
+
+
+def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
+    (project / ".env").write_text("DATABASE_URL=postgresql://db/shop\nDATABASE_USER=shop\n")
+    for _ in range(2):
+        assert turno("init", "--database-url", "postgresql://provisioner@db/shop").exit_code == 0
+        assert dotenv_values(".env")["DATABASE_URL"] == "postgresql://db/shop"
+        assert read_settings().database_url == "postgresql://provisioner@db/shop"
+    assert [one.problem for one in of_settings(variables()) if "DATABASE" in one.problem] == []
 
 
 def test_what_stands_in_env_is_kept_and_what_is_missing_is_added(project: Path) -> None:

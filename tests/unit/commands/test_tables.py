@@ -25,7 +25,7 @@ def test_a_cell_is_one_line() -> None:
     assert text("two\nlines \x0b and\ttabs") == "two lines and tabs"
     assert text(None) == ""
     assert text("señor 🧾") == "señor 🧾"
-    assert text(datetime(2030, 1, 31, 9, 0, 0, 123456, tzinfo=UTC)) == "2030-01-31 09:00:00"
+    assert text(datetime(2030, 1, 31, 9, 0, 0, 123456, tzinfo=UTC)) == "2030-01-31T09:00:00Z"
 
 
 @pytest.mark.parametrize(

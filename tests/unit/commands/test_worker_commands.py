@@ -111,3 +111,10 @@ def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
     assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in told.stderr
     assert "the type odd cannot be loaded from json:Nothing: AttributeError" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
+    without_pika = "import sys; sys.modules['pika'] = None; from turno.commands.main import main; main()"
+    refused = run(tmp_path, "-c", without_pika, "consume", HANDLERS="handlers:build_registry", **NOWHERE)
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
-from turno.jobs.redaction import LEFT_OUT, Redaction, redacted
+from turno.jobs.redaction import LEFT_OUT, Redaction
 from turno.jobs.traceback_text import without_our_frames
 
 OURS = '  File "/venv/turno/runner/attempt.py", line 7, in run\n    handler.handle(job, payload)\n    ^^^^^^^^^^^\n'
@@ -27,13 +27,17 @@ def test_where_only_ours_are_they_stay() -> None:
 
 def test_secrets_are_left_out_by_the_name_of_their_field_wherever_they_stand() -> None:
     given = {"password": "x", "user": "ana", "cards": [{"card_number": "4111", "Name": "A"}], "API-key": None}
-    assert redacted(given) == {
+    assert Redaction().value(given) == {
         "password": LEFT_OUT,
         "user": "ana",
         "cards": [{"card_number": LEFT_OUT, "Name": "A"}],
         "API-key": None,
     }
-    assert redacted({"compass": 1, "pinned": 2, "token": {"deep": 3}}) == {"compass": 1, "pinned": 2, "token": LEFT_OUT}
+    assert Redaction().value({"compass": 1, "pinned": 2, "token": {"deep": 3}}) == {
+        "compass": 1,
+        "pinned": 2,
+        "token": LEFT_OUT,
+    }
 
 
 class Filing(JobHandler[str]):

@@ -40,3 +40,10 @@ def test_after_a_year_the_last_hundred_are_made_quickly() -> None:
     assert found.moments == sorted(set(found.moments))
     assert len([one for one in found.moments if one < NOW - timedelta(minutes=5)]) == MOST_MISSED
     assert len(firing(MINUTELY, "once", next_at=NOW - timedelta(days=366), now=NOW).moments) <= 1 + 5 + 2
+
+
+def test_every_missed_moment_of_a_year_is_counted() -> None:
+    begin = NOW - timedelta(days=365)
+    found = firing(MINUTELY, "skip", next_at=begin, now=NOW)
+    assert found.missed == 365 * 24 * 60 - 5
+    assert firing(MINUTELY, "all", next_at=begin, now=NOW).missed == found.missed - MOST_MISSED

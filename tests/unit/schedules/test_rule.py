@@ -5,6 +5,7 @@ from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ ZONES = (
     "America/Havana",
     "Australia/Lord_Howe",
     "Asia/Beirut",
+    "America/Asuncion",
+    "Africa/Cairo",
     "Pacific/Apia",
     "UTC",
 )
@@ -96,6 +99,50 @@ def test_the_last_moments_before_are_those_that_come_forwards(
             break
         forwards.append(one)
     assert rule.last_before(end, since=since, most=most) == forwards[-most:]
+
+
+@quickly
+@given(cron=CRONS, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES, days=st.integers(0, 4), every=st.booleans())
+def test_a_count_equals_the_moments(cron: str, zone: str, start: datetime, days: int, *, every: bool) -> None:
+    rule = a_rule(every=5400, spread=900) if every else a_rule(cron, zone=zone, spread=900)
+    assert rule.count(start, end := start + timedelta(days=days)) == len(list(rule.within(start, end)))
+
+
+STARRED = st.one_of(
+    st.builds("*/{} {} * * *".format, st.integers(1, 30), hours),
+    st.builds("{} */{} * * *".format, minutes, st.integers(1, 12)),
+    st.builds("* {} * * {}".format, hours, st.integers(0, 6)),
+    st.just("* * * * *"),
+)
+
+
+@quickly
+@given(cron=STARRED, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES)
+def test_stars_fire_whenever_the_local_clock_matches(cron: str, zone: str, start: datetime) -> None:
+    place, fields = ZoneInfo(zone), CronSim(cron, start)
+    begin = start.replace(second=0, microsecond=0)
+    clock = (begin + timedelta(minutes=number) for number in range(2 * 24 * 60))
+    expected = [
+        moment
+        for moment in clock
+        if (local := moment.astimezone(place)).minute in fields.minutes
+        and local.hour in fields.hours
+        and fields.match_day(local.date())
+    ]
+    assert list(a_rule(cron, zone=zone).within(begin, begin + timedelta(days=2))) == expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [("America/Santiago", (2026, 9, 6)), ("America/Havana", (2026, 3, 8)), ("Asia/Beirut", (2026, 3, 29))],
+)
+def test_a_day_without_midnight_keeps_its_minutes(zone: str, day: tuple[int, int, int]) -> None:
+    before = datetime(*day, tzinfo=ZoneInfo(zone)) - timedelta(minutes=1)
+    found = list(a_rule("*/15 3 * * *", zone=zone).within(before, before + timedelta(days=1)))
+    assert [one.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") for one in found] == [
+        f"{day[2]:02} 03:{minute:02}" for minute in (0, 15, 30, 45)
+    ]
+    assert list(a_rule("*/15 0 * * *", zone=zone).within(before, before + timedelta(days=1))) == []
 
 
 def test_a_time_that_does_not_exist_fires_when_the_clocks_have_changed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turno.servers.system_packages import TYPESCRIPT
+from cli.servers.system_packages import TYPESCRIPT
 
 CLIENT = Path(__file__).resolve().parents[3] / "turno" / "web" / "static" / "turno-client.js"
 STRICT = ("--strict", "--noEmit", "--allowJs", "--checkJs", "--target", "es2022", "--module", "es2022",

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from flask import Flask, request
 
+from turno.jobs.json_text import LARGEST_WHOLE_NUMBER, MAX_DEPTH
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.request_body import LARGEST_WHOLE_NUMBER, MAX_DEPTH, read_json_object
+from turno.web.http.request_body import read_json_object
 
 LIMIT = 200_000
 
@@ -21,7 +22,7 @@ def read(body: bytes | str, **request_options: Any) -> dict[str, Any]:
     raw = body.encode() if isinstance(body, str) else body
     options = {"content_type": "application/json", "data": raw} | request_options
     with app.test_request_context("/", method="POST", **options):
-        return read_json_object(request)
+        return read_json_object(request).value
 
 
 def nested(levels: int) -> str:
@@ -71,8 +72,8 @@ def test_json_is_read(body: str, value: dict[str, Any]) -> None:
         (b'{"a": "\xed\xa0\x80"}', "UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "UTF-8"),
         (b'\xef\xbb\xbf{"a": 1}', "not valid JSON"),
-        (b'{"a": "\\u0000"}', "U\\+0000"),
-        (b'{"\\u0000": 1}', "U\\+0000"),
+        (b'{"a": "\\u0000"}', "U+0000"),
+        (b'{"\\u0000": 1}', "U+0000"),
         (b'{"a": "\\ud800"}', "surrogate"),
         (b'{"a": ["\\udc00\\ud800"]}', "surrogate"),
         (b'{"\\udfff": 1}', "surrogate"),
@@ -88,16 +89,17 @@ def test_json_is_read(body: str, value: dict[str, Any]) -> None:
     ids=lambda value: value[:40] if isinstance(value, bytes) else value,
 )
 def test_what_cannot_be_kept_is_refused(body: bytes, word: str) -> None:
-    with pytest.raises(Problem, match=word) as caught:
+    with pytest.raises(Problem) as caught:
         read(body)
     assert caught.value.kind is Kind.INVALID_REQUEST
     assert len(caught.value.detail) < 200
+    assert any(word in text for text in (caught.value.detail, *(one.problem for one in caught.value.errors)))
 
 
 def test_depth_has_an_exact_limit() -> None:
-    assert json.dumps(read(nested(MAX_DEPTH - 1))) == nested(MAX_DEPTH - 1).replace(":", ": ")
+    assert json.dumps(read(nested(MAX_DEPTH))) == nested(MAX_DEPTH).replace(":", ": ")
     with pytest.raises(Problem, match="nested"):
-        read(nested(MAX_DEPTH))
+        read(nested(MAX_DEPTH + 1))
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,19 @@ def test_lines_wait_for_a_database_that_is_away_up_to_a_bound(monkeypatch: pytes
     engine.refusals = {}
     logs.flush(at_once=True)
     assert engine.written == [("one", "said")] * 2
+
+
+def test_lines_of_a_locked_tenant_displace_no_other_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_logs, "MOST_WAITING", 4)
+    engine = Engine()
+    logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]
+    engine.refusals = {"locked": psycopg.errors.LockNotAvailable}
+    for _ in range(3):
+        logs.collect(Child("locked", "locked", "locked", "locked"))  # type: ignore[arg-type]
+        logs.flush(at_once=True)
+    logs.collect(Child("sound", "sound", "other"))  # type: ignore[arg-type]
+    logs.flush(at_once=True)
+    assert engine.written == [("sound", "said")] * 2 + [("other", "said")]
+    engine.refusals, engine.written = {}, []
+    logs.flush(at_once=True)
+    assert engine.written == [("locked", "said")]

@@ -12,7 +12,7 @@ from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations.all_schemas import status
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.provisioner import migrations, provisioner, tenant_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,6 +88,27 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
             f" {room}",
             "raise max_connections, or lower WEB_THREADS, POOL_MAX_CHILDREN or POOL_SESSIONS_PER_CHILD",
         )
+    enough = tenant_connections(admin, settings)
+    limits = admin.execute(_LOWEST_LIMIT, [enough]).fetchone()
+    if limits and limits[0] is not None:
+        yield Advice(
+            f"a tenant's handlers may open {limits[0]} sessions, and {hosts_at_work} hosts with these settings run"
+            f" children for {enough}",
+            "run `turno migrate`, which raises each tenant's limit",
+        )
+    services = hosts_at_work * (sessions_of_a_web(settings) + 3)
+    reserved = admin.execute("SELECT current_setting('reserved_connections', true)::integer").fetchone()
+    if reserved and reserved[0] is not None and reserved[0] < services:
+        yield Advice(
+            f"reserved_connections is {reserved[0]}: handlers may use the connections of web, workers and operators",
+            f"set reserved_connections = {services} and restart the server",
+        )
+
+
+_LOWEST_LIMIT = """
+SELECT min(r.rolconnlimit) FROM turno.tenants n JOIN pg_catalog.pg_roles r ON r.rolname = n.handler_role
+WHERE n.state = 'active' AND r.rolconnlimit BETWEEN 0 AND %s - 1
+"""
 
 
 def sessions_of_a_host(settings: Settings) -> int:
@@ -96,9 +117,9 @@ def sessions_of_a_host(settings: Settings) -> int:
 
 
 def sessions_of_a_web(settings: Settings) -> int:
-    """Return how many sessions one `turno serve` may open: for requests, streams, operators, and hints to workers."""
+    """Return how many sessions one `turno serve` may open: for requests, streams, operators, maintenance, hints."""
     hints = 0 if settings.queue_backend == "exec" else 1
-    return settings.web_workers * (settings.web_threads + 2 + 4 + hints)
+    return settings.web_workers * (settings.web_threads + 2 + 4 + 2 + hints)
 
 
 def sessions_of_a_worker(settings: Settings) -> int:

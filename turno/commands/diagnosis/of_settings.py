@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from turno.commands.diagnosis.advice import Advice
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
-from turno.settings import Settings
+from turno.settings import PREFIX, Settings
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import migrations
 
@@ -25,7 +25,9 @@ CORRECT = "correct it in .env or in the environment"
 def of_settings(variables: Mapping[str, str]) -> Iterator[Advice]:
     """Yield what is misspelled, wrong, missing or names what cannot be loaded: all of it at once."""
     for name in sorted(variables.keys() - NAMES):
-        if meant := get_close_matches(name.upper(), NAMES, n=1, cutoff=ALIKE):
+        meant = get_close_matches(name.upper().removeprefix(PREFIX), NAMES, n=1, cutoff=ALIKE)
+        # Next to the setting itself, the name is a variable of somebody else's: DATABASE_USER beside DATABASE_URL.
+        if meant and not Settings.value(variables, meant[0]):
             yield Advice(f"{name} is no setting, {meant[0]} is", "rename it in .env or in the environment")
     try:
         settings = Settings.read(variables).require("database_url", "master_key", "jwt_key", "handlers")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import label
+from turno.jobs.label import label, outcome
 from turno.jobs.lacking import waiting_for
+from turno.jobs.moment import written
 from turno.traces import trace_id
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("job", job["id"]),
         ("type", job["type"]),
         ("state", label(job)),
+        ("outcome", outcome(job["status"], job["done"], job["failed"])),
         ("reason", job["reason"]),
         ("waiting for", waiting_for(job)),
         ("progress", " ".join(filter(None, (progress(job), job["message"])))),
@@ -55,6 +58,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("correlation", job["correlation_id"]),
         ("trace", trace_id(job["trace_context"])),
         ("error", error(job["error"])),
+        ("payload", None if job.get("payload") is None else json.dumps(job["payload"])),
         ("result", None if job["result"] is None else json.dumps(job["result"])),
     ]
     return [(name, value) for name, value in lines if value not in (None, "")]
@@ -86,13 +90,14 @@ def error(stored: Mapping[str, Any] | None) -> str:
     if stored is None:
         return ""
     reference = f" ({stored['reference']})" if stored.get("reference") else ""
-    return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{reference}"
+    cause = f", caused by {stored['cause']}" if stored.get("cause") else ""
+    return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{cause}{reference}"
 
 
 def as_json(rows: Row | Sequence[Row]) -> str:
-    """Return what was read, as JSON; times are ISO 8601."""
+    """Return rows as JSON; times are ISO 8601 in UTC."""
     return json.dumps(rows, default=_plain, indent=2)
 
 
 def _plain(value: Any) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return written(value, "auto") if isinstance(value, datetime) else str(value)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
+from turno.jobs.moment import written
+
 GAP = "  "
 
 
@@ -42,7 +44,7 @@ def text(cell: Any) -> str:
     if cell is None:
         return ""
     if isinstance(cell, datetime):
-        return cell.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+        return written(cell)
     return printable(" ".join(str(cell).split()))
 
 

@@ -1,4 +1,4 @@
-"""Read a tenant's events, and give them to a subscriber again, as its API role."""
+"""Read a tenant's events, and replay them for a subscriber, as its API role."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ Reader = psycopg.Cursor[dict[str, Any]]
 
 
 class Page(NamedTuple):
-    """Which events: those that follow this one, in the order of the question."""
+    """A page of events: at most `limit` that follow the event `after`, in the order of the query."""
 
     after: UUID | None
     limit: int
@@ -33,13 +33,21 @@ def listed(reader: Reader, name: str | None, page: Page) -> list[dict[str, Any]]
     return reader.fetchall()
 
 
-def replay(
-    reader: Reader, job_type: str, since: datetime, until: datetime, page: Page, *, backend: str, dry_run: bool
-) -> tuple[int, UUID | None]:
-    """Give a type a page of events of its names again, in their order; returns how many, and the last."""
+class Replay(NamedTuple):
+    """The events to replay for a job type: of a name or of all its names; `missing` leaves out events with a job."""
+
+    job_type: str
+    name: str | None
+    since: datetime
+    until: datetime
+    missing: bool = False
+
+
+def replay(reader: Reader, wanted: Replay, page: Page, *, backend: str, dry_run: bool) -> tuple[int, UUID | None]:
+    """Create the jobs of a page of events, in their order; returns how many, and the last event."""
     reader.execute(
-        "SELECT replayed, last_id FROM event_replay(%s, %s, %s, %s, %s, %s, %s)",
-        (job_type, since, until, *page, backend, dry_run),
+        "SELECT replayed, last_id FROM event_replay(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (*wanted[:4], *page, backend, wanted.missing, dry_run),
     )
     (row,) = reader.fetchall()
     return row["replayed"], row["last_id"]

@@ -20,6 +20,7 @@ class JobFilter:
 
     user_id: str | None = None
     statuses: Sequence[str] = ()
+    outcomes: Sequence[str] = ()
     types: Sequence[str] = ()
     needs_review: bool = False  # only those that wait for a person
     part_of: UUID | None = None  # only the parts of this job
@@ -60,17 +61,24 @@ IN_BRIEF: LiteralString = """
 
 
 def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
-    """Return one job with its progress and result, or None; with `user_id` only that user's."""
+    """Return one job with progress, payload (None if large) and result, or None; with `user_id` only that user's."""
     reader.execute(
         JOB
         + """
-               j.error, j.result
+               j.error, j.result, CASE WHEN pg_column_size(j.payload) <= %(largest)s THEN j.payload END AS payload
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = %(job)s AND (%(user)s::text IS NULL OR j.user_id = %(user)s)
         """,
-        {"job": job_id, "user": user_id},
+        {"job": job_id, "user": user_id, "largest": LARGEST_SHOWN},
     )
     return reader.fetchone()
+
+
+def payload(reader: Reader, job_id: UUID) -> Any:
+    """Return the payload of a job, however large."""
+    reader.execute("SELECT payload FROM background_jobs WHERE id = %s", (job_id,))
+    row = reader.fetchone()
+    return row and row["payload"]
 
 
 def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
@@ -92,6 +100,8 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
+          AND (%(outcomes)s::text[] = '{}'
+               OR j.finished_at IS NOT NULL AND outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
           AND (%(part_of)s::uuid IS NULL
@@ -108,6 +118,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         {
             "user": wanted.user_id,
             "statuses": list(wanted.statuses),
+            "outcomes": list(wanted.outcomes),
             "types": list(wanted.types),
             "needs_review": wanted.needs_review,
             "part_of": wanted.part_of,
@@ -124,9 +135,10 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
 
 
 def find_by_key(reader: Reader, user_id: str, job_type: str, key: str) -> UUID | None:
-    """Return the job that an idempotency key stands for, or None."""
+    """Return the job that an idempotency key identifies now, or None."""
     reader.execute(
-        "SELECT id FROM background_jobs WHERE user_id = %s AND type = %s AND idempotency_key = %s",
+        "SELECT id FROM background_jobs WHERE user_id = %s AND type = %s AND idempotency_key = %s"
+        " AND (finished_at IS NULL OR unique_while IS DISTINCT FROM 'open')",
         (user_id, job_type, key),
     )
     row = reader.fetchone()

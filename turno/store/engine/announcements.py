@@ -1,59 +1,52 @@
-"""Tell the database what the code says of each job type, so that code in any language can enqueue it."""
+"""Register job types and their subscriptions in the database, for code in any language that enqueues and publishes."""
 
-import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
 from turno.jobs.enqueue_options import is_keyed
 from turno.jobs.registry import Handler, Registry
-
-log = logging.getLogger(__name__)
-
-NO_OTHERS = Jsonb([])
+from turno.store.one_row import value_of
 
 
-class Announcement(NamedTuple):
-    """What a job of this type is stamped with."""
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a job of this type is stamped with, and the events that the type subscribes to."""
 
     type: str
     version: int
     queue: str
     max_attempts: int
-    other_queues: Jsonb = NO_OTHERS
+    other_queues: tuple[str, ...] = ()
     keyed: bool = False
     key_limit: int | None = None
     key_rate: int | None = None
     key_period: float | None = None
     subscribes: tuple[str, ...] = ()
-    backlog: bool = False
     ordered: bool = False
 
 
-STAMPS = len(Announcement._fields) - 3  # of a type; what follows is for its events
-
-
 def of(registry: Registry) -> list[Announcement]:
-    """Return what to tell of the handlers in a registry."""
-    return [_of_handler(one) for one in registry.handlers]
+    """Return the announcement of each handler in a registry."""
+    return [_of_handler(handler) for handler in registry.handlers]
 
 
-def _of_handler(one: Handler) -> Announcement:
+def _of_handler(handler: Handler) -> Announcement:
     return Announcement(
-        type=one.type,
-        version=one.version,
-        queue=one.queue,
-        max_attempts=one.retry.max_attempts,
-        other_queues=Jsonb(list(one.other_queues)),
-        keyed=is_keyed(one),
-        key_limit=one.key_limit,
-        key_rate=one.key_rate[0] if one.key_rate else None,
-        key_period=one.key_rate[1] if one.key_rate else None,
-        subscribes=one.subscribes,
-        backlog=one.subscribes_from == "beginning",
-        ordered=one.ordered,
+        type=handler.type,
+        version=handler.version,
+        queue=handler.queue,
+        max_attempts=handler.retry.max_attempts,
+        other_queues=tuple(handler.other_queues),
+        keyed=is_keyed(handler),
+        key_limit=handler.key_limit,
+        key_rate=handler.key_rate[0] if handler.key_rate else None,
+        key_period=handler.key_rate[1] if handler.key_rate else None,
+        subscribes=tuple(handler.subscribes),
+        ordered=handler.ordered,
     )
 
 
@@ -62,27 +55,15 @@ def announce(
     handlers: Sequence[Announcement],
     pending_limit: int | None,
     *,
-    all_of_them: bool = False,
+    replace_newer: bool = False,
 ) -> None:
-    """Tell it, as the engine or the provisioner; `all_of_them` takes back what was told of other types."""
-    columns = [list(column) for column in zip(*(one[:STAMPS] for one in handlers), strict=True)] or [[]] * STAMPS
+    """Register handlers, as the engine or the provisioner; an older version changes nothing unless `replace_newer`."""
     session.execute(
-        "SELECT turno.announce(%s::text[], %s::smallint[], %s::text[], %s::integer[], %s, %s, %s::jsonb[],"
-        " %s::boolean[], %s::integer[], %s::integer[], %s::double precision[])",
-        (*columns[:4], pending_limit, all_of_them, *columns[4:]),
+        "SELECT turno.announce(%s, %s, %s)",
+        (Jsonb([asdict(handler) for handler in handlers]), pending_limit, replace_newer),
     )
-    _subscribe(session, handlers)
 
 
-def _subscribe(session: psycopg.Connection[Any], handlers: Sequence[Announcement]) -> None:
-    rows = [(event, one.type, one.backlog, one.ordered) for one in handlers for event in one.subscribes]
-    subscriptions = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    try:
-        session.execute(
-            "SELECT turno.subscribe(%s::text[], %s::smallint[], %s::text[], %s::text[], %s::boolean[], %s::boolean[])",
-            ([one.type for one in handlers], [one.version for one in handlers], *subscriptions),
-        )
-    except psycopg.errors.LockNotAvailable:
-        log.warning(
-            "subscriptions not changed yet: a transaction that has published an event is open; maintenance tries again"
-        )
+def prune(engine: psycopg.Connection[Any]) -> int:
+    """Remove subscriptions, and types without an open job, a day after their last announcement; returns how many."""
+    return int(value_of(engine, "SELECT turno.prune_announcements()"))

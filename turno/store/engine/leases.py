@@ -10,9 +10,9 @@ from turno.store.one_row import value_of
 Engine = psycopg.Connection[Any]
 
 
-def take(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
-    """Ask to be the one that does something in this period; False if another is."""
-    return bool(value_of(engine, "SELECT lease_take(%s, %s, %s)", name, holder, period))
+def take(engine: Engine, name: str, holder: str, period: timedelta, after: timedelta = timedelta(0)) -> bool:
+    """Take a lease for a period; False if another process has it, or had it until less than `after` ago."""
+    return bool(value_of(engine, "SELECT lease_take(%s, %s, %s, %s)", name, holder, period, after))
 
 
 def age(engine: Engine, name: str) -> timedelta:

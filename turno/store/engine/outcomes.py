@@ -26,3 +26,8 @@ def fold_dead_letters(engine: Engine) -> int:
 def prune(engine: Engine, minutes: timedelta, jobs: timedelta) -> int:
     """Remove older counts by minute, and which jobs were counted; returns how many counts."""
     return int(value_of(engine, "SELECT prune_outcome_counts(%s, %s)", minutes, jobs))
+
+
+def analyze(engine: Engine) -> int:
+    """Analyze the control tables that grew to several times the size that the planner knows; returns how many."""
+    return int(value_of(engine, "SELECT analyze_grown()"))

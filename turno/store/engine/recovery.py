@@ -27,11 +27,11 @@ def rescue(
 ) -> str:
     """Take a job from a dead attempt; returns pending, failed, cancelled, or gone if it had ended.
 
-    `counted` says whether it is to blame; None that nobody knows, see job_rescue in the schema. `child` is the process
+    `counted` states whether the job caused it; None: unknown, see job_rescue in the schema. `child` is the process
     that the caller saw end: then it makes no outside call any more. The attempt's backends are ended first. Waits up to
-    a second for that, and hardly for a lock: whoever rescues has other tenants to look after, and tries again.
+    a second for that, and LOCK_TIMEOUT for a lock: the caller serves other tenants, too, and tries again.
     """
-    # A function in FROM is called before those of the list; the setting ends with the statement.
+    # A function in FROM is called before the select list; the setting ends with the transaction.
     statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
     return str(_call(engine, schema, statement, job_id, token, cause, retry_in, counted, child, LOCK_TIMEOUT))
 
@@ -60,7 +60,7 @@ def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int
 
 
 def unknown_files(engine: Engine, schema: str, files: Sequence[UUID]) -> list[UUID]:
-    """Return those of these files in the folder that no row of the tenant's knows."""
+    """Return the files in the folder that no row of the tenant names."""
     statement = sql.SQL("SELECT {}.files_unknown(%s)").format(sql.Identifier(schema))
     return [row[0] for row in engine.execute(statement, (list(files),)).fetchall()]
 
@@ -70,8 +70,13 @@ def purge_files(engine: Engine, schema: str, limit: int) -> int:
     return int(_call(engine, schema, "SELECT {}.file_purge(%s)", limit))
 
 
+def prune_keys(engine: Engine) -> int:
+    """Remove the rows that lock unused concurrency keys, up to 10,000; returns how many."""
+    return int(value_of(engine, "SELECT prune_keys()"))
+
+
 def prune_rate_limits(engine: Engine, limit: int) -> int:
-    """Forget the limits of up to `limit` users and tenants who have earned back everything; returns how many."""
+    """Remove up to `limit` settled rate limits of users and tenants; returns how many."""
     return int(value_of(engine, "SELECT prune_rate_limits(%s)", limit))
 
 

@@ -1,4 +1,4 @@
-"""Find the schedules of all tenants that are due, and make their jobs, as the engine."""
+"""Find the schedules that are due, and make their jobs, as the engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,22 +13,18 @@ from psycopg.rows import class_row
 from turno.store.one_row import value_of
 
 Engine = psycopg.Connection[Any]
-BEGINNING: tuple[Any, UUID] = ("-infinity", UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSchedule:
-    """A schedule whose first moment without a job comes soon or is past; `now` is what the database says.
+    """A schedule whose first moment without a job comes soon or is past; `now` is the database's time.
 
-    Without a version nobody has told the database of its type. `set_back` says that its next moment was decided before
-    the database's clock was set back.
+    `version` is None if no handler of its type is known. `set_back` states that the database's clock was set back after
+    `next_at` was decided.
     """
 
     schedule_id: UUID
-    slug: str
-    schema: str
     name: str
-    type: str
     cron: str | None
     every: int | None
     zone: str
@@ -42,44 +38,49 @@ class DueSchedule:
     max_attempts: int | None
     backend: str
 
-    @property
-    def position(self) -> tuple[datetime, UUID]:
-        """Return what the next page begins behind."""
-        return self.next_at, self.schedule_id
+
+def due_tenants(engine: Engine, ahead: timedelta) -> list[int]:
+    """Return the ids of the active tenants, not paused, with a schedule whose next moment comes within `ahead`."""
+    ids: list[int] = value_of(engine, "SELECT schedule_tenants(%s)", ahead)
+    return ids
 
 
-def due(engine: Engine, ahead: timedelta, limit: int, after: tuple[Any, UUID] = BEGINNING) -> list[DueSchedule]:
-    """Return a page of the schedules whose next moment comes within `ahead`, the earliest first."""
+def due(engine: Engine, tenant_id: int, ahead: timedelta) -> list[DueSchedule]:
+    """Return the tenant's schedules whose next moment comes within `ahead`, the earliest first."""
     with engine.cursor(row_factory=class_row(DueSchedule)) as cursor:
-        return cursor.execute("SELECT * FROM schedules_due(%s, %s, %s, %s)", (ahead, limit, *after)).fetchall()
+        return cursor.execute("SELECT * FROM schedules_due(%s, %s)", (tenant_id, ahead)).fetchall()
 
 
 def fire(  # noqa: PLR0917 - as the database's function takes them
     engine: Engine,
-    one: DueSchedule,
+    schema: str,
+    schedule: DueSchedule,
     moments: Sequence[datetime],
     next_at: datetime,
     missed: int,
     problem: str | None,
     most_open: int,
 ) -> int:
-    """Make the jobs of these moments and set the next one; returns how many, none if another process was faster."""
+    """Make the jobs of these moments and set the next one; returns how many, 0 if another process was faster.
+
+    If `next_at` is the schedule's own, only the problem is recorded.
+    """
     statement: LiteralString = (
         "SELECT {}.schedule_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)"
     )
     made = value_of(
         engine,
-        sql.SQL(statement).format(sql.Identifier(one.schema)),
-        one.schedule_id,
-        one.next_at,
+        sql.SQL(statement).format(sql.Identifier(schema)),
+        schedule.schedule_id,
+        schedule.next_at,
         list(moments),
         next_at,
         missed,
         problem,
-        one.version,
-        one.queue,
-        one.max_attempts,
-        one.backend,
+        schedule.version,
+        schedule.queue,
+        schedule.max_attempts,
+        schedule.backend,
         most_open,
     )
     return int(made or 0)

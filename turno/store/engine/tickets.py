@@ -133,8 +133,11 @@ CHANNEL: LiteralString = "turno_jobs"
 
 
 def wake(session: Engine) -> None:
-    """Hint to the resident workers that something may be ready; never inside a business transaction."""
-    session.execute("NOTIFY " + CHANNEL)
+    """Send the resident workers a hint that a job may be ready; never inside a business transaction.
+
+    A notification queue that is half full gets no hint: polling finds the job.
+    """
+    session.execute("SELECT pg_notify(%s, '') WHERE pg_notification_queue_usage() < 0.5", (CHANNEL,))
 
 
 def listen(engine: Engine) -> None:
@@ -150,6 +153,7 @@ class Orphan:
     token: UUID
     type: str
     attempt: int
+    tenant_id: int
     schema: str
     slug: str
 
@@ -172,14 +176,9 @@ def silent_workers(engine: Engine, silent_for: timedelta) -> int:
 def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:
     """Return running tickets without a living worker, at most a bounded number."""
     rows = engine.execute(
-        "SELECT job_id, token, type, attempt, schema, slug FROM orphans(%s)", (silent_for,)
+        "SELECT job_id, token, type, attempt, tenant_id, schema, slug FROM orphans(%s)", (silent_for,)
     ).fetchall()
     return [Orphan(*row) for row in rows]
-
-
-def active_tenants(engine: Engine) -> list[tuple[str, str]]:
-    """Return slug and schema of every active tenant."""
-    return [(slug, schema) for slug, schema in engine.execute("SELECT slug, schema FROM active_tenants()").fetchall()]
 
 
 def with_company(engine: Engine, claim: Claim) -> Claim:

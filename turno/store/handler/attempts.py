@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int2
@@ -15,6 +16,7 @@ from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
 from turno.jobs.handler import JobHandler
 from turno.store.one_row import row_of
 from turno.store.pipeline import Statement, raise_first_error, run_pipeline
+from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals
 from turno.traces import trace_id
 
@@ -25,7 +27,7 @@ Session = psycopg.Connection[Any]
 class Started:
     """A job as its attempt finds it; `errors` were counted before this attempt."""
 
-    payload: dict[str, Any]
+    payload: str  # JSON text, so that no number passes through a float
     user_id: str
     correlation_id: str | None
     trace_context: str | None
@@ -46,20 +48,44 @@ BEGIN: Statement = ("BEGIN", ())
 COMMIT: Statement = ("COMMIT", ())
 
 
-def beginning(claim: Claim) -> list[Statement]:
-    """Return what opens a handler's transaction and marks it as an attempt's; see assert_attempt in the schema."""
-    return [BEGIN, (f"SET LOCAL turno.attempt = '{claim.token}'", ())]  # which has no parameters, and needs no plan
+# Opens a handler's transaction and reads its start, which no SQL can choose: it proves that a later statement of the
+# executor is still in this transaction.
+OPENING: tuple[Statement, ...] = (BEGIN, ("SELECT transaction_timestamp()", ()))
 
 
-def begin(session: Session, claim: Claim) -> None:
-    """Open the handler's transaction and mark it as this attempt's."""
-    raise_first_error(session, run_pipeline(session, beginning(claim)))
+def started(answer: PGresult) -> str:
+    """Return the start of the transaction from the last answer to OPENING."""
+    value = answer.get_value(0, 0)  # not by the session's loaders, which a handler may have changed
+    assert value is not None, "a transaction has a start"  # noqa: S101
+    return value.decode()
+
+
+def begin(session: Session) -> str:
+    """Open the handler's transaction; return its start."""
+    answers = run_pipeline(session, OPENING)
+    raise_first_error(session, answers)
+    return started(answers[-1])
+
+
+def proving(transaction: str, schema: str) -> Statement:
+    """Return the statement that raises HandlerMisuse in any transaction but the one with this start."""
+    return (qualified("SELECT {}.assert_transaction($1)", schema), (transaction,))
+
+
+def prove(session: Session, transaction: str, schema: str) -> None:
+    """Raise HandlerMisuse if the open transaction is not the one with this start."""
+    with named_refusals():
+        _row(session, qualified("SELECT {}.assert_transaction(%s)", schema), (transaction,))
 
 
 def start(session: Session, claim: Claim, worker: str, began: datetime) -> None:
     """Show the job as running since then, with an attempt: before any end but completion; raises ClaimLost."""
     with named_refusals():
-        _row(session, "SELECT job_start(%s, %s, %s, %s)", (claim.job_id, claim.token, worker, began))
+        _row(
+            session,
+            qualified("SELECT {}.job_start(%s, %s, %s, %s)", claim.login.schema),
+            (claim.job_id, claim.token, worker, began),
+        )
 
 
 def fail(
@@ -77,40 +103,41 @@ def fail(
     """
     return str(
         _under_claim(
-            session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, reset_errors
+            session, "SELECT {}.job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, reset_errors
         )
     )
 
 
 def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:
     """Put the job back to run at `run_at`, nothing counted; returns the new status."""
-    return str(_under_claim(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at))
+    return str(_under_claim(session, "SELECT {}.job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at))
 
 
 def cancel(session: Session, claim: Claim, reason: str) -> str:
     """End the job as cancelled."""
-    _under_claim(session, "SELECT job_end_cancelled(%s, %s, %s)", claim, reason)
+    _under_claim(session, "SELECT {}.job_end_cancelled(%s, %s, %s)", claim, reason)
     return "cancelled"
 
 
 def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
     """Show progress; returns whether somebody asked the job to stop."""
-    return bool(_under_claim(session, "SELECT job_progress(%s, %s, %s, %s, %s)", claim, done, total, message))
+    return bool(_under_claim(session, "SELECT {}.job_progress(%s, %s, %s, %s, %s)", claim, done, total, message))
 
 
 def items(session: Session, claim: Claim, chunk: list[dict[str, Any]], total: int) -> bool:
     """Enter a chunk into the ledger, in the transaction that did its work; returns whether to stop."""
-    return bool(_under_claim(session, "SELECT job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total))
+    return bool(_under_claim(session, "SELECT {}.job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total))
 
 
 def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
     """Keep the state to resume from, in the transaction that did the work; returns whether to stop."""
-    return bool(_under_claim(session, "SELECT job_checkpoint(%s, %s, %s)", claim, Jsonb(state)))
+    return bool(_under_claim(session, "SELECT {}.job_checkpoint(%s, %s, %s)", claim, Jsonb(state)))
 
 
 def cancel_requested(session: Session, claim: Claim) -> bool:
     """Say whether somebody asked the job to stop."""
-    return bool(_row(session, "SELECT job_cancel_requested(%s)", (claim.job_id,))[0])
+    statement = qualified("SELECT {}.job_cancel_requested(%s)", claim.login.schema)
+    return bool(_row(session, statement, (claim.job_id,))[0])
 
 
 def enqueue_child(
@@ -126,12 +153,12 @@ def enqueue_child(
     """Enqueue a job that this attempt asks for; raises NotEnqueued if its key stands for another request."""
     asked = (handler.type, Int2(handler.version), options.queue, Int2(options.priority), handler.retry.max_attempts)
     statement = (
-        "SELECT job_id, verdict FROM job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s, %s, %s)"
+        "SELECT job_id, verdict FROM {}.job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s, %s, %s)"
     )
     lasting = (options.unique_for, options.unique_while)
     parameters = (claim.job_id, claim.token, *asked, Jsonb(payload), options.run_at, key, *lasting, line)
     with named_refusals():
-        job_id, verdict = _row(session, statement, parameters)
+        job_id, verdict = _row(session, qualified(statement, claim.login.schema), parameters)
     if verdict == "conflict":
         raise NotEnqueued(f"the key {key} stands for another request, that of job {job_id}: take a new key")
     return Enqueued(job_id, verdict == "accepted")
@@ -140,8 +167,25 @@ def enqueue_child(
 def ledger(session: Session, claim: Claim) -> dict[str, str]:
     """Return the state of every item that the ledger knows, by key."""
     with session.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute("SELECT key, state FROM background_job_items WHERE job_id = %s", (claim.job_id,))
+        statement: LiteralString = "SELECT key, state FROM {}.background_job_items WHERE job_id = %s"
+        cursor.execute(qualified(statement, claim.login.schema), (claim.job_id,))
         return dict(cursor.fetchall())
+
+
+def initially_immediate(session: Session) -> str:
+    """Return the deferrable constraints on the session's path that are checked at once by default, as one list in SQL.
+
+    PostgreSQL has no command that restores the default modes of all constraints.
+    """
+    statement = (
+        "SELECT coalesce(string_agg(format('%%I.%%I', n.nspname, c.conname), ', '), '') FROM pg_namespace n"
+        # From the schema to its tables by an index: the catalog describes all tenants.
+        " JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid"
+        "  AND d.classid = 'pg_class'::regclass"
+        " JOIN pg_constraint c ON c.conrelid = d.objid AND c.condeferrable AND NOT c.condeferred"
+        " WHERE n.nspname = ANY (current_schemas(false))"
+    )
+    return str(_row(session, statement, ())[0])
 
 
 def writing_savepoints(session: Session) -> int:
@@ -161,7 +205,7 @@ def now(session: Session) -> datetime:
 
 def _under_claim(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
     with named_refusals():
-        return _row(session, statement, (claim.job_id, claim.token, *parameters))[0]
+        return _row(session, qualified(statement, claim.login.schema), (claim.job_id, claim.token, *parameters))[0]
 
 
 def _row(session: Session, statement: LiteralString, parameters: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -13,8 +13,15 @@ from turno.jobs.claim import Claim
 from turno.store.handler.attempts import Started
 from turno.store.one_row import value_of
 from turno.store.pipeline import Statement, rows_of
+from turno.store.qualified import qualified
 
 Session = psycopg.Connection[Any]
+
+_FETCH: LiteralString = """
+SELECT job_id, payload::text, user_id, correlation_id, trace_context, attempt, errors, max_attempts, checkpoint,
+       expired, cancelled, now
+FROM {}.jobs_fetch($1, $2)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class Result:
 
 def fetching(claims: Sequence[Claim]) -> Statement:
     """Return what asks for these jobs."""
-    return ("SELECT * FROM jobs_fetch($1, $2)", _keys(claims))
+    return (qualified(_FETCH, claims[0].login.schema), _keys(claims))
 
 
 def fetched(session: Session, answer: PGresult) -> tuple[dict[UUID, Started], datetime | None]:
@@ -40,12 +47,12 @@ def fetched(session: Session, answer: PGresult) -> tuple[dict[UUID, Started], da
     return found, now
 
 
-def finishing(mark: UUID, results: Sequence[Result], worker: str) -> Statement:
-    """Return what writes the ends of these jobs into the transaction marked so: all of them are completed, or none."""
+def finishing(transaction: str, results: Sequence[Result], worker: str) -> Statement:
+    """Return the statement that completes all of these jobs or none, in the transaction with this start only."""
     return (
-        "SELECT jobs_finish($1, $2, $3, $4, $5, $6, $7)",
+        qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", results[0].claim.login.schema),
         (
-            mark,
+            transaction,
             *_keys([one.claim for one in results]),
             _array(_quoted(one.result) for one in results),
             _array(one.began.isoformat() for one in results),
@@ -57,12 +64,14 @@ def finishing(mark: UUID, results: Sequence[Result], worker: str) -> Statement:
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
     """Return the jobs whose claims are still held, by the tokens; waits for a commit that is under way."""
-    return set(value_of(session, "SELECT jobs_held(%s, %s)", *_keys(claims)))
+    if not claims:
+        return set()
+    return set(value_of(session, qualified("SELECT {}.jobs_held(%s, %s)", claims[0].login.schema), *_keys(claims)))
 
 
 def lost(session: Session, claims: Sequence[Claim]) -> None:
     """Count attempts that lost their claims, as far as no end of theirs is on record."""
-    session.execute("SELECT claims_lost(%s, %s)", _keys(claims))
+    session.execute(qualified("SELECT {}.claims_lost(%s, %s)", claims[0].login.schema), _keys(claims))
 
 
 def _keys(claims: Sequence[Claim]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What an attempt writes and reads of the parts that its job is split into, under the claim's token."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -13,6 +13,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
 from turno.jobs.part import Part
 from turno.store.one_row import row_of
+from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
@@ -21,16 +22,14 @@ Session = psycopg.Connection[Any]
 def read(session: Session, claim: Claim) -> list[Part]:
     """Return the job's parts, in the order of their payloads; none if it is not split yet."""
     with session.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(
-            """
+        statement: LiteralString = """
             SELECT j.id, j.status, j.result, coalesce(j.error ->> 'message', j.reason), coalesce(p.done, 0),
                    coalesce(p.failed, 0)
-            FROM background_job_parts b JOIN background_jobs j ON j.id = b.part_id
-            LEFT JOIN background_job_progress p ON p.job_id = b.part_id
+            FROM {}.background_job_parts b JOIN {}.background_jobs j ON j.id = b.part_id
+            LEFT JOIN {}.background_job_progress p ON p.job_id = b.part_id
             WHERE b.job_id = %s ORDER BY b.n
-            """,
-            (claim.job_id,),
-        )
+            """
+        cursor.execute(qualified(statement, claim.login.schema), (claim.job_id,))
         return [Part(row[0], Status(row[1]), *row[2:]) for row in cursor]
 
 
@@ -49,7 +48,7 @@ def fan_out(
     with named_refusals():
         row_of(
             session,
-            "SELECT job_fan_out(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            qualified("SELECT {}.job_fan_out(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", claim.login.schema),
             (claim.job_id, claim.token, *asked, Jsonb(list(payloads)), list(lines), stops, total),
             prepare=False,
         )
@@ -58,4 +57,5 @@ def fan_out(
 def wait(session: Session, claim: Claim, *, cancel: bool) -> None:
     """End the attempt well; its job runs again when its parts have ended. With `cancel` those are told to end."""
     with named_refusals():
-        row_of(session, "SELECT job_await_parts(%s, %s, %s)", (claim.job_id, claim.token, cancel), prepare=False)
+        statement = qualified("SELECT {}.job_await_parts(%s, %s, %s)", claim.login.schema)
+        row_of(session, statement, (claim.job_id, claim.token, cancel), prepare=False)

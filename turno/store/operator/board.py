@@ -58,10 +58,11 @@ def queues(operator: Operator, companies: Companies) -> list[QueueCount]:
             SEEN  # noqa: S608 - a constant, see above
             + """
             SELECT k.queue, array_agg(DISTINCT k.type::text ORDER BY k.type::text) AS types,
-                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting')), 0)::bigint AS waiting,
-                   coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting', 'parts')), 0)::bigint
+                       AS waiting,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
                    coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
-                   sum(k.parked)::bigint AS review,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'review'), 0)::bigint AS review,
                    min(k.oldest) FILTER (WHERE k.state = 'ready') AS oldest
             FROM ticket_counts k
             WHERE %(companies)s::text[] IS NULL OR k.tenant_id IN (SELECT id FROM seen)
@@ -80,10 +81,11 @@ def lanes(
             SEEN  # noqa: S608 - a constant, see above
             + """
             SELECT k.queue, k.type, k.backend, count(DISTINCT k.tenant_id) AS tenants,
-                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting')), 0)::bigint AS waiting,
-                   coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting', 'parts')), 0)::bigint
+                       AS waiting,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
                    coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
-                   sum(k.parked)::bigint AS review,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'review'), 0)::bigint AS review,
                    min(k.oldest) FILTER (WHERE k.state = 'ready') AS oldest
             FROM ticket_counts k
             WHERE k.tenant_id IN (SELECT id FROM seen WHERE %(tenant)s = '' OR slug = %(tenant)s)
@@ -101,6 +103,8 @@ def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
         row = cursor.execute(
             """
             SELECT coalesce(sum(completed), 0)::bigint AS completed, coalesce(sum(failed), 0)::bigint AS failed,
+                   coalesce(sum(completed_with_failures), 0)::bigint AS completed_with_failures,
+                   coalesce(sum(nothing_done), 0)::bigint AS nothing_done,
                    coalesce(sum(cancelled), 0)::bigint AS cancelled
             FROM loads_of(%(tenants)s::integer[], date_bin(%(slot)s, now() - interval '1 hour', 'epoch'), %(slot)s)
             """,

@@ -11,23 +11,6 @@ BOUNDS_MS = (
 )
 
 
-def quantile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the milliseconds that this share of them took at most, as if each bucket were filled evenly.
-
-    `counts` is by bucket. None if there are none; what is longer than the last bound counts as long as that.
-    """
-    wanted = share * sum(counts.values())
-    passed = 0
-    for bucket in sorted(counts):
-        if counts[bucket] and passed + counts[bucket] >= wanted:
-            if bucket >= len(BOUNDS_MS):
-                return float(BOUNDS_MS[-1])
-            low = BOUNDS_MS[bucket - 1] if bucket else 0
-            return low + (BOUNDS_MS[bucket] - low) * (wanted - passed) / counts[bucket]
-        passed += counts[bucket]
-    return None
-
-
 def cumulative(counts: Mapping[int, int]) -> list[int]:
     """Return for each of BOUNDS_MS, and last without a bound, how many took at most that."""
     return list(accumulate(counts.get(bucket, 0) for bucket in range(len(BOUNDS_MS) + 1)))

@@ -1,7 +1,7 @@
 """Find the jobs of all tenants, as the operator: by what the control schema has of them, and no tenant is asked.
 
-What failed stands in `dead_letters`, what waits or runs in `tickets`, what ended otherwise in `ended_jobs`, for as long
-as those are kept. A filter by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
+Failures are in `dead_letters`, open jobs in `tickets`, and other ends in `ended_jobs`, until they are pruned. A filter
+by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +15,8 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
+from turno.jobs.label import FAILURES, STATUS_AFTER, Outcome
+
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
 Source = Literal["failed", "open", "ended"]
@@ -23,7 +25,7 @@ GroupBy = Literal["error", "type", "tenant", "company"]
 PAGE = 1000  # jobs that a command reads at a time
 QUICKLY_MS = 200  # that a page waits for the failed, the open or the ended jobs
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
-OPEN = {"pending": ("scheduled", "waiting", "ready"), "running": ("running",)}
+OPEN = {"pending": ("scheduled", "waiting", "ready", "parts", "review"), "running": ("running",)}
 
 
 class Cursor(NamedTuple):
@@ -35,15 +37,16 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsWanted:
-    """Which jobs; an empty sequence leaves a column free, `companies` None means all and is the caller's scope.
+    """Conditions for jobs; an empty sequence leaves a column free; `companies` is the caller's scope, None for all.
 
-    `since` and `until` bound when a job ended, of an open one when it was made. `error` is a group as listed, or its
-    class alone. With `waiting` of the failed ones only those that nobody has replayed or discarded.
+    `since` and `until` bound the end of a job, or the creation of an open one. `outcomes` exclude open jobs. `error` is
+    a group as listed, or its class alone. `waiting` leaves only failures that were neither retried nor discarded.
     """
 
     companies: Collection[str] | None = None
     tenants: Sequence[str] = ()
     statuses: Sequence[str] = ()
+    outcomes: Sequence[str] = ()
     types: Sequence[str] = ()
     error: str | None = None
     since: datetime | None = None
@@ -52,14 +55,24 @@ class JobsWanted:
 
     @property
     def sources(self) -> list[Source]:
-        """Return where such jobs stand."""
-        wanted = set(self.statuses or STATUSES)
+        """Return the sources of such jobs."""
+        ended = self.ended
         if self.error is not None or self.waiting:
-            wanted &= {"failed"}
-        found: list[tuple[Source, set[str]]] = [
-            ("failed", {"failed"}), ("open", {"pending", "running"}), ("ended", {"completed", "cancelled"})
+            return ["failed"] if ended & set(FAILURES) else []
+        is_open = not self.outcomes and set(self.statuses or STATUSES) & set(OPEN)
+        wanted: list[tuple[Source, object]] = [
+            ("failed", ended & set(FAILURES)), ("open", is_open), ("ended", ended - {"failed"})
         ]  # fmt: skip
-        return [source for source, statuses in found if wanted & statuses]
+        return [source for source, jobs in wanted if jobs]
+
+    @property
+    def ended(self) -> set[Outcome]:
+        """Return the outcomes that the statuses and outcomes leave."""
+        statuses = self.statuses or STATUSES
+        return {
+            outcome for outcome, status in STATUS_AFTER.items()
+            if status in statuses and (not self.outcomes or outcome in self.outcomes)
+        }  # fmt: skip
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -76,7 +89,7 @@ class JobsWanted:
             "last": self.until and first_id(self.until),
             "waiting": self.waiting,
             "states": [state for status in statuses for state in OPEN.get(status, ())],
-            "outcomes": [status for status in statuses if status in {"completed", "cancelled"}],
+            "outcomes": sorted(self.ended),
         }
 
 
@@ -87,19 +100,22 @@ _SCOPE: LiteralString = """
 """
 _FROM: dict[Source, LiteralString] = {
     "failed": """
-    FROM (SELECT job_id, tenant, company, type, 'failed' AS status, error, died_at AS at, closed_as,
+    FROM (SELECT job_id, tenant, company, type, CASE outcome WHEN 'failed' THEN 'failed' ELSE 'completed' END AS status,
+                 outcome, error, died_at AS at, closed_as, items_done AS done, items_failed AS failed,
                  NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
           FROM failed_jobs) AS found
     WHERE """  # noqa: S608 - made of constants
     + _SCOPE
     + """
+      AND outcome = ANY (%(outcomes)s::text[])
       AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
       AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))
       AND (NOT %(waiting)s OR closed_as IS NULL)
     """,
     "open": """
     FROM (SELECT job_id, tenant, company, type, CASE state WHEN 'running' THEN 'running' ELSE 'pending' END AS status,
-                 NULL::text AS error, run_at AS at, NULL::text AS closed_as, run_at, priority, parked, state
+                 NULL::text AS outcome, NULL::text AS error, run_at AS at, NULL::text AS closed_as,
+                 NULL::integer AS done, NULL::integer AS failed, run_at, priority, parked, state
           FROM open_jobs) AS found
     WHERE """  # noqa: S608 - made of constants
     + _SCOPE
@@ -108,30 +124,34 @@ _FROM: dict[Source, LiteralString] = {
       AND (%(first)s::uuid IS NULL OR job_id >= %(first)s) AND (%(last)s::uuid IS NULL OR job_id < %(last)s)
     """,
     "ended": """
-    FROM (SELECT job_id, tenant, company, type, outcome AS status, NULL::text AS error, at, NULL::text AS closed_as,
+    FROM (SELECT job_id, tenant, company, type,
+                 CASE outcome WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END AS status, outcome,
+                 NULL::text AS error, at, NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
                  NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
           FROM ended_jobs) AS found
     WHERE """  # noqa: S608 - made of constants
     + _SCOPE
     + """
-      AND status = ANY (%(outcomes)s::text[])
+      AND outcome = ANY (%(outcomes)s::text[])
       AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
     """,
 }
-# What failed on whole days, as it was counted.
+# Failures on whole days, by their counts.
 _COUNTED: LiteralString = (
     " AS name, tenant, sum(counted) AS jobs, min(first_at) FILTER (WHERE counted > 0) AS first,"  # noqa: S608
-    " max(last_at) FILTER (WHERE counted > 0) AS last, NULL AS example"
+    " max(last_at) FILTER (WHERE counted > 0) AS last, NULL AS example, sum(items) AS items"
     " FROM (SELECT *, CASE WHEN %(waiting)s THEN open ELSE jobs END AS counted FROM failed_job_counts"
     " WHERE (%(first_day)s::date IS NULL OR day >= %(first_day)s)"
-    " AND (%(past_day)s::date IS NULL OR day < %(past_day)s)"
+    " AND (%(past_day)s::date IS NULL OR day < %(past_day)s) AND outcome = ANY (%(outcomes)s::text[])"
     " AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))) AS found WHERE "
     + _SCOPE
     + " GROUP BY 1, 2 HAVING sum(counted) > 0"
 )
-# What failed on the days of which a part is wanted.
+# Failures on the other days.
 _BESIDE_DAYS: LiteralString = _FROM["failed"] + "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)"
-_COLUMNS: LiteralString = "job_id, tenant, company, type, status, error, at, closed_as, run_at, priority, parked"
+_COLUMNS: LiteralString = (
+    "job_id, tenant, company, type, status, outcome, error, at, closed_as, done, failed, run_at, priority, parked"
+)
 _BY_TIME: LiteralString = """
       AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
     ORDER BY at DESC, job_id DESC LIMIT %(limit)s
@@ -164,8 +184,8 @@ def find_quickly(operator: Operator, wanted: JobsWanted, *, before: Cursor | Non
 def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None = None, limit: int = 50) -> list[Row]:
     """Return a page of jobs, the latest first: those that ended by their end, open ones by when they were made.
 
-    Each has job_id, tenant, company, type, status, error (its group), at, closed_as (replayed or discarded), and an
-    open one its run_at, priority and whether it is parked for a person.
+    Each has job_id, tenant, company, type, status, outcome, error (its group), at, closed_as (replayed or discarded),
+    done and failed (items, of a failure), and an open one its run_at, priority and whether it is parked for a person.
     """
     given = wanted.parameters | {
         "before_at": before and before.at,
@@ -184,38 +204,43 @@ def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None =
 
 
 def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: int = 100) -> list[Row]:
-    """Return the largest groups: `name`, jobs, tenants (how many), first, last, and an `example` with `example_tenant`.
+    """Return the largest groups: `name`, numbers of jobs, items and tenants, first, last, `example`, `example_tenant`.
 
-    By `error` only what failed counts. `first` and `last` are ends of what failed or ended, and the times of open jobs;
-    of a day on which some are left they are those of all that failed on that day.
+    `items` are the failed ones of failures that were neither retried nor discarded. By `error` only failures count.
+    `first` and `last` are times of ends, and the due times of open jobs; on a day with closed failures those of all its
+    failures.
     """
     if by == "error":
-        wanted = replace(wanted, statuses=("failed",))
+        wanted = replace(wanted, outcomes=sorted(wanted.ended & set(FAILURES)))
+        if not wanted.outcomes:
+            return []
     columns: dict[GroupBy, LiteralString] = {"error": "error", "type": "type", "tenant": "tenant", "company": "company"}
     column = columns[by]
     if not wanted.sources:
         return []
     parts: list[LiteralString] = [
         "SELECT " + column + " AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,"
-        " max(job_id::text) AS example" + _FROM[source] + " GROUP BY 1, 2"
+        " max(job_id::text) AS example, 0 AS items" + _FROM[source] + " GROUP BY 1, 2"
         for source in wanted.sources
         if source != "failed"
     ]
     if "failed" in wanted.sources:
         parts.append("SELECT " + column + _COUNTED)
         parts.append(
-            "SELECT " + column + ", tenant, count(*), min(at), max(at), NULL" + _BESIDE_DAYS + " GROUP BY 1, 2"
+            "SELECT " + column + ", tenant, count(*), min(at), max(at), NULL,"
+            " coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0)" + _BESIDE_DAYS + " GROUP BY 1, 2"
         )
     # In steps by hashes, and an example is looked up for what is shown alone.
     statement: LiteralString = (
         "WITH of_tenants AS ("  # noqa: S608 - made of constants
-        " SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example"
-        " FROM (" + " UNION ALL ".join(parts) + ") AS part GROUP BY name, tenant"
+        " SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example,"
+        " sum(items) AS items FROM (" + " UNION ALL ".join(parts) + ") AS part GROUP BY name, tenant"
         "), groups AS ("
-        " SELECT name, sum(jobs)::bigint AS jobs, count(*) AS tenants, min(first) AS first, max(last) AS last,"
+        " SELECT name, sum(jobs)::bigint AS jobs, sum(items)::bigint AS items, count(*) AS tenants,"
+        " min(first) AS first, max(last) AS last,"
         " max(example || ' ' || tenant) AS example, (array_agg(tenant ORDER BY last DESC))[1] AS lately"
         " FROM of_tenants GROUP BY name ORDER BY jobs DESC, name LIMIT %(limit)s)"
-        " SELECT g.name, g.jobs, g.tenants, g.first, g.last,"
+        " SELECT g.name, g.jobs, g.items, g.tenants, g.first, g.last,"
         " coalesce(g.example, one.job_id || ' ' || g.lately) AS example"
         " FROM groups g LEFT JOIN LATERAL ("
         "SELECT job_id" + _FROM["failed"] + " AND tenant = g.lately AND " + column + " = g.name"
@@ -253,10 +278,11 @@ def _midnight(moment: datetime) -> datetime:
 
 
 class Target(NamedTuple):
-    """A job that a command is to change."""
+    """A job that a command is to change, with the number of failed items if it ended for those alone."""
 
     job_id: UUID
     tenant: str
+    items: int
 
 
 def targets(
@@ -269,7 +295,8 @@ def targets(
     (source,) = wanted.sources
     row = operator.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # noqa: S101 - a statement without FROM returns a row
-    statement: LiteralString = "SELECT job_id, tenant" + _FROM[source] + _IN_ORDER
+    items: LiteralString = "CASE WHEN outcome <> 'failed' THEN coalesce(failed, 0) ELSE 0 END"
+    statement: LiteralString = "SELECT job_id, tenant, " + items + _FROM[source] + _IN_ORDER
     while limit > 0:
         asked = min(limit, PAGE)
         given = wanted.parameters | {

@@ -6,36 +6,36 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, LiteralString
 
 import psycopg
+from psycopg.rows import class_row
 
-from turno.store.operator.histogram import BOUNDS_MS, quantile
 from turno.store.operator.totals import CLAIMS
 
 # What a line of a chart stands for; "" is one line for everything.
 By = Literal["", "type", "tenant"]
 MINUTE = timedelta(minutes=1)
 FIVE_MINUTES = timedelta(minutes=5)
-BUCKETS = range(len(BOUNDS_MS) + 1)
 
 SINCE: LiteralString = "date_bin(%(step)s, now() - %(window)s::interval, 'epoch')"
-# The same numbers of tenant_loads, where a row has all waits, and of outcome_counts, which has a row for each bucket.
+# The same columns of tenant_loads, where a row has all waits, and of outcome_counts, which has a row for each bucket.
 LOADS: LiteralString = (
-    f"sum(o.completed), sum(o.failed), sum(o.cancelled), sum(o.retried), sum(o.attempts), sum(o.run_ms),"  # noqa: S608
-    f" ARRAY[{', '.join(f'sum(o.waits[{bucket + 1}])' for bucket in BUCKETS)}]"
-    f" FROM (SELECT slot AS minute, l.* FROM loads_of(%(tenants)s::integer[], {SINCE}, %(slot)s::interval) AS l) AS o"
+    f"SELECT l.slot AS minute, l.* FROM loads_of(%(tenants)s::integer[], {SINCE}, %(slot)s::interval) AS l"  # noqa: S608
 )
 MINUTES: LiteralString = (
-    "sum(o.outcomes) FILTER (WHERE o.outcome = 'completed'), sum(o.outcomes) FILTER (WHERE o.outcome = 'failed'),"  # noqa: S608
-    " sum(o.outcomes) FILTER (WHERE o.outcome = 'cancelled'), sum(o.outcomes) FILTER (WHERE o.outcome = 'retried'),"
-    " sum(o.attempts), sum(o.run_ms),"
-    f" ARRAY[{', '.join(f'sum(o.outcomes) FILTER (WHERE o.wait_bucket = {bucket})' for bucket in BUCKETS)}]"
-    f" FROM (SELECT c.* FROM outcome_sums() AS c WHERE c.minute >= {SINCE} AND c.tenant_id = ANY (%(tenants)s)"
-    "        AND c.outcome <> ALL (%(claims)s)) AS o"
+    "SELECT c.*, c.outcomes * (c.outcome = 'completed')::integer AS completed,"  # noqa: S608
+    " c.outcomes * (c.outcome = 'completed_with_failures')::integer AS completed_with_failures,"
+    " c.outcomes * (c.outcome = 'nothing_done')::integer AS nothing_done,"
+    " c.outcomes * (c.outcome = 'failed')::integer AS failed,"
+    " c.outcomes * (c.outcome = 'cancelled')::integer AS cancelled,"
+    " c.outcomes * (c.outcome = 'retried')::integer AS retried,"
+    " ARRAY[c.wait_bucket] AS wait_buckets, ARRAY[c.outcomes] AS waits, ARRAY[c.wait_ms] AS wait_sums"
+    f" FROM outcome_sums() AS c WHERE c.minute >= {SINCE} AND c.tenant_id = ANY (%(tenants)s)"
+    " AND c.outcome <> ALL (%(claims)s)"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One line's value for the time from `at` until a step later: ended jobs, and how long attempts waited and ran.
+    """Values of one line from `at` until a step later: ended jobs by outcome, waiting and running times of attempts.
 
     `line` is a type, a tenant's slug, or empty. Without a wait or an attempt the milliseconds are None.
     """
@@ -43,6 +43,8 @@ class Point:
     at: datetime
     line: str
     completed: int
+    completed_with_failures: int
+    nothing_done: int
     failed: int
     cancelled: int
     retried: int
@@ -52,8 +54,13 @@ class Point:
 
     @property
     def ended(self) -> int:
-        """Return how many jobs were over."""
-        return self.completed + self.failed + self.cancelled
+        """Return the number of jobs that ended."""
+        return self.completed + self.failures + self.cancelled
+
+    @property
+    def failures(self) -> int:
+        """Return the number of jobs that failed or have failed items."""
+        return self.completed_with_failures + self.nothing_done + self.failed
 
 
 def over_time(
@@ -82,22 +89,37 @@ def over_time(
         slot = FIVE_MINUTES if by_five and by != "type" and job_type is None else None
     if by == "tenant" and job_type is None:
         numbers = _most(operator, numbers, window, step, lines)
-    statement = (
-        "WITH found (at, line, completed, failed, cancelled, retried, attempts, run_ms, waits) AS ("  # noqa: S608
-        " SELECT date_bin(%(step)s, o.minute, 'epoch'),"
-        " CASE %(by)s WHEN 'type' THEN o.type WHEN 'tenant' THEN n.slug ELSE '' END, "
-        + (MINUTES if slot is None else LOADS)
-        + " LEFT JOIN tenants n ON n.id = o.tenant_id WHERE %(type)s::text IS NULL OR o.type = %(type)s GROUP BY 1, 2"
+    source, sums = (MINUTES, "wait_sums") if slot is None else (LOADS, "wait_ms")
+    statement: LiteralString = (
+        "WITH source AS MATERIALIZED ("  # noqa: S608
+        " SELECT o.*, date_bin(%(step)s, o.minute, 'epoch') AS at,"
+        " CASE %(by)s WHEN 'type' THEN o.type WHEN 'tenant' THEN n.slug ELSE '' END AS line"
+        " FROM (" + source + ") AS o LEFT JOIN tenants n ON n.id = o.tenant_id"
+        " WHERE %(type)s::text IS NULL OR o.type = %(type)s"
+        "), points AS ("
+        " SELECT at, line, sum(completed)::bigint AS completed,"
+        " sum(completed_with_failures)::bigint AS completed_with_failures, sum(nothing_done)::bigint AS nothing_done,"
+        " sum(failed)::bigint AS failed, sum(cancelled)::bigint AS cancelled, sum(retried)::bigint AS retried,"
+        " sum(run_ms)::float8 / nullif(sum(attempts), 0)::float8 AS run_mean_ms FROM source GROUP BY at, line"
         "), most AS ("
-        " SELECT line FROM found GROUP BY line"
-        " ORDER BY sum(coalesce(completed, 0) + coalesce(failed, 0) + coalesce(cancelled, 0)) DESC, line"
-        " LIMIT %(lines)s)"
-        " SELECT at, line, completed::bigint, failed::bigint, cancelled::bigint, retried::bigint, attempts::bigint,"
-        " run_ms::bigint, waits::bigint[] FROM found JOIN most USING (line) ORDER BY at, line"
+        " SELECT line FROM points GROUP BY line"
+        " ORDER BY sum(completed + completed_with_failures + nothing_done + failed + cancelled) DESC, line"
+        " LIMIT %(lines)s"
+        "), ranked AS ("
+        " SELECT at, line, w.bucket, sum(w.n) AS n, sum(w.ms) AS ms,"
+        " sum(sum(w.n)) OVER (PARTITION BY at, line ORDER BY w.bucket) - sum(w.n) AS before,"
+        " sum(sum(w.n)) OVER (PARTITION BY at, line) AS waits"
+        " FROM source CROSS JOIN LATERAL unnest(wait_buckets, source.waits, " + sums + ") AS w (bucket, n, ms)"
+        " GROUP BY at, line, w.bucket"
+        "), percentiles AS ("
+        " SELECT at, line, max(wait_at(bucket, n, ms, ceil(0.5 * waits) - before)) AS wait_p50_ms,"
+        " max(wait_at(bucket, n, ms, ceil(0.95 * waits) - before)) AS wait_p95_ms FROM ranked GROUP BY at, line)"
+        " SELECT p.*, w.wait_p50_ms, w.wait_p95_ms FROM points p JOIN most USING (line)"
+        " LEFT JOIN percentiles w USING (at, line) ORDER BY at, line"
     )
     given = {"step": step, "slot": slot, "window": window, "by": by, "type": job_type, "lines": lines}
-    rows = operator.execute(statement, given | {"tenants": numbers, "claims": list(CLAIMS)})
-    return [_point(*row) for row in rows]
+    with operator.cursor(row_factory=class_row(Point)) as cursor:
+        return cursor.execute(statement, given | {"tenants": numbers, "claims": list(CLAIMS)}).fetchall()
 
 
 def counted_together(operator: psycopg.Connection[Any], companies: Sequence[str] | None) -> tuple[list[int], timedelta]:
@@ -137,19 +159,3 @@ def _most(
         {"numbers": list(numbers), "step": step, "window": window, "lines": lines},
     )
     return [number for (number,) in rows]
-
-
-def _point(at: datetime, line: str, *counts: Any) -> Point:
-    completed, failed, cancelled, retried, attempts, run_ms, found = counts
-    waits = {bucket: many for bucket, many in enumerate(found) if many}
-    return Point(
-        at=at,
-        line=line,
-        completed=completed or 0,
-        failed=failed or 0,
-        cancelled=cancelled or 0,
-        retried=retried or 0,
-        wait_p50_ms=quantile(waits, 0.5),
-        wait_p95_ms=quantile(waits, 0.95),
-        run_mean_ms=run_ms / attempts if attempts else None,
-    )

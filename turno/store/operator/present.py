@@ -53,8 +53,8 @@ def queued(
             SELECT CASE WHEN %(tenants)s THEN n.slug ELSE '' END AS tenant, t.backend,
                    CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue,
                    coalesce(h.type, '(other)') AS type,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'scheduled'), 0)::bigint AS scheduled,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'waiting'), 0)::bigint AS waiting,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('scheduled', 'review')), 0)::bigint AS scheduled,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('waiting', 'parts')), 0)::bigint AS waiting,
                    coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
                    coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
                    greatest(0, coalesce(extract(epoch FROM clock_timestamp()

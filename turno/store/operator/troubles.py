@@ -10,6 +10,7 @@ from psycopg.rows import namedtuple_row
 from turno.jobs.lacking import lacking
 
 UNSERVED_FOR = timedelta(minutes=1)
+RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
 LONG_WAIT = timedelta(minutes=5)
 RECENT = timedelta(hours=1)
 OLD_SNAPSHOT = timedelta(minutes=30)
@@ -44,6 +45,8 @@ def troubles(
             *_unserved(cursor, companies),
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
+            *_failing_maintenance(cursor),
+            *_schedules(cursor),
             *_long_waits(cursor),
             *_failures(cursor),
             *_parked(cursor),
@@ -93,11 +96,14 @@ def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> 
 
 
 def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Iterator[Trouble]:
+    # The condition of the rescue (prune_workers), and a while for the rescue: silence while no process could hear a
+    # heartbeat does not count.
     cursor.execute(
         """
-        SELECT host, pid, alive_at FROM workers WHERE alive_at < clock_timestamp() - %s::interval ORDER BY alive_at
+        SELECT w.host, w.pid, w.alive_at FROM workers w LEFT JOIN leases l ON l.name = 'sweep'
+        WHERE greatest(w.alive_at, l.since) < clock_timestamp() - %s::interval ORDER BY w.alive_at
         """,
-        (dead_after,),
+        (dead_after + RESCUE_TAKES,),
     )
     for worker in cursor:
         what = f"the worker {worker.pid} of {worker.host} is silent, and its jobs were not taken from it"
@@ -111,6 +117,36 @@ def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     if not (last and last.steady):
         what = "no process runs maintenance by itself: retries and delayed jobs start after the next job only"
         yield Trouble(what, last and last.until, "turno maintain", "no maintenance", {})
+
+
+def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    cursor.execute(
+        """
+        SELECT n.slug, count(*) AS tasks, min(f.since) AS since,
+               (array_agg(f.task || ': ' || f.error ORDER BY f.since))[1] AS first
+        FROM tenant_failures f JOIN tenants n ON n.id = f.tenant_id
+        WHERE n.state = 'active' AND f.failures > 1 GROUP BY n.slug ORDER BY since
+        """
+    )
+    for one in cursor:
+        what = f"{one.tasks} maintenance tasks fail for {one.slug}; {one.first}"
+        yield Trouble(what, one.since, "turno cleanup", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug)
+
+
+def _schedules(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    cursor.execute(
+        """
+        SELECT s.slug, count(*) AS schedules, min(s.decided_at) AS since,
+               (array_agg(s.name || ': ' || s.problem ORDER BY s.decided_at))[1] AS first
+        FROM schedules_listed s
+        WHERE s.problem IS NOT NULL AND s.paused_at IS NULL AND s.tenant_paused_at IS NULL
+        GROUP BY s.slug ORDER BY since
+        """
+    )
+    for one in cursor:
+        what = f"{one.schedules} schedules of {one.slug} left moments out; {one.first}"
+        values = {"tenant": one.slug, "n": one.schedules}
+        yield Trouble(what, one.since, f"turno schedule list --tenant {one.slug}", "schedules", values, one.slug)
 
 
 def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -135,23 +171,32 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT n.slug, o.type, o.failed, o.ended, o.since,
-               coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
+        SELECT n.slug, o.*, coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
         FROM (
             SELECT tenant_id, type, sum(failed)::bigint AS failed, sum(ended)::bigint AS ended,
-                   min(slot) FILTER (WHERE failed > 0) AS since
+                   min(slot) FILTER (WHERE failed > 0) AS since, sum(items_failed)::bigint AS items_failed,
+                   sum(items_done + items_failed)::bigint AS items,
+                   min(slot) FILTER (WHERE items_failed > 0) AS items_since
             FROM recent_end_sums() WHERE slot > now() - %s::interval
-            GROUP BY tenant_id, type HAVING sum(failed) > 0) AS o
+            GROUP BY tenant_id, type HAVING sum(failed + items_failed) > 0) AS o
         JOIN tenants n ON n.id = o.tenant_id LEFT JOIN job_types t ON t.type = o.type
-        ORDER BY o.failed DESC, n.slug, o.type
+        ORDER BY o.failed DESC, o.items_failed DESC, n.slug, o.type
         """,
         (RECENT,),
     )
     for one in cursor:
-        what = f"{one.failed} of {one.ended} jobs {one.type} of {one.slug} that ended in the last hour failed"
-        command = f"turno jobs list --tenant {one.slug} --status failed --type {one.type}"
-        values = {"type": one.type, "tenant": one.slug, "n": one.failed, "ended": one.ended}
-        yield Trouble(what, one.since, command, "failures", values, one.slug, one.percent)
+        about, values = f"{one.type} of {one.slug}", {"type": one.type, "tenant": one.slug}
+        if one.failed:
+            what = f"{one.failed} of {one.ended} jobs {about} that ended in the last hour failed"
+            numbers = {"n": one.failed, "ended": one.ended}
+            command = f"turno jobs list --tenant {one.slug} --status failed --type {one.type}"
+            yield Trouble(what, one.since, command, "failures", values | numbers, one.slug, one.percent)
+        if one.items_failed:
+            what = f"{one.items_failed} of {one.items} items of jobs {about} that ended in the last hour failed"
+            outcomes = "--outcome completed_with_failures --outcome nothing_done"
+            command = f"turno jobs list --tenant {one.slug} {outcomes} --type {one.type}"
+            numbers = {"n": one.items_failed, "ended": one.items}
+            yield Trouble(what, one.items_since, command, "failed items", values | numbers, one.slug, one.percent)
 
 
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -172,9 +217,9 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         (MANY_DEAD_LETTERS,),
     )
     for one in cursor:
-        what = f"{one.jobs} dead letters {one.type} of {one.tenant} were neither replayed nor discarded"
+        what = f"{one.jobs} failures of jobs {one.type} of {one.tenant} were neither retried nor discarded"
         values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
-        command = f"turno jobs list --tenant {one.tenant} --status failed --type {one.type}"
+        command = f"turno jobs list --all --tenant {one.tenant} --type {one.type} --group-by error"
         yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
 
 
@@ -184,7 +229,7 @@ def _callbacks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         " GROUP BY tenant ORDER BY n DESC, tenant"
     )
     for one in cursor:
-        what = f"of {one.n} ended jobs of {one.tenant} somebody who is to be told was not, and is told no more"
+        what = f"{one.n} webhooks or mails of {one.tenant} were given up after their last try"
         command = f"turno callbacks list --tenant {one.tenant}"
         yield Trouble(what, None, command, "callbacks", {"tenant": one.tenant, "n": one.n}, one.tenant)
 

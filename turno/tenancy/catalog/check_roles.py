@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Connection
 
 from turno.tenancy.catalog.finding import INSTALL, Finding
-from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, Membership
+from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, RESERVED, Membership
 from turno.tenancy.provisioning.installation import Installation
 
 EVERYWHERE = "every database"
@@ -67,6 +67,10 @@ def _check_memberships(admin: Connection[Any], installation: Installation) -> It
             f"role {membership.member}", f"is a member of {membership.role}", f"REVOKE {membership.role} from it"
         )
     for membership in sorted(installation.memberships - found.keys()):
+        if membership.role == RESERVED:
+            problem = "cannot connect once handlers use all connections"
+            yield Finding(f"role {membership.member}", problem, INSTALL, for_superuser=True)
+            continue
         yield Finding(
             f"role {membership.member}", f"is no proper member of {membership.role}", "run `turno tenant add` again"
         )

@@ -7,6 +7,8 @@ from typing import Any
 from psycopg import Connection
 
 from turno.tenancy.catalog.finding import Finding
+from turno.tenancy.identity.foreign_functions import foreign_functions
+from turno.tenancy.provisioning.adoption import hiding_names
 from turno.tenancy.provisioning.installation import Installation
 from turno.tenancy.rights.adopted import Adopted
 from turno.tenancy.rights.application_grants import (
@@ -76,6 +78,12 @@ def _check_adopted(admin: Connection[Any], adopted: Adopted) -> Iterator[Finding
             yield Finding(place, f"{ace.grantee} may {_say(ace)}", REGRANT)
         for ace in sorted(missing, key=str):
             yield Finding(place, f"{ace.grantee} may not {_say(ace)}", REGRANT)
+    for kind, hiding in hiding_names(admin, adopted.name):
+        problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
+        yield Finding(f"{kind} {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
+    for kind, caller, function in foreign_functions(admin, [adopted.name]):
+        problem = f"calls {function}, so no report of the company reads it"
+        yield Finding(f"{kind} {caller} of {adopted.slug}", problem, "remove the call, if reports are needed")
     if wrong_defaults(admin, adopted):
         yield Finding(name, "gives other rights on future tables than its adoption says", REGRANT)
     if admin.execute(

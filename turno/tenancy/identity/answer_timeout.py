@@ -1,10 +1,13 @@
-"""A connection with a time limit for each answer: it notices a server that accepts data and never answers."""
+"""Connections that raise an error where the server never answers, or confirms a commit that a failover may lose."""
 
 from time import monotonic
+from typing import Any
 
 import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.adapt import AdaptersMap
+from psycopg.errors import Diagnostic
+from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from turno.tenancy.identity.loaders import BOUNDED
@@ -18,7 +21,39 @@ class AnswerOverdue(psycopg.OperationalError):
     """The server did not answer in time; its side of the network still acknowledges what is sent."""
 
 
-class TimeoutConnection(psycopg.Connection[TupleRow]):
+class CommitUnconfirmed(psycopg.OperationalError):
+    """The transaction is committed on the primary only: a failover may lose it."""
+
+
+class _StandbyWait:
+    """Records that PostgreSQL cancelled the wait for a synchronous standby, which it reports by a WARNING alone."""
+
+    cancelled = False
+
+    def note(self, notice: Diagnostic) -> None:
+        # The text depends on lc_messages, the function's name does not.
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.cancelled = True
+
+
+class ConfirmedConnection(psycopg.Connection[TupleRow]):
+    """Raises CommitUnconfirmed, and is closed, when a synchronous standby did not confirm a commit."""
+
+    def __init__(self, pgconn: PGconn) -> None:
+        super().__init__(pgconn)
+        self._standby = _StandbyWait()
+        self.add_notice_handler(self._standby.note)
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait as psycopg does; raise CommitUnconfirmed if the wait for the standby was cancelled meanwhile."""
+        answer = super().wait(gen, *arguments, **options)
+        if self._standby.cancelled:
+            psycopg.Connection.close(self)
+            raise CommitUnconfirmed("the synchronous standby did not confirm: a failover may lose the commit")
+        return answer
+
+
+class TimeoutConnection(ConfirmedConnection):
     """Raises AnswerOverdue, and is closed, when the server leaves a question open for `answer_within` seconds.
 
     TCP's own timers cannot see a server, a proxy or a pooler that was stopped: the kernel answers for it.

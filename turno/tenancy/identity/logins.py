@@ -32,6 +32,8 @@ PINNED = {
     "TimeZone": "UTC",
     "IntervalStyle": "postgres",
     "standard_conforming_strings": "on",
+    # No server default: a session without it lost all startup options to a pooler.
+    "turno.pinned": "on",
 }
 # Of 17 and newer, and refused by a server that does not know it.
 PINNED_SINCE_17 = {"transaction_timeout": "0"}

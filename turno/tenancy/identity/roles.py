@@ -12,6 +12,8 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.scram import scram_verifier
 
 REPORT_CONNECTIONS = 16  # sessions of one company's consolidated reports
+TENANT_CONNECTIONS = 16  # sessions of one tenant's handlers: a host's eight children, with two each
+RESERVED = "pg_use_reserved_connections"
 GRANT_OPTIONS_SINCE = 160000
 # What one session of a tenant's or a company's own SQL may write to the server's disk for sorts and hashes.
 TEMP_FILE_LIMIT = "1GB"
@@ -51,7 +53,7 @@ def service_roles(logins: Logins) -> list[RoleSpec]:
 
 
 def tenant_roles(
-    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = REPORT_CONNECTIONS
+    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = TENANT_CONNECTIONS
 ) -> list[RoleSpec]:
     """Return one tenant's roles."""
     return [
@@ -77,6 +79,13 @@ def tenant_memberships(logins: Logins, owner: str, handler: str, api: str, *, sh
         Membership(handler, owner, inherits=True),
         Membership(api, logins.web, inherits=False),
     ]
+
+
+def reserved_memberships(admin: Connection[Any], logins: Logins) -> list[Membership]:
+    """Return the memberships that give the services the server's reserved connections; none before PostgreSQL 16."""
+    if admin.info.server_version < GRANT_OPTIONS_SINCE:
+        return []
+    return [Membership(RESERVED, role, inherits=True) for role in (logins.engine, logins.web, logins.operator)]
 
 
 def ensure_roles(admin: Connection[Any], logins: Logins, specs: Iterable[RoleSpec]) -> None:
@@ -139,6 +148,15 @@ def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:
     with suppress(InsufficientPrivilege), admin.transaction():
         for (role,) in unbounded:
             admin.execute(bound.format(sql.Identifier(role), sql.Literal(TEMP_FILE_LIMIT)))
+
+
+def reserve_connections(admin: Connection[Any], logins: Logins) -> None:
+    """Let the services connect while handlers use every other connection; the catalog check reports a lack of this.
+
+    A superuser may grant it, or a role that has `pg_use_reserved_connections` with the admin option.
+    """
+    with suppress(InsufficientPrivilege), admin.transaction():
+        ensure_memberships(admin, reserved_memberships(admin, logins))
 
 
 def close_defaults(admin: Connection[Any], owner: str) -> None:

@@ -29,9 +29,11 @@ SERVICE_TIMEOUTS = {
 WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
 COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
-# Some places are denied only after the password was found good, and libpq tells no SQLSTATE of a login. A server whose
-# lc_messages are not English says this in other words, and is taken to refuse the login.
+# libpq reports no SQLSTATE of a failed login. A server without a free slot, and one that is no primary (a standby in a
+# URL of several hosts, a server that starts or stops), answers only after the password was accepted. A server whose
+# lc_messages are not English reports a full server in other words: that counts as a refused login.
 FULL = re.compile("too many (connections|clients)|remaining connection slots are reserved")
+NO_PRIMARY = re.compile("session is (not )?read-only|server is (not )?in hot standby mode|the database system is ")
 C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
@@ -41,6 +43,16 @@ class NotConfined(Exception):
 
 class LoginRefused(psycopg.OperationalError):
     """The server refused this tenant's login; `turno tenant reset-login` mends a changed password."""
+
+
+class StartupOptionsLost(psycopg.OperationalError):
+    """The session has none of its startup options, on which isolation and durability depend."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__(
+            f"the session of {role} lost its startup options: a pooler drops them, as PgBouncer does with"
+            " ignore_startup_parameters = options; name the server itself in DATABASE_URL"
+        )
 
 
 def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_version: int = 0) -> HandlerLogin:
@@ -67,12 +79,13 @@ def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
         said = f"{login.slug}: {str(error).strip()}"
         if FULL.search(said):
             raise psycopg.errors.TooManyConnections(said) from error
-        # Refused after it was asked who is there: a server that is away, or starts, does not get as far.
-        if error.pgconn is not None and error.pgconn.used_password:
+        # A server that does not answer never asks for the password.
+        if error.pgconn is not None and error.pgconn.used_password and not NO_PRIMARY.search(said):
             raise LoginRefused(said) from error
         raise psycopg.OperationalError(said) from error
     try:
         assert_confined(connection, login.role)
+        assert_pinned(connection, login.role)
     except BaseException:
         psycopg.Connection.close(connection)
         raise
@@ -112,11 +125,23 @@ def believe_confined(row: TupleRow | None, role: str) -> None:
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
 
 
+def assert_pinned(connection: psycopg.Connection[Any], role: str) -> None:
+    """Raise StartupOptionsLost unless the session got its startup options."""
+    row = connection.execute("SELECT current_setting('turno.pinned', true)").fetchone()
+    if row is None or row[0] != "on":
+        raise StartupOptionsLost(role)
+
+
 def service_session(logins: Logins, role: str, *, application: str) -> TimeoutConnection:
     """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
     conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
     connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     connection.add_notice_handler(_log_warning)
+    try:
+        assert_pinned(connection, role)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -11,6 +11,7 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import TENANT_CONNECTIONS
 from turno.tenancy.identity.tenant import SLUG
 from turno.tenancy.provisioning.adoption import NAME, Adoption, CannotAdopt
 from turno.tenancy.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant
@@ -123,6 +124,7 @@ def adopt_many(
     listed: Sequence[Listed],
     *,
     jobs: int,
+    connections: int = TENANT_CONNECTIONS,
     migrations: Migrations | None = None,
     progress: Callable[[Added, int, int], None],
 ) -> list[Added]:
@@ -134,7 +136,15 @@ def adopt_many(
     def add(admin: Connection[Any], one: Listed) -> Added:
         try:
             add_company(admin, logins, one.company, one.company)
-            add_tenant(admin, logins, one.slug, one.company, migrations=migrations, adoption=one.adoption)
+            add_tenant(
+                admin,
+                logins,
+                one.slug,
+                one.company,
+                connections=connections,
+                migrations=migrations,
+                adoption=one.adoption,
+            )
         except REFUSED as error:
             return Added(one, str(error).strip().partition("\n")[0])
         return Added(one)

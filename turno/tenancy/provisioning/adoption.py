@@ -31,10 +31,13 @@ class Adoption:
 def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
     """Return the role that makes the schema's tables, or raise CannotAdopt."""
     name = wanted.schema
-    if not NAME.fullmatch(name) or name in RESERVED or name.startswith("pg_") or SCHEMA.fullmatch(name):
+    if name in RESERVED or name.startswith("pg_") or SCHEMA.fullmatch(name):
         raise CannotAdopt(
-            f"{name[:60]!r} cannot be adopted: a name of a-z, 0-9 and _ is needed, not PostgreSQL's own or Turno's"
+            f"{name[:60]!r} cannot be adopted: every role may use it, or it is PostgreSQL's own or Turno's; move the "
+            "tenant's tables into a schema of their own: CREATE SCHEMA, then ALTER TABLE … SET SCHEMA"
         )
+    if not NAME.fullmatch(name):
+        raise CannotAdopt(f"{name[:60]!r} cannot be adopted: rename it to a name of a-z, 0-9 and _")
     row = admin.execute(_SCHEMA, {"name": name, "owner": wanted.table_owner, "slug": slug}).fetchone()
     if row is None:
         raise CannotAdopt(f"there is no schema {name}; create it, or correct its name")
@@ -65,18 +68,7 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
 def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
     """Refuse names that would hide ours in a handler's search_path, and listed tables that do not exist."""
     name = wanted.schema
-    relations, functions = seen_by_handlers()
-    rows = admin.execute(
-        """
-        SELECT 'table', relname FROM pg_catalog.pg_class
-        WHERE relnamespace = to_regnamespace(%(name)s) AND relname = ANY (%(relations)s)
-        UNION ALL
-        SELECT 'function', proname FROM pg_catalog.pg_proc
-        WHERE pronamespace = to_regnamespace(%(name)s) AND proname = ANY (%(functions)s) ORDER BY 1, 2
-        """,
-        {"name": name, "relations": sorted(relations), "functions": sorted(functions)},
-    ).fetchall()
-    for kind, one in rows:
+    for kind, one in hiding_names(admin, name):
         raise CannotAdopt(
             f"the {kind} {one} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
         )
@@ -87,6 +79,21 @@ def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
     ).fetchall()
     for missing in sorted(wanted.rights.listed.keys() - {relation for (relation,) in there}):
         raise CannotAdopt(f"the schema {name} has no table {missing}, on which handlers should have rights; correct it")
+
+
+def hiding_names(admin: Connection[Any], schema: str) -> list[tuple[str, str]]:
+    """Return kind and name of each object in an adopted schema that hides one of ours in a handler's search_path."""
+    relations, functions = seen_by_handlers()
+    return admin.execute(
+        """
+        SELECT 'table', relname FROM pg_catalog.pg_class
+        WHERE relnamespace = to_regnamespace(%(name)s) AND relname = ANY (%(relations)s)
+        UNION ALL
+        SELECT 'function', proname FROM pg_catalog.pg_proc
+        WHERE pronamespace = to_regnamespace(%(name)s) AND proname = ANY (%(functions)s) ORDER BY 1, 2
+        """,
+        {"name": schema, "relations": sorted(relations), "functions": sorted(functions)},
+    ).fetchall()
 
 
 def seen_by_handlers() -> tuple[frozenset[str], frozenset[str]]:

@@ -1,10 +1,12 @@
 """Whether a tenant's record of outside effects may be older than the world outside, as after a restore."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import psycopg
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.directory import UnknownTenant
+from turno.tenancy.schema_migrations.locks import limit_lock_wait
 
 _ON_RECORD = """
 INSERT INTO turno.operator_audit (actor, action, tenant_id)
@@ -12,10 +14,17 @@ VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user)
 """
 
 
-def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> list[str]:
+class Doubt(NamedTuple):
+    """The tenants that were changed, and the error of each tenant that could not be changed, by slug."""
+
+    changed: list[str]
+    troubles: dict[str, str]
+
+
+def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> Doubt:
     """Have effects without a record looked up before they are issued, or trust the record again.
 
-    For one tenant, or with None for every active one; returns their slugs. Raises UnknownTenant.
+    For one tenant, or with None for every active one; a tenant that fails stops no other. Raises UnknownTenant.
     """
     with admin.transaction():
         rows = admin.execute(
@@ -25,12 +34,25 @@ def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> list[
         ).fetchall()
         if slug is not None and not rows:
             raise UnknownTenant(slug)
-    for _, schema, owner in rows:
-        table = sql.Identifier(schema, "external_doubt")
-        with admin.transaction():
-            admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(owner)))
-            admin.execute(sql.SQL("DELETE FROM {}").format(table))
-            if doubt:
-                admin.execute(sql.SQL("INSERT INTO {} DEFAULT VALUES").format(table))
-            admin.execute(_ON_RECORD, ["effects in doubt" if doubt else "effects trusted"])
-    return [found for found, _, _ in rows]
+    found = Doubt([], {})
+    for tenant, schema, owner in rows:
+        try:
+            with admin.transaction():
+                limit_lock_wait(admin)
+                _set(admin, schema, owner, doubt=doubt)
+        except psycopg.Error as error:
+            if admin.broken:
+                raise
+            found.troubles[tenant] = str(error).strip().partition("\n")[0]
+        else:
+            found.changed.append(tenant)
+    return found
+
+
+def _set(admin: Connection[Any], schema: str, owner: str, *, doubt: bool) -> None:
+    table = sql.Identifier(schema, "external_doubt")
+    admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(owner)))
+    admin.execute(sql.SQL("DELETE FROM {}").format(table))
+    if doubt:
+        admin.execute(sql.SQL("INSERT INTO {} DEFAULT VALUES").format(table))
+    admin.execute(_ON_RECORD, ["effects in doubt" if doubt else "effects trusted"])

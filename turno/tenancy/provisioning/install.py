@@ -11,6 +11,7 @@ from turno.tenancy.identity.roles import (
     close_defaults,
     ensure_roles,
     grant_to_provisioner,
+    reserve_connections,
     service_roles,
 )
 from turno.tenancy.provisioning.installation import read_installation
@@ -53,6 +54,7 @@ def install(
         keep_for_hosts(admin, logins)
         close_database(admin, logins)
         grant_connect(admin, logins.engine, logins.web, logins.operator)
+        reserve_connections(admin, logins)
     applied = bring_up(admin, control, migrations)
     if shared is not None:
         with admin.transaction():

@@ -11,6 +11,7 @@ from turno.tenancy.identity.roles import (
     Membership,
     RoleSpec,
     report_role,
+    reserved_memberships,
     service_roles,
     tenant_memberships,
     tenant_roles,
@@ -66,6 +67,7 @@ def _tenants_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
 
 
 def _memberships(admin: Connection[Any], logins: Logins) -> Iterator[Membership]:
+    yield from reserved_memberships(admin, logins)
     sharing = bool(shared_schemas(admin, logins))
     for owner, handler, api in admin.execute(_ROLES):
         yield from tenant_memberships(logins, owner, handler, api, sharing=sharing)

@@ -8,6 +8,7 @@ from psycopg import Connection, sql
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
+    TENANT_CONNECTIONS,
     close_defaults,
     ensure_memberships,
     ensure_roles,
@@ -68,14 +69,14 @@ def add_tenant(
     slug: str,
     company: str,
     *,
-    connections: int | None = None,
+    connections: int = TENANT_CONNECTIONS,
     migrations: Migrations | None = None,
     adoption: Adoption | None = None,
 ) -> Tenant:
     """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
 
-    `company` is a slug, `connections` how many sessions its handlers may have at a time: by default half of what the
-    server allows, so that a tenant alone may use every child and no tenant can use up all. `admin` is idle.
+    `company` is a slug. `connections` is how many sessions its handlers may open at a time: two for each child that may
+    work for it. `admin` is idle.
     A removed tenant's slug starts anew: another schema, no old password, no old token. With an `adoption` the tenant's
     handlers work in a schema of the application, too; raises CannotAdopt, having changed nothing.
     """
@@ -85,7 +86,7 @@ def add_tenant(
         tenant = _register(admin, logins, slug, read_company(admin, company))
         if adoption is not None:
             _adopt(admin, slug, adoption)
-        _make_roles(admin, logins, tenant, connections or _half(admin))
+        _make_roles(admin, logins, tenant, connections)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
@@ -94,6 +95,22 @@ def add_tenant(
     bring_up(admin, tenant_schema(admin, logins, tenant), migrations)
     admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
     return _read(admin, slug)
+
+
+def raise_connections(admin: Connection[Any], connections: int) -> None:
+    """Let each tenant's handlers open this many sessions at least."""
+    with admin.transaction():
+        lock_roles(admin)
+        rows = admin.execute(
+            """
+            SELECT r.rolname FROM turno.tenants n JOIN pg_catalog.pg_roles r ON r.rolname = n.handler_role
+            WHERE n.state <> 'removed' AND r.rolconnlimit BETWEEN 0 AND %s - 1
+            """,
+            [connections],
+        ).fetchall()
+        limit = sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}")
+        for (role,) in rows:
+            admin.execute(limit.format(sql.Identifier(role), sql.Literal(connections)))
 
 
 def _register(admin: Connection[Any], logins: Logins, slug: str, company: Company) -> Tenant:
@@ -157,12 +174,6 @@ def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connecti
     grant_to_provisioner(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)
     grant_connect(admin, tenant.handler_role)
-
-
-def _half(admin: Connection[Any]) -> int:
-    row = admin.execute("SELECT current_setting('max_connections')::integer / 2").fetchone()
-    assert row is not None, "a setting has a value"  # noqa: S101
-    return int(row[0])
 
 
 def _read(admin: Connection[Any], slug: str) -> Tenant:

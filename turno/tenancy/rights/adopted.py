@@ -52,7 +52,8 @@ class TableRights:
         out of the schema so is given only where it is listed.
         """
         name = found.thing.name
-        if found.thing.kind is Kind.SEQUENCE:
+        # The default privileges of an adoption reach identity columns' sequences too; listed tables have none.
+        if found.thing.kind is Kind.SEQUENCE or (found.thing.kind is Kind.IDENTITY and not self.listed):
             access = self.listed.get(found.sequence_of or "", "") if self.listed else self.text
             return ("USAGE",) if access == WRITE else ()
         if found.thing.kind not in (Kind.TABLE, Kind.VIEW):

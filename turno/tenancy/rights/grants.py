@@ -21,7 +21,7 @@ _CLAIM_STEPS = frozenset(
 )
 
 # Called by those, and by the trigger `key_moved`, which has pinned the path.
-_KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "key_next", "keys_look"})
+_KEY_STEPS = frozenset({"key_admit", "key_look", "key_next", "keys_look"})
 
 # Called by `command_take` and `submission_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
@@ -42,8 +42,8 @@ _ENQUEUE_STEPS = frozenset(
 # Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
 _OUTCOME_STEPS = frozenset(
     {
-        *("outcome_bounds", "outcome_sums", "tenant_load_sums", "loads_of", "recent_end_sums", "wait_bound"),
-        *("uncounted_ends", "uncounted_loads", "uncounted_outcomes"),
+        *("outcome_bounds", "outcome_sums", "tenant_load_sums", "loads_of", "recent_end_sums", "wait_at"),
+        *("uncounted_ends", "uncounted_loads", "uncounted_outcomes", "is_end"),
     }
 )
 
@@ -55,10 +55,8 @@ CONTROL = Matrix(
         "enqueue": _roles("host"),
         "enqueue_many": _roles("host"),
         "publish": _roles("host"),
-        "subscribe": _roles("engine"),
-        "subscriptions_behind": _roles("engine"),
-        "subscription_caught_up": _roles("engine"),
         "announce": _roles("engine"),
+        "prune_announcements": _roles("engine"),
         "uuid_v7": _roles("owners"),
         "tenant_of": _roles("owners"),
         "worker_start": _roles("engine"),
@@ -80,14 +78,19 @@ CONTROL = Matrix(
         "unclaim": _roles("engine"),
         "move_unserved": _roles("engine"),
         "unclaimed": _roles("engine"),
-        "active_tenants": _roles("engine"),
+        "tenant_turns": _roles("engine"),
+        "tenant_turn_begin": _roles("engine"),
+        "tenant_turn_failed": _roles("engine"),
+        "tenant_turn_succeeded": _roles("engine"),
         "company_of": _roles("engine"),
+        "session_schemas": _roles("engine"),
+        "analyze_grown": _roles("engine"),
         "count_outcomes": _roles("engine"),
         "prune_outcome_counts": _roles("engine"),
         "outcome_sums": _roles("operator"),
         "uncounted_outcomes": _roles("operator"),
         "outcome_bounds": _roles("operator"),
-        "wait_bound": _roles("operator"),
+        "wait_at": _roles("operator"),
         "tenant_load_sums": _roles("operator"),
         "loads_of": _roles("operator"),
         "uncounted_loads": _roles("operator"),
@@ -95,8 +98,8 @@ CONTROL = Matrix(
         "uncounted_ends": _roles("operator"),
         "fold_dead_letter_counts": _roles("engine"),
         "prune_rate_limits": _roles("engine"),
+        "prune_keys": _roles("engine"),
         "submission_take": _roles("owners web"),
-        "job_take": _roles("owners"),
         "command_take": _roles("web"),
         "stream_ticket_put": _roles("web"),
         "stream_ticket_take": _roles("web"),
@@ -110,12 +113,11 @@ CONTROL = Matrix(
         "reroute": _roles("operator"),
         "worker_orders": _roles("engine"),
         "error_group": _roles("owners"),
+        "schedule_tenants": _roles("engine"),
+        "is_end": _roles("operator"),
         "schedules_due": _roles("engine"),
         "callbacks_take": _roles("engine"),
-        "callback_close": _roles("engine"),
-        "callbacks_due": _roles("engine"),
-        "callback_done": _roles("engine"),
-        "callback_failed": _roles("engine"),
+        "callback_tried": _roles("engine"),
         "callbacks_settle": _roles("operator"),
         "mail_take": _roles("web"),
     },
@@ -125,13 +127,16 @@ CONTROL = Matrix(
         "settings": _may(web="SELECT", operator=_READ_WRITE),
         "job_types": _may(owners="SELECT", operator=_READ_WRITE),
         "handlers": _may(owners="SELECT", operator="SELECT"),
-        "subscriptions": _may(owners="SELECT", operator="SELECT"),
+        "subscriptions": _may(owners="SELECT", operator="SELECT DELETE"),
         "workers": _may(operator="SELECT"),
         "exec_hosts": _may(operator="SELECT"),
         "serving": {},
         "leases": _may(operator="SELECT"),
+        "tenant_tasks": {},
+        "tenant_failures": _may(operator="SELECT"),
         "tickets": _may(owners=_READ_WRITE),
         "key_looks": {},
+        "key_locks": {},
         "part_looks": _may(owners="INSERT"),
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
@@ -209,6 +214,7 @@ TENANT = Matrix(
         "job_checkpoint": _roles("handler"),
         "jobs_fetch": _roles("handler"),
         "jobs_finish": _roles("handler"),
+        "assert_transaction": _roles("handler"),
         "jobs_held": _roles("handler"),
         "claims_lost": _roles("handler"),
         "job_fail": _roles("handler"),
@@ -230,17 +236,18 @@ TENANT = Matrix(
         "job_await_parts": _roles("handler"),
         "event_publish": _roles("control"),
         "event_publish_child": _roles("handler"),
-        "event_backlog": _roles("engine"),
         "event_replay": _roles("api"),
         "event_purge": _roles("engine"),
         "job_cancel": _roles("api"),
         "jobs_command": _roles("api"),
         "job_lacks": _roles("api"),
+        "outcome_of": _roles("api"),
         "job_retry": _roles("api"),
         "notification_read": _roles("api"),
         "jobs_running": _roles("engine"),
         "job_logs_put": _roles("engine"),
         "job_rescue": _roles("engine"),
+        "sessions_end": _roles("engine"),
         "job_repair": _roles("engine"),
         "job_expire": _roles("engine"),
         "job_purge": _roles("engine"),
@@ -256,11 +263,7 @@ TENANT = Matrix(
         "schedule_switch": _roles("api"),
         "schedule_remove": _roles("api"),
         "schedule_fire": _roles("engine"),
-        "callback_put": _roles("api"),
         "callbacks_put": _roles("api"),
-        "callback_job": _roles("engine"),
-        "callback_give_up": _roles("engine"),
-        "callback_abandon": _roles("engine"),
     },
     relations={
         "background_jobs": _READ_JOBS,
@@ -298,9 +301,10 @@ TENANT = Matrix(
         for column in columns.split()
     },
     invokers=frozenset(
-        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire", "continued"}
-        | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job"}
+        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire"}
+        | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job", "session_gone", "assert_few_open"}
         | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
+        | {"outcome_of", "has_items", "counted_by", "item_error"}
     ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),

@@ -22,9 +22,10 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of thing that rights are given on. An identity column's sequence needs none.
+    """A kind of thing that rights are given on.
 
-    A table is private by its name, `private_…`.
+    An identity column's sequence needs none; in an adopted schema it has those of default privileges. A table is
+    private by its name, `private_…`.
     """
 
     SCHEMA = "schema"

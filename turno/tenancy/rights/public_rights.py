@@ -46,11 +46,14 @@ CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
 def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
     """Return the roles that may execute some of the closed functions, by signature.
 
-    Tenants' functions count quotas, and publish events, under a lock; the control role's migrations lock schemas.
+    Tenants' functions count quotas, and publish events, under a lock, and log a replayed request so that its commit
+    waits for a synchronous standby; the control role's migrations lock schemas.
     """
     return {
         "pg_advisory_xact_lock(integer,integer)": frozenset({logins.owners, logins.control}),
         "pg_advisory_xact_lock_shared(integer,integer)": frozenset({logins.owners}),
+        "pg_logical_emit_message(boolean,text,text)": frozenset({logins.owners}),
+        "pg_logical_emit_message(boolean,text,text,boolean)": frozenset({logins.owners}),
         "pg_try_advisory_xact_lock(integer,integer)": frozenset({logins.control}),
         "pg_try_advisory_lock(integer,integer)": frozenset({logins.control}),
         "pg_advisory_unlock(integer,integer)": frozenset({logins.control}),
@@ -67,9 +70,12 @@ def close_database(admin: Connection[Any], logins: Logins) -> None:
         "SELECT s FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) WHERE to_regprocedure(s) IS NOT NULL ORDER BY n",
         [list(CLOSED_FUNCTIONS)],
     )
-    closed = sql.SQL(", ").join(sql.SQL(signature) for (signature,) in here)
+    known = [signature for (signature,) in here]
+    closed = sql.SQL(", ").join(sql.SQL(signature) for signature in known)
     execute_if_allowed(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
     for signature, roles in open_functions(logins).items():
+        if signature not in known:
+            continue  # PostgreSQL 17 gave a parameter to pg_logical_emit_message
         names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
         execute_if_allowed(admin, sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(signature), names))
 

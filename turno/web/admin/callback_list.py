@@ -9,7 +9,7 @@ from turno.store.operator import callbacks
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
 from turno.web.api.admin_callbacks import NewAddress, add_address, remove_address
 from turno.web.http.problems import Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, Digits, Text, described, read_query
+from turno.web.http.query import LARGEST_ID, Text, described, read_query
 from turno.web.pages.drawing import draw, go
 from turno.web.services import services
 
@@ -24,7 +24,7 @@ class CallbackListQuery:
     """Of which tenant, behind which call-back the page begins, and what was done before it."""
 
     tenant: Text = ""
-    after: Annotated[int, described("Behind this one.", ge=0, le=LARGEST_ID), Digits] = 0
+    after: Annotated[int, described("Behind this one.", ge=0, le=LARGEST_ID)] = 0
     notice: Text = ""
 
 

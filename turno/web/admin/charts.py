@@ -103,7 +103,7 @@ def _drawn(at: datetime, point: Point | None, step: timedelta) -> dict[str, Any]
     return {
         "at": at,
         "done": round((point.completed if point else 0) / minutes, 1),
-        "failed": round((point.failed if point else 0) / minutes, 1),
+        "failed": round((point.failures if point else 0) / minutes, 1),
         "p50": point.wait_p50_ms if point else None,
         "p95": point.wait_p95_ms if point else None,
     }

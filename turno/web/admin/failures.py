@@ -1,9 +1,11 @@
-"""GET /admin/failures: dead letters of all tenants by error."""
+"""GET /admin/failures: jobs that failed, and jobs with failed items, of all tenants by error, type or tenant."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from flask import Response, request
 
+from turno.jobs.label import LABELS
 from turno.store.operator import job_search
 from turno.web.admin.jobs_asked import JobsAsked
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
@@ -16,14 +18,24 @@ GROUPS_SHOWN = 50
 JOBS_SHOWN = 50
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailuresAsked(JobsAsked):
+    """The filters of the page, and the common property of a group."""
+
+    by: Literal["error", "type", "tenant"] = "error"
+
+
 @failures.screen("/admin/failures")
 def index(visit: OperatorVisit) -> Response:
-    """List dead letters by error, or those of one error."""
-    asked = replace(read_query(request.args, JobsAsked, others_ignored=True), status="failed")
-    wanted = asked.wanted(visit, waiting=True)
+    """List failures in groups, and the failed jobs that the filters leave."""
+    asked = read_query(request.args, FailuresAsked, others_ignored=True)
+    asked = replace(asked, status="", outcome=asked.outcome or "failures")
+    wanted, by = asked.wanted(visit, waiting=True), asked.by
     with as_operator() as operator:
-        groups = [] if asked.error else job_search.group_jobs(operator, wanted, "error", limit=GROUPS_SHOWN + 1)
+        groups = [] if asked.text(by) else job_search.group_jobs(operator, wanted, by, limit=GROUPS_SHOWN + 1)
         jobs = job_search.find_jobs(operator, wanted, before=asked.before, limit=JOBS_SHOWN + 1)
+    for job in jobs:
+        job["label"] = LABELS[job["outcome"]]
     return draw(
         "turno/admin/failures.html",
         visit=visit,

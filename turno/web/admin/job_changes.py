@@ -8,6 +8,7 @@ from flask import Response, request
 
 from turno.dispatch.command_across import command_across
 from turno.jobs.job import Priority
+from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
 from turno.store.operator.job_search import JobsWanted
 from turno.web.admin.jobs_asked import JobsAsked
@@ -25,15 +26,15 @@ AT_A_TIME = 500
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A command, and the statuses of the jobs that it is about."""
+    """A command, and the statuses of its jobs; without statuses it is for failures."""
 
     command: OperatorCommand
-    statuses: frozenset[str]
+    statuses: frozenset[str] = frozenset()
 
 
 CHANGES = {
-    "retry": Change(OperatorCommand(name="retry"), frozenset({"failed"})),
-    "discard": Change(OperatorCommand(name="discard"), frozenset({"failed"})),
+    "retry": Change(OperatorCommand(name="retry")),
+    "discard": Change(OperatorCommand(name="discard")),
     "cancel": Change(OperatorCommand(name="cancel"), frozenset({"pending", "running"})),
     "run-now": Change(OperatorCommand(name="reschedule"), frozenset({"pending"})),
     "urgent": Change(OperatorCommand(name="reprioritise", priority=Priority.URGENT), frozenset({"pending"})),
@@ -41,9 +42,14 @@ CHANGES = {
 }
 
 
-def changes_of(status: str) -> list[str]:
-    """Return what can be done with jobs of this status."""
-    return [name for name, change in CHANGES.items() if status in change.statuses]
+def changes_of(asked: JobsAsked) -> list[str]:
+    """Return the changes that are possible for each of these jobs."""
+    failures = asked.status == "failed" or (asked.outcomes and set(asked.outcomes) <= set(FAILURES))
+    return [
+        name
+        for name, change in CHANGES.items()
+        if (asked.status in change.statuses and not asked.outcomes if change.statuses else failures)
+    ]
 
 
 @job_changes.screen("/admin/changes/<name>")
@@ -113,6 +119,8 @@ def _numbers(report: CommandReport) -> dict[str, Any]:
     """Return what the report counts, as the page says it."""
     return {
         "changed": sum(report.changed.values()),
+        "of_items": report.of_items,
+        "items": report.items,
         "tenants": [(slug, many) for slug, many in report.tenants.most_common() if many],
         "refused": report.refused.most_common(),
         "troubles": sorted(report.troubles),

@@ -5,8 +5,7 @@ from typing import Any
 from flask import Response, request
 
 from turno.dispatch.search_tenants import search_tenants
-from turno.jobs.job import Status
-from turno.jobs.label import label
+from turno.jobs.label import found_label, label
 from turno.store.operator.job_search import SearchTooLong, find_quickly
 from turno.web.admin.job_changes import changes_of
 from turno.web.admin.jobs_asked import JobsAsked
@@ -45,7 +44,7 @@ def index(visit: OperatorVisit) -> Response:
         after=after,
         not_asked=not_asked,
         slow=slow,
-        changes=() if asked.asks_tenants or not rows else changes_of(asked.status),
+        changes=() if asked.asks_tenants or not rows else changes_of(asked),
     )
 
 
@@ -54,20 +53,8 @@ def _of_all(visit: OperatorVisit, asked: JobsAsked) -> tuple[list[dict[str, Any]
         rows = find_quickly(operator, asked.wanted(visit), before=asked.before, limit=JOBS_SHOWN + 1)
     now = services().clock()
     for row in rows:
-        row["label"] = _label(row, now)
+        row["label"] = found_label(row, now)
     return rows[:JOBS_SHOWN], rows[JOBS_SHOWN - 1] if len(rows) > JOBS_SHOWN else None
-
-
-def _label(row: dict[str, Any], now: Any) -> str | None:
-    """Return the state's word; None of a completed job: whether some of its items failed its tenant alone knows."""
-    match row["status"]:
-        case Status.PENDING if row["parked"]:
-            return "needs review"
-        case Status.PENDING:
-            return "scheduled" if row["run_at"] and row["run_at"] > now else "waiting"
-        case Status.COMPLETED:
-            return None
-    return str(row["status"])
 
 
 def _of_tenants(visit: OperatorVisit, asked: JobsAsked) -> tuple[list[dict[str, Any]], int]:

@@ -6,6 +6,7 @@ from typing import Literal
 from uuid import UUID
 
 from turno.jobs.job import Status
+from turno.jobs.label import FAILURES, Outcome
 from turno.store.api.jobs import JobFilter
 from turno.store.operator.job_search import Cursor, JobsWanted, first_id
 from turno.web.admin.operator_pages import OperatorVisit
@@ -19,17 +20,19 @@ SINCE: dict[Since, timedelta | None] = {
 }  # fmt: skip
 # What only the jobs' own tenants know.
 OF_TENANTS = ("user", "request", "payload")
-CHOSEN = ("status", "type", "tenant", "error", *OF_TENANTS, "since")
+CHOSEN = ("status", "outcome", "type", "tenant", "error", *OF_TENANTS, "since")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsAsked:
-    """What a form of filters sends; an empty field leaves it free. `request` is a correlation or trace id.
+    """The fields of a form of filters; an empty field leaves it free. `request` is a correlation or trace id.
 
-    `at` and `id` are the last job of the page before, or the bounds of what was looked at.
+    The outcome `failures` is each outcome of a failure. `at` and `id` are the last job of the previous page, or the
+    bounds of a dry run.
     """
 
     status: Literal["", "pending", "running", "completed", "failed", "cancelled"] = ""
+    outcome: Literal["", "failures"] | Outcome = ""
     type: str = ""
     tenant: str = ""
     error: str = ""
@@ -52,6 +55,11 @@ class JobsAsked:
         return any(self.text(name) for name in OF_TENANTS)
 
     @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Return the chosen outcomes; empty for all jobs."""
+        return FAILURES if self.outcome == "failures" else (self.outcome,) if self.outcome else ()
+
+    @property
     def before(self) -> Cursor | None:
         """The last job of the page before."""
         return Cursor(self.at, self.id) if self.at and self.id else None
@@ -71,6 +79,7 @@ class JobsAsked:
             companies=visit.companies,
             tenants=self._one("tenant"),
             statuses=(self.status,) if self.status else (),
+            outcomes=self.outcomes,
             types=self._one("type"),
             error=self.text("error") or None,
             since=self._since,
@@ -84,6 +93,7 @@ class JobsAsked:
         return JobFilter(
             user_id=self.text("user") or None,
             statuses=(Status(self.status),) if self.status else (),
+            outcomes=self.outcomes,
             types=self._one("type"),
             correlation_id=self.text("request") or None,
             text=self.text("payload") or None,

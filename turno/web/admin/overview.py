@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from flask import Response
 
+from turno.jobs.label import FAILURES
 from turno.store.operator import board, job_search
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
@@ -43,7 +44,7 @@ def index(visit: OperatorVisit) -> Response:
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)
         workers = listed_workers(operator, visit)
         failed = job_search.JobsWanted(
-            companies=visit.companies, statuses=("failed",), since=services().clock() - ONE_DAY, waiting=True
+            companies=visit.companies, outcomes=FAILURES, since=services().clock() - ONE_DAY, waiting=True
         )
         failures = job_search.group_jobs(operator, failed, "error", limit=SHOWN)
     return draw(
@@ -67,9 +68,10 @@ def _counts(queues: Sequence[board.QueueCount], ended: dict[str, int]) -> dict[s
         "running": sum(one.running for one in queues),
         "scheduled": sum(one.scheduled for one in queues),
         "needs review": sum(one.review for one in queues),
-        "done": ended.get("completed", 0),
-        "failed": ended.get("failed", 0),
-        "cancelled": ended.get("cancelled", 0),
+        "done": ended["completed"],
+        "done, some failed": ended["completed_with_failures"],
+        "failed": ended["failed"] + ended["nothing_done"],
+        "cancelled": ended["cancelled"],
     }
 
 
@@ -95,7 +97,7 @@ def sentence(trouble: Trouble, localizer: Localizer) -> str:
 def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
     """Return the page on which something can be done about it."""
     match trouble.kind:
-        case "failures":
+        case "failures" | "failed items" | "dead letters":
             return visit.to("/failures", tenant=trouble.tenant, type=trouble.values["type"])
         case "paused tenant" | "long wait":
             return visit.to("/tenants", q=trouble.tenant)

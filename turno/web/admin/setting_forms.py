@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from pydantic import ValidationError
-
-from turno.web.http.payloads import model_adapter
+from turno.errors import InvalidPayload
+from turno.jobs.converter import converter
 
 LONGEST_NUMBER = 9  # digits
 
@@ -19,8 +18,8 @@ def changes_in(form: Mapping[str, str], kind: type[Any]) -> dict[str, Any]:
     """Return what the form says of the settings that are the fields of `kind`; raises Refused for what is no value."""
     given = {field.name: _value(form[field.name].strip()) for field in fields(kind) if field.name in form}
     try:
-        checked = model_adapter(kind).validate_python(given)
-    except ValidationError as error:
+        checked = converter(kind).convert(given)
+    except InvalidPayload as error:
         raise Refused from error
     if not given:
         raise Refused

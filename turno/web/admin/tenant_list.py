@@ -9,7 +9,7 @@ from turno.store.operator import board, routing
 from turno.store.operator.run_time_settings import set_tenant, show_tenant
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
 from turno.web.admin.setting_forms import Refused, changes_in
-from turno.web.api.admin_tenants import TenantChanges, backend_defaults
+from turno.web.api.admin_tenants import TenantChanges, backend_defaults, require_own_settings
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import Text, read_query, searchable
 from turno.web.pages.drawing import draw, go
@@ -59,6 +59,7 @@ def change(visit: OperatorVisit, slug: str) -> Response:
             changes = changes_in(request.form, TenantChanges)
         except Refused:
             return go(visit.to(f"/tenants/{slug}", notice="wrong"))
+        require_own_settings(visit.principal, changes)
         set_tenant(operator, slug, changes, by=visit.principal.user, companies=visit.companies)
         if "backend" in changes:
             routing.reroute(operator, backend_defaults())

@@ -14,7 +14,7 @@ from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import Flag, JobPageQuery, described
+from turno.web.http.query import JobPageQuery, described
 from turno.web.rate_limits import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
@@ -51,7 +51,7 @@ class DeadLetterPage:
 class DeadLettersQuery(JobPageQuery):
     """Which dead letters are listed."""
 
-    replayed: Annotated[Flag, described("Those that were replayed, instead of those that wait.")] = False
+    replayed: Annotated[bool, described("Those that were replayed, instead of those that wait.")] = False
 
 
 LIST = Operation(

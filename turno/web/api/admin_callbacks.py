@@ -6,14 +6,14 @@ from typing import Annotated
 from uuid import UUID
 
 from flask import Response, request
-from pydantic import Field
+from msgspec import Meta
 
 from turno.jobs.callback_url import url_problem
 from turno.store.operator import callbacks
 from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, Digits, PageSize, Text, described
+from turno.web.http.query import LARGEST_ID, PageSize, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
@@ -70,7 +70,7 @@ class FailingQuery:
     """Of which tenant, and which page."""
 
     tenant: Annotated[Text, described("Of this tenant alone.")] = ""
-    cursor: Annotated[int, described("What the page before named as next_cursor.", ge=0, le=LARGEST_ID), Digits] = 0
+    cursor: Annotated[int, described("What the page before named as next_cursor.", ge=0, le=LARGEST_ID)] = 0
     limit: PageSize = 50
 
 
@@ -94,7 +94,7 @@ class AddressMade:
 class Which:
     """What was not taken: these ones, or all of a tenant's; null for both means all."""
 
-    ids: Annotated[list[Annotated[int, Field(ge=1, le=LARGEST_ID)]], Field(max_length=LONGEST_LIST)] | None = None
+    ids: Annotated[list[Annotated[int, Meta(ge=1, le=LARGEST_ID)]], Meta(max_length=LONGEST_LIST)] | None = None
     tenant: str | None = None
 
 

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from flask import Response, request
-from pydantic import AwareDatetime, Field
+from msgspec import Meta
 
 from turno.dispatch.command_across import command_across
 from turno.jobs.job import Priority, Status
+from turno.jobs.label import Outcome
+from turno.jobs.moment import moment_of
 from turno.jobs.operator_command import CommandName, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, find_jobs, group_jobs
 from turno.web.api.found_jobs import FoundJob, FoundPage, searched
@@ -17,7 +19,7 @@ from turno.web.api.job_body import Band
 from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer, from_row
 from turno.web.http.problems import FieldProblem, invalid
-from turno.web.http.query import NOT_GIVEN, Flag, Moment, PageSize, Text, described, moment_of
+from turno.web.http.query import NOT_GIVEN, Moment, PageSize, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
@@ -28,10 +30,14 @@ MOST_AT_ONCE = 1000  # jobs that one request changes: it is answered when they a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGroup:
-    """Jobs that have something in common, with the latest of them as an example."""
+    """Jobs with a common property, and the latest of them as an example.
+
+    `items` are the failed items of those that were neither retried nor discarded.
+    """
 
     name: str
     jobs: int
+    items: int
     tenants: int
     first: datetime | None
     last: datetime | None
@@ -51,12 +57,13 @@ class Found:
     """Which jobs of which tenants."""
 
     status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
+    outcome: Annotated[tuple[Outcome, ...], described("Only jobs that ended so; may be repeated.")] = ()
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
     tenant: Annotated[tuple[Text, ...], described("Only this tenant's jobs; may be repeated.")] = ()
-    error: Annotated[Text, described("Only what failed with this error: a group as listed, or its class.")] = NOT_GIVEN
+    error: Annotated[Text, described("Only failures with this error: a group as listed, or its class.")] = NOT_GIVEN
     since: Annotated[Moment, described("Only what ended since then; of open jobs, what was made since.")] = NOT_GIVEN
     until: Annotated[Moment, described("Only what ended before.")] = NOT_GIVEN
-    waiting: Annotated[Flag, described("Only failed jobs that nobody has replayed or discarded.")] = False
+    waiting: Annotated[bool, described("Only failures neither retried nor discarded.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,36 +85,38 @@ class GroupsQuery(Found):
     limit: PageSize = 50
 
 
-Name = Annotated[str, Field(min_length=1, max_length=255)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandBody:
-    """What to do with which jobs: `retry` and `discard` are for failed ones, the others for those that wait.
+    """A command and its jobs: `retry` and `discard` are for failures, the others for open jobs.
 
-    `cancel` also asks running ones to stop. `reschedule` without `run_at` lets them run now. With `dry_run` nothing is
-    changed and the same is counted.
+    `retry` continues failed jobs and runs the failed items of the others; `outcome` chooses between them. `cancel` also
+    requests running ones to stop. `reschedule` without `run_at` lets them run now. A `dry_run` counts without a change.
     """
 
     command: CommandName
     dry_run: bool = False
     status: tuple[Status, ...] = ()
+    outcome: tuple[Outcome, ...] = ()
     type: tuple[Name, ...] = ()
     tenant: tuple[Name, ...] = ()
     error: Name | None = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     priority: Band | None = None
-    run_at: AwareDatetime | None = None
+    run_at: Moment | None = None
     cursor: UUID | None = None
-    limit: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE
+    limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDone:
-    """How many jobs were changed, were so already, and could not be, by the word why; and how many of each tenant.
+    """The numbers of jobs that were changed, skipped and refused, by the word of the reason, and of each tenant.
 
-    `troubles` says why a tenant's jobs could not be asked at all. `next_cursor` says where to go on if there are more.
+    `of_items` of the changed jobs ran to their end and have failed `items`. `troubles` has the error of each tenant
+    that could not be read. `next_cursor` is the cursor of the next request, null after the last job.
     """
 
     command: CommandName
@@ -116,6 +125,8 @@ class CommandDone:
     skipped: dict[str, int]
     refused: dict[str, int]
     tenants: dict[str, int]
+    of_items: int
+    items: int
     troubles: dict[str, str]
     next_cursor: UUID | None
 
@@ -211,6 +222,8 @@ def command(call: OperatorCall) -> Response:
             skipped=dict(report.skipped),
             refused=dict(report.refused),
             tenants=dict(report.tenants),
+            of_items=report.of_items,
+            items=report.items,
             troubles=report.troubles,
             next_cursor=report.next_cursor,
         )
@@ -222,6 +235,7 @@ def _wanted(call: OperatorCall, asked: Any) -> JobsWanted:
         companies=call.principal.companies,
         tenants=asked.tenant,
         statuses=asked.status,
+        outcomes=asked.outcome,
         types=asked.type,
         error=asked.error,
         since=asked.since,
@@ -235,6 +249,6 @@ def _cursor(text: str | None) -> Cursor | None:
         return None
     at, _, job_id = text.partition("~")
     try:
-        return Cursor(moment_of(at), UUID(job_id))
+        return Cursor(moment_of(at, services().clock()), UUID(job_id))
     except ValueError:
         raise invalid([FieldProblem("cursor", "is no next_cursor of this list")]) from None

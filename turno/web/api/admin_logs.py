@@ -6,13 +6,12 @@ from functools import partial
 from typing import Annotated
 
 from flask import Response
-from pydantic import AfterValidator
 
 from turno.store.api import jobs as stored
 from turno.web.api.job_id import read_id
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, no_such_job
-from turno.web.http.query import AFTER, LARGEST_ID, NOT_GIVEN, PageSize, Text, described
+from turno.web.http.query import AFTER, NOT_GIVEN, PageSize, described
 from turno.web.routes import Answer, Call, Operation, Routes
 
 admin_logs = Routes("admin_logs", __name__, tag="administration")
@@ -38,18 +37,15 @@ class LogPage:
     next_cursor: str | None
 
 
-def _place(text: str) -> str:
-    attempt, dot, number = text.partition(".")
-    if not (dot and attempt.isdecimal() and number.isdecimal() and int(attempt) < 2**31 and int(number) <= LARGEST_ID):
-        raise ValueError("is no next_cursor of this list")
-    return text
+# An attempt and a number that the columns can hold.
+Place = Annotated[str, described(AFTER, pattern=r"^[0-9]{1,9}\.[0-9]{1,18}$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     """A page of a job's log."""
 
-    cursor: Annotated[Text, AfterValidator(_place), described(AFTER)] = NOT_GIVEN
+    cursor: Place = NOT_GIVEN
     limit: PageSize = 200
 
 

@@ -1,25 +1,27 @@
 """/api/admin/tenants: each tenant's share, weight, caps, pause and backend."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 from flask import Response, request
-from pydantic import Field
+from msgspec import Meta
 
 from turno.settings import Backend
 from turno.store.operator import routing
 from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
 from turno.web.api.typed_body import read_changes
+from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import AFTER, PageSize, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
-JobsPerDay = Annotated[int, Field(ge=1, le=100_000_000)] | None
-AlertPercent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None
-AlertMinutes = Annotated[int, Field(ge=1, le=10_080)] | None
+JobsPerDay = Annotated[int, Meta(ge=1, le=100_000_000)] | None
+AlertPercent = Annotated[float, Meta(ge=0, le=100)] | None
+AlertMinutes = Annotated[int, Meta(ge=1, le=10_080)] | None
 
 admin_tenants = Routes("admin_tenants", __name__, tag="administration")
 
@@ -72,13 +74,16 @@ class TenantChanges:
     """What is named is changed; null takes a value away."""
 
     paused: bool = False
-    weight: Annotated[int, Field(ge=1, le=100)] = 1
-    cap: Annotated[int, Field(ge=1, le=32767)] | None = None
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+    cap: Annotated[int, Meta(ge=1, le=32767)] | None = None
     jobs_per_day: JobsPerDay = None
     backend: Backend | None = None
     alert_failure_percent: AlertPercent = None
     alert_wait_minutes: AlertMinutes = None
 
+
+# What a tenant takes of the workers that all companies share.
+SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
 
 LIST = Operation(
     method="GET",
@@ -116,6 +121,7 @@ def tenants(call: OperatorCall) -> Response:
 def change_tenant(call: OperatorCall, tenant: str) -> Response:
     """Change a tenant's settings."""
     changes = read_changes(request, TenantChanges)
+    require_own_settings(call.principal, changes)
     companies = call.principal.companies
     with lend_operator()() as operator:
         changed = "\0" not in tenant and set_tenant(
@@ -127,6 +133,13 @@ def change_tenant(call: OperatorCall, tenant: str) -> Response:
     if row is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
     return answer(from_row(TenantBody, row))
+
+
+def require_own_settings(principal: Principal, changes: Mapping[str, object]) -> None:
+    """Raise Problem 403 if an operator of some companies changes a setting that decides the share of other tenants."""
+    if not principal.everywhere and (shared := SHARED_SETTINGS & changes.keys()):
+        names = ", ".join(sorted(shared))
+        raise Problem(Kind.OPERATORS_ONLY, f"{names}: only an operator of all companies may change it.")
 
 
 def backend_defaults() -> routing.Defaults:

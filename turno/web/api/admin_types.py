@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated
 
 from flask import Response, request
-from pydantic import Field
+from msgspec import Meta
 
 from turno.errors import UnknownJobType
 from turno.store.operator.run_time_settings import list_types, set_type
@@ -60,11 +60,11 @@ class TypeChanges:
     """What is named is changed, for all tenants; null leaves it to the code again."""
 
     paused: bool = False
-    cap: Annotated[int, Field(ge=1, le=32767)] | None = None
+    cap: Annotated[int, Meta(ge=1, le=32767)] | None = None
     jobs_per_day: JobsPerDay = None
-    timeout: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
-    retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    timeout: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT)] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    retention_days: Annotated[int, Meta(ge=1, le=3650)] | None = None
     alert_failure_percent: AlertPercent = None
     alert_wait_minutes: AlertMinutes = None
 

@@ -21,7 +21,7 @@ from turno.web.addresses import at
 from turno.web.api.job_body import job_body
 from turno.web.api.stream_response import head_of, most_on_threads
 from turno.web.http.json_answers import dumps
-from turno.web.http.query import Digits, described
+from turno.web.http.query import described
 from turno.web.routes import Call
 from turno.web.services import services
 
@@ -40,7 +40,6 @@ class WaitQuery:
         described(
             "Seconds to wait for the job's end before the answer; the server may wait for less.", ge=0, le=LONGEST_WAIT
         ),
-        Digits,
     ] = 0
 
 

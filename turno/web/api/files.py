@@ -25,7 +25,7 @@ from turno.web.api.typed_body import read_body
 from turno.web.files import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece, secret
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, Digits, Text, described, read_query
+from turno.web.http.query import LARGEST_ID, Text, described, read_query
 from turno.web.http.request_body import read_bytes
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
@@ -77,7 +77,7 @@ class JobFiles:
     files: list[FileBody]
 
 
-Seconds = Annotated[int, described("In seconds since 1970.", ge=0, le=LARGEST_ID), Digits]
+Seconds = Annotated[int, described("In seconds since 1970.", ge=0, le=LARGEST_ID)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from turno.dispatch.search_tenants import search_tenants
 from turno.jobs.job import Status
+from turno.jobs.label import Outcome, outcome
 from turno.store.api.jobs import JobFilter
 from turno.store.operator.job_search import first_id
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -21,7 +22,8 @@ class FoundJob:
     """A job of some tenant; its own address, with that tenant in X-Schema, has the rest.
 
     `error` is the error's group: class and first line, without numbers, names in quotation marks and addresses. `at` is
-    when it ended, of an open one when it was made. `closed_as` tells of a failed one that nobody need see to any more.
+    the time of its end, or of the creation of an open job. `done` and `failed` are items of a failure; `closed_as` is
+    set once it was retried or discarded.
     """
 
     job_id: UUID
@@ -29,6 +31,9 @@ class FoundJob:
     company: str
     type: str
     status: Status
+    outcome: Outcome | None
+    done: int | None
+    failed: int | None
     error: str | None
     at: datetime
     closed_as: Literal["replayed", "discarded"] | None
@@ -60,6 +65,7 @@ def searched(call: OperatorCall) -> FoundPage:
         JobFilter(
             user_id=asked.user,
             statuses=asked.status,
+            outcomes=asked.outcome,
             types=asked.type,
             correlation_id=asked.correlation_id,
             text=asked.payload,
@@ -78,6 +84,9 @@ def searched(call: OperatorCall) -> FoundPage:
             company=tenants[row["tenant"]].company,
             type=row["type"],
             status=row["status"],
+            outcome=outcome(row["status"], row["done"], row["failed"]),
+            done=row["done"],
+            failed=row["failed"],
             error=row["error"] and row["error"].get("class"),
             at=row["finished_at"] or row["created_at"],
             closed_as="replayed" if row["successor_id"] else None,

@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import Field
-
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import Label, label
+from turno.jobs.label import Label, Outcome, label, outcome
 from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
 from turno.web.http.json_answers import from_row
@@ -54,7 +52,7 @@ class ErrorBody:
     its class, message and traceback too.
     """
 
-    class_: Annotated[str, Field(serialization_alias="class")]
+    class_: str
     message: str
     traceback: str | None
     reference: str | None
@@ -62,15 +60,18 @@ class ErrorBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBody:
-    """One job; `label` is the word for people, `status` the one for programs.
+    """One job; `outcome` and `status` are for programs, `label` is for people.
 
-    `revision` grows with every change of the job or its progress. `waiting_for` says what a waiting job lacks to be
-    run, such as a worker that knows its type.
+    `outcome` is null while the job is open. A job that ran to its end is `completed`, `completed_with_failures` if some
+    of its items failed, or `nothing_done` if all did; its `status` is `completed` in each case. `payload` is null in
+    lists and streams, and if it has more than 8,000 bytes as stored. `revision` grows with every change of the job or
+    its progress. `waiting_for` names the part that a waiting job lacks, such as a worker for its type.
     """
 
     job_id: UUID
     type: str
     status: Status
+    outcome: Outcome | None
     label: Label
     reason: str | None
     waiting_for: str | None
@@ -78,6 +79,7 @@ class JobBody:
     user: str
     progress: Progress
     parts: Parts | None
+    payload: dict[str, Any] | None
     result: dict[str, Any] | None
     error: ErrorBody | None
     attempts: int
@@ -116,7 +118,9 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         row,
         job_id=row["id"],
         status=Status(row["status"]),
+        outcome=outcome(row["status"], row["done"], row["failed"]),
         label=label(row),
+        payload=row.get("payload"),
         waiting_for=waiting_for(row),
         priority=Priority(row["priority"]).word,
         user=row["user_id"],
@@ -135,7 +139,7 @@ def job_links(job_id: UUID, root: str) -> dict[str, str]:
     """Return the addresses of a job and of what can be done with it."""
     here = f"{root}/api/jobs/{job_id}"
     return {"self": here} | {
-        name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry")
+        name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry", "rerun")
     }
 
 

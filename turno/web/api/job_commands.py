@@ -1,21 +1,28 @@
-"""POST /api/jobs/<id>/cancel and /retry."""
+"""POST /api/jobs/<id>/cancel, /retry and /rerun."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from flask import Response
+from flask import Response, request
 
-from turno.dispatch.dispatcher import Verdict
-from turno.jobs.job import Status
+from turno.dispatch.dispatcher import Submission, Verdict
+from turno.errors import NotEnqueued
+from turno.jobs.job import Priority, Status
+from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.api.job_body import job_links
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
-from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
+from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, submitted
+from turno.web.api.submit_body import known_handler
+from turno.web.api.typed_body import read_body
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
-from turno.web.http.problems import Kind, Problem, no_such_job
+from turno.web.http.payloads import check
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
+from turno.web.http.query import NOT_GIVEN
+from turno.web.http.request_headers import idempotency_key
 from turno.web.rate_limits import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
@@ -56,6 +63,26 @@ RETRY = Operation(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunBody:
+    """The payload of the new job; without one, that of the ended job."""
+
+    payload: Any = NOT_GIVEN
+
+
+RERUN = Operation(
+    method="POST",
+    rule="/api/jobs/<job_id>/rerun",
+    summary="Submit an ended job again",
+    about="Makes a new job of yours with the same or an edited payload; its `parent_id` is the ended job. It does all "
+    "of the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.",
+    body=RerunBody,
+    request_headers=("Idempotency-Key", "traceparent"),
+    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.UNKNOWN_TYPE, Kind.KEY_REUSED, Kind.QUOTA),
+)
+
+
 @job_commands.guarded(CANCEL)
 def cancel(call: Call, job_id: str) -> Response:
     """Cancel a job."""
@@ -75,11 +102,42 @@ def retry(call: Call, job_id: str) -> Response:
     match verdict.word:
         case "not_retryable":
             raise Problem(
-                Kind.ENDED, "Only a failed or cancelled job, or a completed one with failed items, can run again."
+                Kind.ENDED,
+                "Only a failed or cancelled job, or a completed one with failed items, can run again, and only while"
+                " no other job of its unique key is open.",
             )
         case "quota":
             raise over_quota("The job's user has" if call.scope.principal.operator else "You have")
     return accepted(verdict)
+
+
+@job_commands.guarded(RERUN)
+def rerun(call: Call, job_id: str) -> Response:
+    """Submit an ended job again, with the same or an edited payload."""
+    row, body = find_job(call, job_id), read_body(request, RerunBody)
+    if row["finished_at"] is None:
+        raise Problem(Kind.ENDED, "The job has not ended; only an ended job can be submitted again.")
+    handler, payload = known_handler(row["type"]), body.payload
+    if payload is None:
+        with call.scope.reading() as reader:
+            payload = stored.payload(reader, row["id"])
+    checked, problems = check(handler, payload)
+    if problems:
+        raise invalid(problems)
+    wanted = Submission(
+        handler=handler,
+        payload=checked,
+        user_id=call.scope.principal.user,
+        priority=Priority(row["priority"]),
+        idempotency_key=idempotency_key(request.headers),
+        correlation_id=call.correlation_id,
+        traceparent=request.headers.get("traceparent"),
+        parent_id=row["id"],
+    )
+    try:
+        return accepted(submitted(services().dispatcher.submit(call.scope.tenant, wanted)))
+    except NotEnqueued as problem:  # the payload gives no valid concurrency key
+        raise invalid([FieldProblem("payload", str(problem))]) from problem
 
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from flask import Response, request
-from pydantic import Field
+from msgspec import Meta
 
 from turno.jobs.effect import LONGEST_KEY
 from turno.store.api import effect_review as stored
@@ -55,7 +55,7 @@ class EffectPage:
 class Settlement:
     """What became of an effect: `done`, with the result that its call would have returned, or `absent`."""
 
-    key: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)]
+    key: Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY)]
     verdict: Literal["done", "absent"]
     result: Any = field(default_factory=lambda: NOT_GIVEN)
 

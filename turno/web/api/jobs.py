@@ -8,6 +8,7 @@ from uuid import UUID
 from flask import Response, request
 
 from turno.jobs.job import Status
+from turno.jobs.label import Outcome
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.api.awaited_end import WaitQuery, await_end
@@ -16,7 +17,7 @@ from turno.web.api.job_id import read_id
 from turno.web.api.stream_response import give_up_unbegun
 from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query import NOT_GIVEN, Flag, JobPageQuery, Text, described
+from turno.web.http.query import NOT_GIVEN, JobPageQuery, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
 
 jobs = Routes("jobs", __name__, tag="jobs")
@@ -38,10 +39,11 @@ class JobsQuery(JobPageQuery):
     """Which jobs are listed."""
 
     status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
+    outcome: Annotated[tuple[Outcome, ...], described("Only jobs that ended so; may be repeated.")] = ()
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
     user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
     part_of: Annotated[UUID, described("Only the parts that this job was split into.")] = NOT_GIVEN
-    needs_review: Annotated[Flag, described("Only jobs that wait until a person settles an outside effect.")] = False
+    needs_review: Annotated[bool, described("Only jobs that wait until a person settles an outside effect.")] = False
 
 
 LIST = Operation(
@@ -83,6 +85,7 @@ def index(call: Call) -> Response:
     wanted = stored.JobFilter(
         user_id=_listed_user(call),
         statuses=call.query.status,
+        outcomes=call.query.outcome,
         types=call.query.type,
         needs_review=call.query.needs_review,
         part_of=call.query.part_of,

@@ -10,7 +10,7 @@ from flask import Response, request
 from turno.web.auth.login import principal_of
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import Flag, described, read_query
+from turno.web.http.query import described, read_query
 from turno.web.metrics.families import exposition
 from turno.web.metrics.scrape import scrape
 from turno.web.routes import Answer, Operation, Routes
@@ -23,7 +23,7 @@ metrics = Routes("metrics", __name__, tag="health")
 class MetricsQuery:
     """Which metrics there are."""
 
-    tenants: Annotated[Flag, described("Also those of each tenant: a few for each, whatever their number.")] = False
+    tenants: Annotated[bool, described("Also those of each tenant: a few for each, whatever their number.")] = False
 
 
 METRICS = Operation(

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from flask import Response
 
-from turno.jobs.label import Label, completed
+from turno.jobs.label import Label, Outcome, label_of_end, outcome
 from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import call_as_api
 from turno.web.addresses import at
@@ -16,7 +16,7 @@ from turno.web.api.job_id import read_id
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import Flag, JobPageQuery, described
+from turno.web.http.query import JobPageQuery, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -27,13 +27,14 @@ notifications = Routes("notifications", __name__, tag="notifications")
 class NotificationBody:
     """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt.
 
-    `label` is the word for people, the same as the job's.
+    `label` and `outcome` are those of the job; `outcome` is null where the job waits for a review.
     """
 
     id: UUID
     job_id: UUID
     kind: Literal["completed", "failed", "cancelled", "needs_review"]
     label: Label
+    outcome: Outcome | None
     data: dict[str, Any]
     created_at: datetime
     read_at: datetime | None
@@ -61,7 +62,7 @@ class Read:
 class NotificationsQuery(JobPageQuery):
     """Which notifications are listed."""
 
-    unread: Annotated[Flag, described("Only those that were not read.")] = False
+    unread: Annotated[bool, described("Only those that were not read.")] = False
 
 
 LIST = Operation(
@@ -117,16 +118,14 @@ def read(scope: Scope, notification: UUID) -> UUID | None:
 def notification_body(row: dict[str, Any], root: str) -> NotificationBody:
     """Return a stored notification as its user sees it; its links begin with `root`."""
     links = {"job": f"{root}/api/jobs/{row['job_id']}", "read": f"{root}/api/notifications/{row['id']}/read"}
-    return from_row(NotificationBody, row, label=told_label(row), links=links)
+    kind, data = row["kind"], row["data"]
+    ended = None if kind == "needs_review" else outcome(kind, data.get("done"), data.get("failed"))
+    return from_row(NotificationBody, row, label=told_label(row), outcome=ended, links=links)
 
 
 def told_label(row: dict[str, Any]) -> Label:
-    """Return the word that its job had when a stored notification was written."""
-    match row["kind"]:
-        case "completed":
-            return completed(row["data"].get("done") or 0, row["data"].get("failed") or 0)
-        case "needs_review":
-            return "needs review"
-        case "cancelled" if row["data"].get("reason") == "expired":
-            return "expired"
-    return cast("Label", row["kind"])
+    """Return the label of the job at the time of a stored notification."""
+    kind, data = row["kind"], row["data"]
+    if kind == "needs_review":
+        return "needs review"
+    return label_of_end(kind, data.get("reason"), data.get("done"), data.get("failed"))

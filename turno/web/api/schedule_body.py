@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 from uuid import UUID
 
+import msgspec
+
 from turno.dispatch.schedules import NewSchedule, stored_rule
 from turno.jobs.job import Priority
 from turno.schedules.rule import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
@@ -51,7 +53,7 @@ class ScheduleRequest:
     """What PUT takes; the payload is checked against the dataclass of its type."""
 
     type: Annotated[str, described("A type of job.", min_length=1, max_length=LONGEST_TEXT)]
-    payload: Annotated[dict[str, Any], described("What each of its jobs is given.")]
+    payload: Annotated[msgspec.Raw, described("What each of its jobs is given.")]
     cron: Cron = NOT_GIVEN
     every: Every = NOT_GIVEN
     zone: Zone = "UTC"

@@ -180,7 +180,8 @@ def save_schedule(scope: Scope, name: str, body: ScheduleRequest, *, replace: bo
             raise Problem(Kind.NOT_FOUND, "Another user has a schedule of this name; choose another name.")
         case "full":
             most = commands.MOST_SCHEDULES
-            raise Problem(Kind.REFUSED, f"This tenant has {most} schedules, which is the most; remove one first.")
+            problem = f"A tenant has at most {most} schedules, of which a user may save {most // 10}; remove one first."
+            raise Problem(Kind.REFUSED, problem)
     return word
 
 

@@ -12,21 +12,24 @@ from turno.store.operator import present, totals
 from turno.store.operator.over_time import Point, over_time
 from turno.store.operator.present import Served
 from turno.web.http.json_answers import answer
-from turno.web.http.query import NOT_GIVEN, Digits, Text, described
+from turno.web.http.query import NOT_GIVEN, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 stats = Routes("stats", __name__, tag="administration")
 
+SUMS = ("attempts", "wait_ms", "run_ms", "items_done", "items_failed")
 LONGEST_WINDOW = 2 * 24 * 60  # minutes: as long as counts by minute are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeStats:
-    """What became of all jobs of a type; the milliseconds are means of its attempts, null if there were none."""
+    """Totals of a job type; the milliseconds are means over its attempts, null without an attempt."""
 
     type: str
     attempts: int
+    items_done: int
+    items_failed: int
     outcomes: dict[str, int]
     wait_mean_ms: float | None
     run_mean_ms: float | None
@@ -61,8 +64,8 @@ class StatsQuery:
     """Of whom, and which points."""
 
     tenant: Annotated[Text, described("Of this tenant alone.")] = NOT_GIVEN
-    minutes: Annotated[int, described("How far back the points go.", ge=1, le=LONGEST_WINDOW), Digits] = 60
-    step: Annotated[int, described("How many minutes a point is for.", ge=1, le=LONGEST_WINDOW), Digits] = 1
+    minutes: Annotated[int, described("How far back the points go.", ge=1, le=LONGEST_WINDOW)] = 60
+    step: Annotated[int, described("How many minutes a point is for.", ge=1, le=LONGEST_WINDOW)] = 1
     by: Annotated[
         Literal["all", "type", "tenant"], described("What a line stands for; of many, ten are in the answer.")
     ] = "all"
@@ -111,7 +114,8 @@ def job_stats(call: OperatorCall) -> Response:
 
 def _of_all(found: Mapping[str, totals.TypeTotals]) -> Iterable[TypeStats]:
     for job_type, total in found.items():
-        yield _stats(job_type, total.outcomes, total.attempts, total.wait_ms, total.run_ms)
+        numbers = {name: getattr(total, name) for name in SUMS if name != "run_ms"}
+        yield _stats(job_type, total.outcomes, numbers | {"run_ms": total.run_ms.total()})
 
 
 def _of_some(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
@@ -123,16 +127,17 @@ def _of_some(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
         for one in by_type[job_type]:
             outcomes[one.outcome] += one.outcomes
         counted = [one for one in by_type[job_type] if one.outcome not in totals.CLAIMS]
-        sums = (sum(getattr(one, name) for one in counted) for name in ("attempts", "wait_ms", "run_ms"))
-        yield _stats(job_type, outcomes, *sums)
+        yield _stats(job_type, outcomes, {name: sum(getattr(one, name) for one in counted) for name in SUMS})
 
 
-def _stats(job_type: str, outcomes: Mapping[str, int], attempts: int, wait_ms: int, run_ms: int) -> TypeStats:
+def _stats(job_type: str, outcomes: Mapping[str, int], sums: Mapping[str, int]) -> TypeStats:
     waits = sum(many for outcome, many in outcomes.items() if outcome not in totals.CLAIMS)
     return TypeStats(
         type=job_type,
-        attempts=attempts,
+        attempts=sums["attempts"],
+        items_done=sums["items_done"],
+        items_failed=sums["items_failed"],
         outcomes=dict(outcomes),
-        wait_mean_ms=wait_ms / waits if waits else None,
-        run_mean_ms=run_ms / attempts if attempts else None,
+        wait_mean_ms=sums["wait_ms"] / waits if waits else None,
+        run_mean_ms=sums["run_ms"] / sums["attempts"] if sums["attempts"] else None,
     )

@@ -41,7 +41,7 @@ class Done:
     """The work was done within the request."""
 
     status: Literal["completed"]
-    result: dict[str, Any]
+    result: dict[str, Any] | None
 
 
 LOCATION = {"Location": "The address of the job."}
@@ -90,9 +90,16 @@ def submit(call: Call, job_type: str) -> Response:
             raise invalid([FieldProblem("callback_url", "is told of nothing while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
     try:
-        verdict = services().dispatcher.submit(call.scope.tenant, wanted)
+        verdict = submitted(services().dispatcher.submit(call.scope.tenant, wanted))
     except NotEnqueued as problem:  # what the handler makes of the payload is no key
         raise invalid([FieldProblem("payload", str(problem))]) from problem
+    log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
+    assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
+    return await_end(call, verdict.job_id, accepted(verdict))
+
+
+def submitted(verdict: Verdict) -> Verdict:
+    """Return the verdict of a submission that names a job; raises Problem 429 or 422 for the others."""
     match verdict.word:
         case "quota":
             raise over_quota("You have")
@@ -101,9 +108,7 @@ def submit(call: Call, job_type: str) -> Response:
                 Kind.KEY_REUSED,
                 "This Idempotency-Key was used with another body; use a new key for a new request.",
             )
-    log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
-    assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
-    return await_end(call, verdict.job_id, accepted(verdict))
+    return verdict
 
 
 def accepted(verdict: Verdict) -> Response:
@@ -117,7 +122,7 @@ def accepted(verdict: Verdict) -> Response:
     return answer(Accepted("accepted", job_id, "The job was accepted; follow it at links.self.", links), 202, headers)
 
 
-def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any] | None:
     """Do the work within the request and return its result; raises RateLimited, or Problem if it cannot be done."""
     admit_inline(tenant, wanted.user_id, wanted.handler.type)
     try:

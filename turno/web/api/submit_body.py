@@ -1,27 +1,27 @@
 """Turn a POST into a submission, or into the full list of what is wrong with it."""
 
-import re
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
+import msgspec
 from flask import Request
-from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
+from msgspec import Meta
 
 from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
-from turno.errors import NotEnqueued, UnknownJobType
+from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
 from turno.jobs.callback_url import url_problem
+from turno.jobs.converter import converter
 from turno.jobs.enqueue_options import queue_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
 from turno.web.http.large_body import one_at_a_time
-from turno.web.http.payloads import check, model_adapter, shape_problems
+from turno.web.http.payloads import check, field_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import NOT_GIVEN, described
-from turno.web.http.request_body import read_json_object
+from turno.web.http.query import NOT_GIVEN, Moment, described
+from turno.web.http.request_body import JsonBody, read_json_object
 from turno.web.http.request_headers import idempotency_key
 from turno.web.mail_me import mail_url, why_not
 from turno.web.pages.language import language_of
@@ -29,17 +29,6 @@ from turno.web.rate_limits import admit_mail
 from turno.web.routes import Call
 from turno.web.services import services
 
-RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
-
-
-def _moment(value: Any) -> datetime:
-    if isinstance(value, str) and RFC_3339.fullmatch(value.upper()):
-        with suppress(ValueError, OverflowError):
-            return datetime.fromisoformat(value.upper()).astimezone(UTC)
-    raise ValueError("must be a date and time with offset, such as 2030-01-31T09:00:00-03:00")
-
-
-Moment = Annotated[datetime, PlainValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
 RunAt = Annotated[Moment, described("Not before this moment: at most a year ahead and a day past.")]
 Band = Annotated[
     Literal["urgent", "normal", "low"], described("Which of this tenant's jobs goes first; no other tenant's.")
@@ -51,7 +40,7 @@ ExpiresAt = Annotated[
 
 LONGEST_UNIQUE = 366 * 86_400  # seconds
 Lasting = Annotated[
-    Literal["open", "for ever"] | Annotated[int, Field(ge=1, le=LONGEST_UNIQUE)],
+    Literal["open", "for ever"] | Annotated[int, Meta(ge=1, le=LONGEST_UNIQUE)],
     described(
         "For how long the same request is one job: so many seconds, while that job is open, or for ever. Without an "
         "Idempotency-Key it is the same request if its payload is the same."
@@ -72,7 +61,7 @@ MailMe = Annotated[
 class SubmitBody:
     """What POST takes; the payload is checked against its handler's own dataclass."""
 
-    payload: Any
+    payload: msgspec.Raw
     run_at: RunAt = NOT_GIVEN
     priority: Band = "normal"
     expires_at: ExpiresAt = NOT_GIVEN
@@ -130,15 +119,15 @@ def known_handler(job_type: str) -> type[JobHandler[Any]]:
         raise Problem(Kind.UNKNOWN_TYPE, "No job has this type; /openapi.json lists the types.") from None
 
 
-def _checked(handler: type[JobHandler[Any]], body: dict[str, Any]) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
-    """Return the body, its payload in canonical form, and what is wrong with either."""
+def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
+    """Return the body, its payload in plain form, and what is wrong with either."""
     wanted, payload, problems = None, None, []
     try:
-        wanted = model_adapter(SubmitBody).validate_python(body)
-    except ValidationError as error:
-        problems = shape_problems(error)
-    if "payload" in body:
-        payload, found = check(handler, body["payload"])
+        wanted = converter(SubmitBody).load(body.text)
+    except InvalidPayload as error:
+        problems = field_problems(error)
+    if "payload" in body.value:
+        payload, found = check(handler, msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"])
         problems += found
     return wanted, payload, problems
 

@@ -1,16 +1,16 @@
 """Read a JSON body into the dataclass that documents it."""
 
-import json
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from flask import Request
-from pydantic import ValidationError
 
+from turno.errors import InvalidPayload
+from turno.jobs.converter import converter
 from turno.web.http.large_body import one_at_a_time
-from turno.web.http.payloads import model_adapter, shape_problems
+from turno.web.http.payloads import field_problems
 from turno.web.http.problems import FieldProblem, invalid
-from turno.web.http.request_body import read_json_object
+from turno.web.http.request_body import JsonBody, read_json_object
 
 B = TypeVar("B")
 
@@ -20,14 +20,11 @@ def read_changes(request: Request, kind: type[Any]) -> dict[str, Any]:
 
     Raises Problem as `read_body` does, and 400 for a body that names none.
     """
-    named = read_json_object(request)
-    try:
-        body = model_adapter(kind).validate_json(json.dumps(named), strict=True)
-    except ValidationError as error:
-        raise invalid(shape_problems(error)) from error
-    if not named:
+    body = read_json_object(request)
+    changes = _loaded(body, kind)
+    if not body.value:
         raise invalid([FieldProblem("body", f"must name some of {', '.join(one.name for one in fields(kind))}")])
-    return {name: getattr(body, name) for name in named}
+    return {name: getattr(changes, name) for name in body.value}
 
 
 def read_body(request: Request, kind: type[B]) -> B:
@@ -35,9 +32,13 @@ def read_body(request: Request, kind: type[B]) -> B:
 
     Raises Problem 413, 415, or 400 with everything that is wrong with it.
     """
+    with one_at_a_time(request):
+        loaded: B = _loaded(read_json_object(request), kind)
+    return loaded
+
+
+def _loaded(body: JsonBody, kind: Any) -> Any:
     try:
-        with one_at_a_time(request):
-            body: B = model_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
-    except ValidationError as error:
-        raise invalid(shape_problems(error)) from error
-    return body
+        return converter(kind).load(body.text)
+    except InvalidPayload as error:
+        raise invalid(field_problems(error)) from error

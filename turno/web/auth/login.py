@@ -26,10 +26,9 @@ def principal_of(request: Request) -> Principal:
     Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site has the browser ask for.
     """
     authorization, cookie = request.headers.get("Authorization"), session_cookie.token_in(request)
-    # A cookie needs a CSRF check, because a browser sends it, as it does a password that it knows, whichever site asks;
-    # a bearer header does not.
-    bearer = (authorization or "").lower().startswith("bearer ")
     if services().principal is not None:
+        # Next to a cookie, a bearer header proves nothing: the application may have authenticated by the cookie.
+        bearer = (authorization or "").lower().startswith("bearer ") and not request.cookies
         if request.method not in SAFE and not bearer:
             require_same_origin(request)
         return _signed_in(request)

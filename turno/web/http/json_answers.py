@@ -3,16 +3,18 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from flask import Response
 from flask.json.provider import DefaultJSONProvider
 
+from turno.jobs.moment import written
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return written(value, "auto")
     if is_dataclass(value) and not isinstance(value, type):
         # A field that would be a word of Python ends in `_`, as is the custom there.
         return {field.name.rstrip("_"): getattr(value, field.name) for field in fields(value)}

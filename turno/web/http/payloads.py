@@ -1,37 +1,26 @@
-"""Check payloads, bodies and queries against dataclasses, and document them from the same declaration."""
+"""Check payloads and bodies against the types that document them."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from turno.errors import InvalidPayload
 from turno.jobs.handler import JobHandler
-from turno.jobs.payload_check import LONGEST_FIELD, STRICT, check_payload, problems_of
+from turno.jobs.payload import check_payload
 from turno.web.http.problems import FieldProblem
 
-
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    kind.__pydantic_config__ = STRICT
-    return TypeAdapter(kind)
-
-
-# Checks and documents a dataclass of ours, such as a body or a query: no unknown field.
-model_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
+LONGEST_FIELD = 200
 
 
 def check(handler: type[JobHandler[Any]], value: Any) -> tuple[Any, list[FieldProblem]]:
-    """Return a payload in its canonical JSON form, or everything that is wrong with it."""
+    """Return a payload in its plain JSON form, or all of its problems."""
     try:
         return check_payload(handler, value), []
     except InvalidPayload as error:
-        return None, [_field_problem(one, "payload") for one in error.problems]
+        return None, field_problems(error, "payload")
 
 
-def shape_problems(error: ValidationError) -> list[FieldProblem]:
-    """Return what does not fit a dataclass, each with its field's path."""
-    return [_field_problem(one) for one in problems_of(error)]
+def field_problems(error: InvalidPayload, *within: str) -> list[FieldProblem]:
+    """Return the problems of a body, or of the part `within` it, each with its field's path."""
+    return [_field_problem(problem, *within) for problem in error.problems]
 
 
 def _field_problem(problem: dict[str, str], *within: str) -> FieldProblem:

@@ -15,6 +15,7 @@ from turno.store.operator.server import Server
 from turno.store.operator.totals import ENDS, TenantTotal, TypeTotals
 
 LE = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
+OTHER = "(other)"  # the type of jobs without a handler
 GIVEN_BACK = ("crashed", "rescheduled", "released")
 
 
@@ -68,8 +69,17 @@ def _counter(name: str, about: str, labels: Sequence[str], samples: Samples) -> 
 def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
     started = (((one,), total.attempts) for one, total in totals.items())
     yield _counter("turno_attempts", "Attempts that began and ended.", ["type"], started)
+    # Jobs of unknown types become jobs of a type once a handler is announced: their number may decrease.
+    submitted = (((one,), total.submitted) for one, total in totals.items() if one != OTHER)
+    yield _counter("turno_jobs_submitted", "Jobs that were submitted.", ["type"], submitted)
     ended = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in ENDS)
     yield _counter("turno_jobs_ended", "Jobs that are over, by outcome.", ["type", "outcome"], ended)
+    items = (
+        ((one, state), number)
+        for one, total in totals.items()
+        for state, number in (("done", total.items_done), ("failed", total.items_failed))
+    )
+    yield _counter("turno_items", "Items of jobs that are over.", ["type", "state"], items)
     for outcome, name, about in (
         ("retried", "turno_retries", "Attempts that failed and are tried again."),
         ("failed", "turno_dead_letters", "Jobs that failed for good."),
@@ -81,10 +91,12 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
     back = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in GIVEN_BACK)
     yield _counter("turno_attempts_given_back", "Attempts after which the job waits again.", ["type", "outcome"], back)
     wait = HistogramMetricFamily("turno_wait_seconds", "From when a job could run to its attempt.", labels=["type"])
-    run = HistogramMetricFamily("turno_run_seconds", "How long attempts ran.", labels=["type"])
+    run = HistogramMetricFamily("turno_run_seconds", "Running time of attempts.", labels=["type", "outcome"])
     for one, total in totals.items():
         wait.add_metric([one], list(zip(LE, cumulative(total.waits), strict=True)), total.wait_ms / 1000)
-        run.add_metric([one], list(zip(LE, cumulative(total.runs), strict=True)), total.run_ms / 1000)
+        for outcome, runs in total.runs.items():
+            buckets = list(zip(LE, cumulative(runs), strict=True))
+            run.add_metric([one, outcome], buckets, total.run_ms[outcome] / 1000)
     yield wait
     yield run
 
@@ -112,7 +124,7 @@ def _of_workers(workers: Sequence[Served], server: Server) -> Iterator[Metric]:
 
 def _of_server(server: Server, dead_tuples: Mapping[str, int]) -> Iterator[Metric]:
     for name, about, number in (
-        ("turno_dead_letters_open", "Dead letters that nobody replayed or discarded.", server.open_dead_letters),
+        ("turno_dead_letters_open", "Failures neither retried nor discarded.", server.open_dead_letters),
         ("turno_jobs_in_review", "Jobs that wait for a person's decision.", server.in_review),
         ("turno_relay_lag_seconds", "For how long the oldest job waits for the relay.", server.relay_lag),
         ("turno_notify_queue_ratio", "How full the queue of notifications is, up to 1.", server.notify_queue),

@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import TypeAdapter
+import msgspec
 
 from turno.jobs.handler import JobHandler
-from turno.jobs.payload_check import payload_adapter
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit_body import SubmitBody
 from turno.web.auth.csrf import SAFE
 from turno.web.errors import MEDIA_TYPE
-from turno.web.http.payloads import model_adapter
 from turno.web.http.problems import TYPE_ROOT, Kind, Problem
 from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
 from turno.web.openapi.examples import example_of
@@ -23,6 +21,7 @@ Document = dict[str, Any]
 
 SCHEMAS = "#/components/schemas/"
 JOB_TYPE = "<job_type>"
+DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$"
 BYTES = {"type": "string", "format": "binary"}
 
 # What any guarded route may answer before its view is asked.
@@ -131,15 +130,35 @@ Refs = dict[Any, Document]
 
 def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler[Any]]]) -> tuple[Refs, Document]:
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
-    bodies = {answer.body for operation in operations for answer in operation.answers.values() if answer.body}
-    inputs: list[Any] = [
-        (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: getattr(b, "__name__", ""))
-    ]
-    inputs += [(handler.type, "validation", payload_adapter(handler)) for handler in handlers]
+    answers = {kind for operation in operations for answer in operation.answers.values() for kind in _members(answer)}
     taken = {operation.body for operation in operations if operation.body}
-    inputs += [(body, "validation", model_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
-    refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
-    return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
+    kinds = [*sorted(answers | taken, key=lambda kind: str(kind.__name__)), *(one.payload_type for one in handlers)]
+    refs, schemas = msgspec.json.schema_components(kinds, ref_template=SCHEMAS + "{name}")
+    named: Refs = dict(zip(kinds, refs, strict=True))
+    named |= {one.type: ref for one, ref in zip(handlers, refs[len(kinds) - len(handlers) :], strict=True)}
+    return named, {name: _strict(schema) for name, schema in schemas.items()}
+
+
+def _members(answer: Answer) -> tuple[Any, ...]:
+    """Return the bodies of an answer: of a union each, as msgspec has no unions of dataclasses."""
+    return get_args(answer.body) or ((answer.body,) if answer.body else ())
+
+
+def _strict(schema: Any) -> Any:
+    """Return a schema of msgspec's with what Turno refuses: unknown fields, and text that is no decimal."""
+    if isinstance(schema, list):
+        return [_strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: _strict(one) for key, one in schema.items()}
+    if schema.get("format") == "decimal":
+        schema["pattern"] = DECIMAL
+    if "properties" in schema and schema.get("type") == "object":
+        # A field named as a word of Python ends in `_` there.
+        schema["properties"] = {name.rstrip("_"): one for name, one in schema["properties"].items()}
+        schema["required"] = [name.rstrip("_") for name in schema.get("required", ())]
+        schema["additionalProperties"] = False
+    return schema
 
 
 def _addresses(
@@ -211,9 +230,9 @@ def _shape(kind: type[Any]) -> Document:
 
     Its own name is told nowhere, so that nothing has to refer to it.
     """
-    schema = model_adapter(kind).json_schema(ref_template=SCHEMAS + "{model}")
+    _, schemas = msgspec.json.schema_components([kind], ref_template=SCHEMAS + "{name}")
+    schema = _strict(schemas[kind.__name__])
     for one in schema["properties"].values():
-        del one["title"]
         if one.get("default") in (None, "", []):
             one.pop("default", None)
     return {name: schema[name] for name in ("type", "additionalProperties", "required", "properties") if name in schema}
@@ -237,7 +256,9 @@ def _answer(answer: Answer, refs: Refs) -> Document:
             name: {"description": about, "schema": {"type": "string"}} for name, about in answer.headers.items()
         }
     if answer.body:
-        body["content"] = {answer.media_type: {"schema": refs[answer.body]}}
+        alternatives = [refs[kind] for kind in _members(answer)]
+        schema = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+        body["content"] = {answer.media_type: {"schema": schema}}
     elif answer.media_type != "application/json":
         body["content"] = {answer.media_type: {"schema": {"type": "string"}}}
     return body

@@ -5,6 +5,9 @@ from typing import Any
 _BY_FORMAT = {
     "date": "2030-01-31",
     "date-time": "2030-01-31T09:00:00-03:00",
+    "decimal": "10.50",
+    "duration": "PT90S",
+    "time": "09:00:00",
     "uuid": "0192d3a4-5b6c-7d8e-9f01-23456789abcd",
 }
 _BY_TYPE: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}

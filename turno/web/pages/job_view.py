@@ -8,7 +8,7 @@ from typing import Any
 from turno.errors import UnknownJobType
 from turno.jobs.error_record import line_of
 from turno.jobs.job import Status
-from turno.jobs.payload import rebuild
+from turno.jobs.payload import restore_payload
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.api.job_body import JobBody, job_body
@@ -96,7 +96,7 @@ def _summary(job_type: str, payload: Any, language: str) -> str:
         return ""
     try:
         handler = services().registry.handler(job_type)
-        return str(handler.summary(rebuild(handler.payload_type, payload), language))[:LONGEST_SUMMARY]
+        return str(handler.summary(restore_payload(handler, payload), language))[:LONGEST_SUMMARY]
     except UnknownJobType:
         return ""
     except Exception as error:  # noqa: BLE001 - a payload of another version, or whatever a handler's code raises

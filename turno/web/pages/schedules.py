@@ -2,20 +2,24 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from flask import Response, request
-from pydantic import ValidationError
 
+from turno.errors import InvalidPayload
+from turno.jobs.converter import converter
 from turno.jobs.job import Priority
+from turno.jobs.json_text import NotJson
+from turno.jobs.payload import payload_text
 from turno.schedules.rule import MISSED
 from turno.store.api import notifications
 from turno.store.api import schedules as stored
 from turno.web.addresses import at
 from turno.web.api.schedule_body import ScheduleRequest, ScheduleSummary, schedule_body
 from turno.web.api.schedules import find_schedule, remove_schedule, save_schedule, switch_schedule
-from turno.web.http.payloads import model_adapter, shape_problems
+from turno.web.http.payloads import field_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem
 from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.pages.drawing import draw, go
@@ -119,11 +123,11 @@ def _save(visit: Visit, name: str, *, replace: bool) -> None:
 
 def _read(form: Mapping[str, str]) -> ScheduleRequest:
     given: dict[str, Any] = {"type": form.get("type", "")}
-    problems = []
+    problems, payload = [], msgspec.Raw()
     try:
-        given["payload"] = json.loads(form.get("payload", "").strip() or "{}")
-    except ValueError as error:
-        problems.append(FieldProblem("payload", f"is no JSON: {error}"))
+        payload = payload_text(form.get("payload", "").strip() or "{}")
+    except NotJson as error:
+        problems.append(FieldProblem("payload", str(error)))
     for name in ("cron", "zone", "missed", "priority"):
         if text := form.get(name, "").strip():
             given[name] = text
@@ -134,10 +138,10 @@ def _read(form: Mapping[str, str]) -> ScheduleRequest:
     if problems:
         raise FormRefused(problems)
     try:
-        body: ScheduleRequest = model_adapter(ScheduleRequest).validate_python(given)
-    except ValidationError as error:
-        raise FormRefused(shape_problems(error)) from error
-    return body
+        body: ScheduleRequest = converter(ScheduleRequest).convert(given | {"payload": {}})
+    except InvalidPayload as error:
+        raise FormRefused(field_problems(error)) from error
+    return replace(body, payload=payload)
 
 
 def _list(visit: Visit, values: Mapping[str, Any], problems: list[FieldProblem], *, status: int = 200) -> Response:

@@ -1,6 +1,6 @@
 """Enqueue, claim and run batches of jobs in the test's own process, and take them away again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from tests import attempt_steps
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import OddBatched
-from turno.jobs.claim import Batch
+from turno.jobs.claim import Batch, Claim
 from turno.runner.session import HandlerConnection
 from turno.store.engine import recovery
 from turno.tenancy.identity.session import handler_session
@@ -41,7 +41,7 @@ def written(world: ExampleInstallation) -> set[str]:
     return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
 
 
-def start_by_another(world: ExampleInstallation, claims: Batch) -> None:
+def start_by_another(world: ExampleInstallation, claims: Sequence[Claim]) -> None:
     """Somebody starts the attempts and is at work on them."""
     with session(world) as other:
         for one in claims:

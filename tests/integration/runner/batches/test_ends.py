@@ -9,6 +9,7 @@ from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
 from turno.jobs.job_context import JobContext
+from turno.jobs.retry import RetryPolicy
 from turno.runner import executor
 
 
@@ -69,7 +70,7 @@ def test_a_payload_that_no_longer_fits_fails_alone(world: ExampleInstallation) -
     jobs = put(world, "ok", "ok", "ok")
     world.rows("""UPDATE background_jobs SET payload = '{"unheard_of": 1}' WHERE id = %s""", jobs[1])
     execute_batch_here(world, claim(world))
-    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "failed", "completed"]
     assert "unheard_of" in world.job(jobs[1])["error"]["message"]
 
 
@@ -139,6 +140,15 @@ def test_alone_each_has_a_commit_of_its_own(world: ExampleInstallation) -> None:
     assert len({job["result"]["backend"] for job in found}) == 1
 
 
+def test_never_retried_each_has_a_commit_of_its_own(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trouble of another job would have its handler run a second time."""
+    monkeypatch.setattr(OddBatched, "retry", RetryPolicy.never())
+    jobs = run(world, *["transaction"] * 3)
+    assert len({job["result"]["transaction"] for job in jobs}) == 3
+
+
 def test_who_takes_long_is_the_last_to_share_its_commit(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +170,7 @@ def test_who_sends_nothing_has_no_savepoint_and_who_fails_after_it_undoes_its_ow
 def test_progress_of_one_is_shown(world: ExampleInstallation) -> None:
     jobs = run(world, "progress", "ok")
     (row,) = world.rows("SELECT job_id, done, total, message FROM background_job_progress")
-    assert row == {"job_id": jobs[0]["id"], "done": 1, "total": 2, "message": "half"}
+    assert row == {"job_id": jobs[0]["id"], "done": 2, "total": 2, "message": "half"}
 
 
 def test_the_session_s_python_side_is_clean_for_each(world: ExampleInstallation) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -74,12 +75,14 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
 
     def lose(_job: JobContext) -> None:
         HOOKS["G1"] = lambda _job: None
+        start_by_another(world, [claims[loser]])  # its supervisor shows it as running
         take_away(world, jobs[loser], later=state == "pending")
         if state == "running":
             start_by_another(world, claim(world))
 
     HOOKS["G1"] = lose
-    statuses = execute_batch_here(world, claim(world))
+    claims = claim(world)
+    statuses = execute_batch_here(world, claims)
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     told = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
     assert {one.job_id: status for one, status in statuses.items()} == told
@@ -103,15 +106,15 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
     execute_batch_here(world, claim(world), kind=kind)
     assert kind.broke
     found = [world.job(job_id) for job_id in jobs]
+    first = ("completed", 1, 0) if committed else ("pending", 1, 1)
     assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
-        ("completed", 1, 0), ("pending", 1, 1), ("completed", 1, 0),
+        first, ("pending", 1, 1), ("completed", 1, 0),
     ]  # fmt: skip
-    assert written(world) == {"G0", "G2"}
+    assert written(world) == {"G0", "G2"} if committed else {"G2"}
     runs = [row["n"] for row in world.rows("SELECT count(*) AS n FROM background_job_attempts GROUP BY job_id")]
     assert runs == [1, 1, 1]
     assert counted_lost(world) == []
-    # Run once more only where the commit had not arrived.
-    assert [RUNS[job_id] for job_id in jobs] == ([1, 1, 1] if committed else [2, 1, 1])
+    assert [RUNS[job_id] for job_id in jobs] == [1, 1, 1]
 
 
 class Lossy(HandlerConnection):
@@ -153,4 +156,5 @@ def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
     world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
     wait = timedelta(hours=1) if later else timedelta(0)
-    recovery.rescue(world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=wait)
+    take = partial(recovery.rescue, world.engine, world.one.schema, job_id, ticket["token"])
+    take(cause="a test", retry_in=wait, counted=False)

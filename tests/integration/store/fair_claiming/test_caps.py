@@ -139,7 +139,7 @@ class Mill:
         session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
         try:
             attempt_steps.start(session, held, "test")
-            attempts.begin(session, held)
+            attempts.begin(session)
             attempt_steps.complete(session, held, "{}")
             psycopg.Connection.commit(session)
         finally:

@@ -87,6 +87,10 @@ class SharedJob:
     def started(self, by: str = "handler", **options: Any) -> Claim:
         claim = self.claimed(**options)
         attempt_steps.start(self.session(by), claim, "test")
+        if by != "handler":  # as of a session that has ended, so that another one may take over the attempt
+            self.world.rows(
+                "UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", claim.job_id
+            )
         return claim
 
     def without_ticket(self) -> None:

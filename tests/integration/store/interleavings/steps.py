@@ -27,11 +27,11 @@ def in_transaction(*steps: Step, end: str = "COMMIT") -> Steps:
     return [first, *steps[1:], last]
 
 
-def in_attempt(claim: Claim, *steps: Step) -> Steps:
+def in_attempt(*steps: Step) -> Steps:
     """Play the steps in the job's transaction, its beginning and its end as steps of their own."""
 
     def first(session: Session) -> None:
-        attempts.begin(session, claim)
+        attempts.begin(session)
 
     def last(session: Session) -> None:
         session.execute("COMMIT")
@@ -43,7 +43,7 @@ def does(claim: Claim, item: str) -> Step:
     """Do a piece of work and enter it into the ledger; a refusal undoes both."""
 
     def step(handler: Session) -> str:
-        handler.execute(EFFECT, (str(claim.job_id), item, str(claim.token)))
+        handler.execute(EFFECT, (str(claim.job_id), item, str(claim.attempt)))
         attempts.items(handler, claim, [{"key": item, "state": "done"}], 1)
         return "done"
 
@@ -52,7 +52,7 @@ def does(claim: Claim, item: str) -> Step:
 
 def completes(claim: Claim) -> Step:
     def step(handler: Session) -> str:
-        handler.execute(EFFECT, (str(claim.job_id), THE_END, str(claim.token)))
+        handler.execute(EFFECT, (str(claim.job_id), THE_END, str(claim.attempt)))
         attempt_steps.complete(handler, claim, "{}")
         return "completed"
 

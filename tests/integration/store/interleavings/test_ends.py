@@ -29,7 +29,7 @@ SCENARIOS = Scenarios()
 )
 def complete_and_rescue(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
-    return {"handler": in_attempt(claim, completes(claim)), "engine rescues": in_transaction(job.rescues(claim))}
+    return {"handler": in_attempt(completes(claim)), "engine rescues": in_transaction(job.rescues(claim))}
 
 
 @SCENARIOS.may_end(
@@ -38,7 +38,7 @@ def complete_and_rescue(job: SharedJob) -> Mapping[str, Steps]:
 )
 def complete_and_rescue_that_cannot_end_the_session(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started(by="handler before")
-    return {"handler": in_attempt(claim, completes(claim)), "engine rescues": in_transaction(job.rescues(claim))}
+    return {"handler": in_attempt(completes(claim)), "engine rescues": in_transaction(job.rescues(claim))}
 
 
 @SCENARIOS.may_end(
@@ -47,7 +47,7 @@ def complete_and_rescue_that_cannot_end_the_session(job: SharedJob) -> Mapping[s
 )
 def complete_and_cancel(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
-    return {"handler": in_attempt(claim, completes(claim)), "web cancels": in_transaction(job.cancels())}
+    return {"handler": in_attempt(completes(claim)), "web cancels": in_transaction(job.cancels())}
 
 
 @SCENARIOS.may_end(
@@ -58,7 +58,7 @@ def complete_and_cancel(job: SharedJob) -> Mapping[str, Steps]:
 def complete_and_rescue_and_another_claim(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started(by="handler before")
     return {
-        "handler": in_attempt(claim, completes(claim)),
+        "handler": in_attempt(completes(claim)),
         "engine rescues": [job.rescues(claim)],
         "engine claims": [job.claims()],
     }
@@ -73,20 +73,22 @@ def complete_and_rescue_and_another_claim(job: SharedJob) -> Mapping[str, Steps]
 def items_and_rescue(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
     return {
-        "handler": [*in_attempt(claim, does(claim, "a")), *in_attempt(claim, completes(claim))],
+        "handler": [*in_attempt(does(claim, "a")), *in_attempt(completes(claim))],
         "engine rescues": in_transaction(job.rescues(claim)),
     }
 
 
 @SCENARIOS.may_end(
+    "handler done, completed, ended; engine rescues pending: pending after a crash ready",
     "handler done, completed; engine rescues gone: completed no ticket",
+    "handler done, ended; engine rescues pending: pending after a crash ready",
     "handler done, lost; engine rescues pending: pending after a crash ready",
     "handler lost, lost; engine rescues pending: pending after a crash ready",
 )
 def items_and_rescue_that_cannot_end_the_session(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started(by="handler before")
     return {
-        "handler": [*in_attempt(claim, does(claim, "a")), *in_attempt(claim, completes(claim))],
+        "handler": [*in_attempt(does(claim, "a")), *in_attempt(completes(claim))],
         "engine rescues": in_transaction(job.rescues(claim)),
     }
 
@@ -133,7 +135,7 @@ def release_and_cancel(job: SharedJob) -> Mapping[str, Steps]:
 )
 def progress_and_complete(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
-    return {"handler shows": in_transaction(progresses(claim)), "handler": in_attempt(claim, completes(claim))}
+    return {"handler shows": in_transaction(progresses(claim)), "handler": in_attempt(completes(claim))}
 
 
 @SCENARIOS.may_end(

@@ -44,7 +44,7 @@ def rescue_and_rescue_and_another_claim(job: SharedJob) -> Mapping[str, Steps]:
 def work_and_complete_and_cancel(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
     return {
-        "handler": in_attempt(claim, does(claim, "a"), completes(claim)),
+        "handler": in_attempt(does(claim, "a"), completes(claim)),
         "web cancels": in_transaction(job.cancels()),
     }
 
@@ -100,7 +100,7 @@ def expire_and_expire(job: SharedJob) -> Mapping[str, Steps]:
 )
 def repair_and_complete(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
-    return {"engine repairs": in_transaction(job.repairs()), "handler": in_attempt(claim, completes(claim))}
+    return {"engine repairs": in_transaction(job.repairs()), "handler": in_attempt(completes(claim))}
 
 
 @SCENARIOS.may_end(
@@ -109,7 +109,7 @@ def repair_and_complete(job: SharedJob) -> Mapping[str, Steps]:
 def repair_and_complete_without_a_ticket(job: SharedJob) -> Mapping[str, Steps]:
     claim = job.started()
     job.without_ticket()
-    return {"engine repairs": in_transaction(job.repairs()), "handler": in_attempt(claim, completes(claim))}
+    return {"engine repairs": in_transaction(job.repairs()), "handler": in_attempt(completes(claim))}
 
 
 @SCENARIOS.may_end(

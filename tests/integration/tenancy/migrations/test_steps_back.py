@@ -1,10 +1,6 @@
 """Steps that are taken back."""
 
 from tests.integration.tenancy.migrations.place import WIDGETS, Place
-from turno.tenancy.catalog.check import check
-from turno.tenancy.rights.matrix import CatalogObject, Kind
-from turno.tenancy.rights.privileges import live_objects
-from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback
 
 
 def test_steps_back(place: Place) -> None:
@@ -26,15 +22,3 @@ def test_what_cannot_be_taken_back_says_so(place: Place) -> None:
     place.migrate()
     errors = {outcome.error for outcome in place.rollback()}
     assert errors == {"0002_widgets: A migration without a .down.sql cannot be taken back."}
-
-
-def test_the_packaged_steps_go_down_and_up(packaged: Place) -> None:
-    connect = packaged.connect
-    migrate(connect, packaged.logins)
-    rollback(connect, packaged.logins, to=0)
-    for tenant in packaged.tenants:
-        left = {found.thing for found in live_objects(packaged.admin, [tenant.schema])}
-        ledger_tables = {CatalogObject(Kind.TABLE, name) for name in ("schema_migrations", "schema_functions")}
-        assert left == {CatalogObject(Kind.SCHEMA, tenant.schema)} | ledger_tables
-    assert failed(migrate(connect, packaged.logins)) == []
-    assert check(packaged.admin, packaged.logins) == []

@@ -26,10 +26,18 @@ def test_right_settings_need_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("QUEUE_BACKENDS", "QUEUE_BACKEND"), ("MASTERKEY", "MASTER_KEY"), ("pool_max_children", "POOL_MAX_CHILDREN")],
+    [
+        ("QUEUE_BACKENDS", "QUEUE_BACKEND"),
+        ("RETENTIONDAYS", "RETENTION_DAYS"),
+        ("pool_max_children", "POOL_MAX_CHILDREN"),
+    ],
 )
 def test_a_misspelled_name_is_told(name: str, meant: str) -> None:
     assert problems(**{name: "4"}) == [f"{name} is no setting, {meant} is"]
+
+
+def test_advice_leaves_an_application_its_variables() -> None:
+    assert problems(DATABASE_USER="shop", TURNO_RETENTION_DAYS="7", TURNO_VISIBLE="yes") == []
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
@@ -64,9 +72,9 @@ def test_what_a_setting_names_is_looked_for(changed: dict[str, str], told: str) 
 @pytest.mark.parametrize(
     ("backend", "sessions"),
     [
-        ("exec", 2 * (8 + 2 + 4) + 3 * (4 + 1) + 1),
-        ("pool", 2 * (8 + 3 + 4) + 2 + 5 * (2 + 4)),
-        ("rabbitmq", 2 * (8 + 3 + 4) + 3 + 5 * (2 + 4)),
+        ("exec", 2 * (8 + 2 + 4 + 2) + 3 * (4 + 1) + 1),
+        ("pool", 2 * (8 + 3 + 4 + 2) + 2 + 5 * (2 + 4)),
+        ("rabbitmq", 2 * (8 + 3 + 4 + 2) + 3 + 5 * (2 + 4)),
     ],
 )
 def test_sessions_are_counted_as_the_documentation_counts_them(backend: str, sessions: int) -> None:

@@ -132,11 +132,13 @@ BEGIN
     RAISE EXCEPTION '%', p_message USING ERRCODE = p_code, HINT = p_hint;
 END $$;
 
--- Heard when the caller commits, and never if that rolls back. It takes a lock that all commits with a notification
--- share: who commits hundreds a second does without, by this setting, and is found by the workers' polling.
+-- The hint is delivered when the caller commits, and never if the caller rolls back. A commit with a notification takes a
+-- lock that all such commits share: an application with hundreds of commits a second turns hints off by this setting, and
+-- the workers' polling finds its jobs. A full notification queue refuses the caller's commit, so a queue that is half full
+-- gets no hint.
 CREATE OR REPLACE FUNCTION hint_at_commit() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN
+    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() < 0.5 THEN
         PERFORM pg_notify('turno_jobs', '');
     END IF;
 END $$;

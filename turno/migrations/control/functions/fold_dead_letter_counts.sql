@@ -10,10 +10,10 @@ BEGIN
         DELETE FROM dead_letter_counts WHERE NOT folded RETURNING *
     ), added AS (
         INSERT INTO dead_letter_counts AS c
-        SELECT tenant_id, type, error, day, sum(jobs), sum(open), min(first_at), max(last_at), true
-        FROM gone GROUP BY tenant_id, type, error, day
-        ON CONFLICT (tenant_id, type, error, day) WHERE folded DO UPDATE
-        SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open,
+        SELECT tenant_id, type, outcome, error, day, sum(jobs), sum(open), sum(items), min(first_at), max(last_at), true
+        FROM gone GROUP BY tenant_id, type, outcome, error, day
+        ON CONFLICT (tenant_id, type, outcome, error, day) WHERE folded DO UPDATE
+        SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open, items = c.items + excluded.items,
             first_at = least(c.first_at, excluded.first_at), last_at = greatest(c.last_at, excluded.last_at)
     )
     SELECT count(*) INTO fresh FROM gone;

@@ -1,5 +1,5 @@
--- A ticket with a key has changed its state, or is gone. A start counts for its key's rate from now on; and whoever no
--- longer holds a place lets the next one have it, in this transaction; in an order, whoever leaves it in any state.
+-- A ticket with a key has changed its state or was deleted. A start counts against the rate of the key; a ticket that frees a
+-- slot of the key admits the next job in the same transaction, as does a deleted ticket of an order in any state.
 CREATE OR REPLACE FUNCTION key_moved() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -19,34 +19,34 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Look whether jobs of a key may run now. Where another session is looking, one of the two does not see what the other
--- changes: word is left, for whoever promotes next. So nobody waits for a key, and nobody deadlocks over two.
+-- Admit jobs of a key in the caller's transaction, which may be a tenant's. If another transaction is admitting jobs of the key,
+-- neither sees the other's changes: a row for promote is inserted instead, so no transaction waits for a key.
 CREATE OR REPLACE FUNCTION key_look(p_tenant integer, p_key text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    -- With an older snapshot than the lock's, what another session admitted would not be seen.
-    IF current_setting('transaction_isolation') = 'read committed' AND key_lock(p_tenant, p_key) THEN
-        RETURN key_admit(p_tenant, p_key);
+    -- A snapshot from before the lock would not show the jobs that another session admitted.
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        PERFORM FROM key_locks k WHERE k.tenant_id = p_tenant AND k.key = p_key FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            RETURN key_admit(p_tenant, p_key);
+        END IF;
     END IF;
     INSERT INTO key_looks (tenant_id, key, at, start) VALUES (p_tenant, p_key, clock_timestamp(), false);
     RETURN 0;
 END $$;
 
--- Whether this transaction is the one that admits jobs of a key, until it ends.
-CREATE OR REPLACE FUNCTION key_lock(p_tenant integer, p_key text) RETURNS boolean LANGUAGE sql
-RETURN pg_try_advisory_xact_lock(p_tenant, hashtext('key ' || p_key));
-
--- Make ready as many of a key's waiting jobs as have room; returns how many. The caller has the key's lock. A place is a ticket that is ready or running, so a crash cannot leave one taken; and of the
--- starts that a rate allows, each ticket that is ready has one in reserve.
+-- Make as many waiting jobs of a key ready as its limit and rate allow; returns how many. The caller has locked the key's row.
+-- Ready and running tickets count against the limit, so a crash cannot leave a slot occupied; each ready ticket also reserves
+-- a start of the rate.
 CREATE OR REPLACE FUNCTION key_admit(p_tenant integer, p_key text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     admitted bigint := 0;
-    here bigint;
+    occupied bigint;
     to_start bigint;
     started bigint;
     next record;
 BEGIN
     DELETE FROM key_looks k WHERE k.tenant_id = p_tenant AND k.key = p_key AND k.at <= clock_timestamp();
-    SELECT count(*), count(*) FILTER (WHERE t.state = 'ready') INTO here, to_start
+    SELECT count(*), count(*) FILTER (WHERE t.state = 'ready') INTO occupied, to_start
     FROM tickets t WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.state IN ('ready', 'running');
     SELECT count(*) INTO started FROM key_looks k
     WHERE k.tenant_id = p_tenant AND k.key = p_key AND k.at > clock_timestamp() AND k.start;
@@ -55,23 +55,22 @@ BEGIN
                CASE WHEN w.in_order THEN 1
                     WHEN h.key_rate IS NULL THEN coalesce(h.key_limit, 1) ELSE h.key_limit END AS key_limit INTO next
         FROM key_next(p_tenant, p_key) AS w LEFT JOIN handlers h ON h.type = w.type;
-        EXIT WHEN NOT FOUND OR here >= next.key_limit OR to_start + started >= next.key_rate;
+        EXIT WHEN NOT FOUND OR occupied >= next.key_limit OR to_start + started >= next.key_rate;
         PERFORM FROM tickets t WHERE t.job_id = next.job_id AND t.state = 'waiting' FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN  -- somebody changes it at this moment
+        IF NOT FOUND THEN  -- another session is changing the ticket
             INSERT INTO key_looks (tenant_id, key, at, start) VALUES (p_tenant, p_key, clock_timestamp(), false);
             EXIT;
         END IF;
         UPDATE tickets SET state = 'ready' WHERE job_id = next.job_id;
         admitted := admitted + 1;
-        here := here + 1;
+        occupied := occupied + 1;
         to_start := to_start + 1;
     END LOOP;
     RETURN admitted;
 END $$;
 
--- Which of a key's waiting jobs is next: the best band first and the oldest in it. Of jobs in an order it is the first of
--- all, or nobody: the first may wait to be tried again, and one that failed for good is waited for until its dead letter
--- is replayed or discarded. Nobody goes while older events are still to be given to the subscriber.
+-- The next waiting job of a key: the highest priority, then the oldest. Of jobs in an order only the first one of all states:
+-- no job follows a job that waits for its retry, or that failed for good until its dead letter is replayed or discarded.
 CREATE OR REPLACE FUNCTION key_next(p_tenant integer, p_key text)
 RETURNS TABLE (job_id uuid, type text, in_order boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,13 +89,12 @@ BEGIN
     ELSIF first.state = 'waiting' AND NOT EXISTS (
         SELECT FROM dead_letters d
         WHERE d.tenant_id = p_tenant AND d.concurrency_key = p_key AND d.closed_at IS NULL
-          AND d.key_position < first.key_position) AND NOT EXISTS (
-        SELECT FROM subscriptions s WHERE s.type = first.type AND s.ordered AND s.backlog) THEN
+          AND d.key_position < first.key_position) THEN
         RETURN QUERY SELECT first.job_id, first.type::text, true;
     END IF;
 END $$;
 
--- A dead letter was replayed or discarded: those behind it may go on.
+-- A dead letter was replayed or discarded: admit the next job of its order.
 CREATE OR REPLACE FUNCTION key_unblocked() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -104,18 +102,35 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Look at the keys whose time for it has come, at most so many; returns how many jobs became ready.
-CREATE OR REPLACE FUNCTION keys_look(p_limit integer) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Admit jobs of the keys that are due, up to p_limit rows; returns how many jobs became ready. Keys that another transaction
+-- has locked stay due.
+CREATE OR REPLACE FUNCTION keys_look(p_limit integer) RETURNS bigint LANGUAGE sql
+RETURN (SELECT coalesce(sum(key_admit(due.tenant_id, due.key)), 0)::bigint FROM (
+    SELECT DISTINCT locked.tenant_id, locked.key FROM (
+        SELECT l.tenant_id, l.key FROM key_looks l JOIN key_locks k ON k.tenant_id = l.tenant_id AND k.key = l.key
+        WHERE l.at <= clock_timestamp() ORDER BY l.at LIMIT p_limit
+        FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked) AS due);
+
+-- Remove the rows of unused keys; returns how many. The table lock keeps promote from using a row that is being removed; row
+-- locks of keys pass it. While another transaction writes the table nothing is removed, so that promote never waits in a
+-- queue behind this lock.
+CREATE OR REPLACE FUNCTION prune_keys() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    admitted bigint := 0;
-    one record;
+    pruned bigint;
 BEGIN
-    FOR one IN SELECT DISTINCT k.tenant_id, k.key FROM (SELECT l.tenant_id, l.key FROM key_looks l
-                                                       WHERE l.at <= clock_timestamp() ORDER BY l.at LIMIT 1000) AS k
-               LIMIT p_limit LOOP
-        IF key_lock(one.tenant_id, one.key) THEN
-            admitted := admitted + key_admit(one.tenant_id, one.key);
-        END IF;
-    END LOOP;
-    RETURN admitted;
+    BEGIN
+        LOCK TABLE key_locks IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 0;
+    END;
+    DELETE FROM key_locks k WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM key_locks o
+        WHERE NOT EXISTS (SELECT FROM tickets t WHERE t.tenant_id = o.tenant_id AND t.concurrency_key = o.key)
+          AND NOT EXISTS (SELECT FROM key_looks l WHERE l.tenant_id = o.tenant_id AND l.key = o.key)
+        LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    -- A tenant that was moved from another cell brings starts of its keys, but no rows to lock.
+    INSERT INTO key_locks (tenant_id, key) SELECT DISTINCT l.tenant_id, l.key FROM key_looks l ON CONFLICT DO NOTHING;
+    RETURN pruned;
 END $$;

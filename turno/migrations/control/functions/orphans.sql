@@ -1,11 +1,11 @@
--- Running tickets of workers that are gone: each is to be ended by its tenant's job_rescue.
--- A dry run passes the silence that would count as death; a real one has pruned the list of workers before.
--- Tenants in turn and each one's in any order: those that cannot be rescued must not stand before the others.
+-- Running tickets without a worker: their tenants' job_rescue ends each. A dry run passes the silence that would count as
+-- death; other callers have pruned the list of workers before. Of each tenant some, in any order: a job that cannot be
+-- rescued must not come first again.
 CREATE OR REPLACE FUNCTION orphans(p_silent_for interval DEFAULT NULL)
-RETURNS TABLE (job_id uuid, token uuid, type text, attempt integer, schema text, slug text)
+RETURNS TABLE (job_id uuid, token uuid, type text, attempt integer, tenant_id integer, schema text, slug text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
-    SELECT t.job_id, t.token, t.type, t.attempt, n.schema, n.slug
+    SELECT t.job_id, t.token, t.type, t.attempt, n.id, n.schema, n.slug
     FROM tickets t
     JOIN tenants n ON n.id = t.tenant_id
     WHERE t.state = 'running'

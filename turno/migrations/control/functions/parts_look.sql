@@ -1,4 +1,4 @@
--- A part has ended, or is gone: word is left for the job that waits for it.
+-- A part has ended: insert a row for the job that waits for it.
 CREATE OR REPLACE FUNCTION part_left() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -6,30 +6,31 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Let those run whose parts have all ended; returns how many. Of two parts that end at once, the one that commits last
--- leaves word that is read with a snapshot in which both have ended; so does a job that begins to wait.
-CREATE OR REPLACE FUNCTION parts_look() RETURNS bigint LANGUAGE plpgsql AS $$
+-- Return the jobs whose parts have all ended, or that continue early, for promote to make ready; their tickets are locked. Of
+-- two parts that end at the same time, the later commit inserts a row that is read with a snapshot in which both have
+-- ended; so does a job that begins to wait.
+CREATE OR REPLACE FUNCTION parts_look() RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
-    waiting uuid[];
-    here uuid[];
+    joined uuid[];
+    locked uuid[];
 BEGIN
     WITH word AS (
         DELETE FROM part_looks WHERE ctid IN (
             SELECT l.ctid FROM part_looks l WHERE l.at <= clock_timestamp() ORDER BY l.at LIMIT 1000 FOR UPDATE SKIP LOCKED)
         RETURNING tenant_id, job_id, early
     )
-    SELECT array_agg(DISTINCT w.job_id) INTO waiting
+    SELECT array_agg(DISTINCT w.job_id) INTO joined
     FROM word w JOIN tickets t ON t.job_id = w.job_id AND t.tenant_id = w.tenant_id
     WHERE w.early
        OR NOT EXISTS (SELECT FROM tickets p WHERE p.awaited_by = w.job_id AND p.tenant_id = w.tenant_id);
-    IF waiting IS NULL THEN
-        RETURN 0;
+    IF joined IS NULL THEN
+        RETURN '{}';
     END IF;
-    here := ARRAY(SELECT t.job_id FROM tickets t WHERE t.job_id = ANY (waiting) FOR NO KEY UPDATE SKIP LOCKED);
-    INSERT INTO part_looks (tenant_id, job_id, early)  -- somebody changes these at this moment
-    SELECT t.tenant_id, t.job_id, true FROM tickets t WHERE t.job_id = ANY (waiting) AND t.job_id <> ALL (here);
-    UPDATE tickets SET run_at = clock_timestamp()
-    WHERE job_id = ANY (here) AND state = 'scheduled' AND run_at = 'infinity';
-    RETURN make_ready(ARRAY(SELECT t.job_id FROM tickets t
-                            WHERE t.job_id = ANY (here) AND t.state = 'scheduled' AND t.run_at <= clock_timestamp()));
+    locked := ARRAY(SELECT t.job_id FROM tickets t
+                    WHERE t.job_id = ANY (joined) AND t.state = 'parts' FOR NO KEY UPDATE SKIP LOCKED);
+    INSERT INTO part_looks (tenant_id, job_id, early)  -- another session is changing these tickets
+    SELECT t.tenant_id, t.job_id, true FROM tickets t WHERE t.job_id = ANY (joined) AND t.state = 'parts'
+      AND t.job_id <> ALL (locked);
+    UPDATE tickets SET run_at = clock_timestamp() WHERE job_id = ANY (locked);
+    RETURN locked;
 END $$;

@@ -1,4 +1,4 @@
--- Let these run, those with a key when it is their turn; returns how many were let.
+-- Make these tickets ready, or waiting if they have a key; returns how many.
 CREATE OR REPLACE FUNCTION let_run(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     let bigint;
@@ -7,16 +7,18 @@ BEGIN
         UPDATE tickets SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'waiting' END
         WHERE job_id = ANY (p_jobs)
         RETURNING tenant_id, concurrency_key
+    ), keys AS (
+        SELECT DISTINCT m.tenant_id, m.concurrency_key AS key FROM made m WHERE m.concurrency_key IS NOT NULL
+    ), locks AS (  -- in one order, because another promote that inserts the same key waits
+        INSERT INTO key_locks (tenant_id, key) SELECT k.tenant_id, k.key FROM keys k ORDER BY 1, 2 ON CONFLICT DO NOTHING
     ), looks AS (
-        INSERT INTO key_looks (tenant_id, key, at, start)
-        SELECT DISTINCT m.tenant_id, m.concurrency_key, clock_timestamp(), false FROM made m
-        WHERE m.concurrency_key IS NOT NULL
+        INSERT INTO key_looks (tenant_id, key, at, start) SELECT k.tenant_id, k.key, clock_timestamp(), false FROM keys k
     )
     SELECT count(*) INTO let FROM made;
     RETURN let;
 END $$;
 
--- Make these ready; one that is refused is set aside, and keeps nobody else waiting. Returns how many are.
+-- Make these tickets ready; a ticket that the database refuses is set aside and delays no other. Returns how many are ready.
 CREATE OR REPLACE FUNCTION make_ready(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
@@ -55,10 +57,10 @@ BEGIN
         LIMIT p_limit);
 END $$;
 
--- Due tickets become ready, or wait for their keys, the oldest first; bounded, so that nobody pays for a night's worth at
--- once. Where more is due than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
--- What was promoted leaves dead entries while somebody's old snapshot keeps them. Where many lie in front, `since` and
--- `after` say behind which ticket the caller may begin the next time, as long as it believes that.
+-- Make due tickets ready, or waiting for their keys, the oldest first, p_limit at most. If more are due, the oldest of every
+-- tenant are among them, so no tenant waits for the due tickets of another. Promoted tickets leave dead index entries while an
+-- old snapshot keeps them: if many precede the first due ticket, `since` and `after` name the ticket behind which the caller
+-- may start the next call.
 CREATE OR REPLACE FUNCTION promote(
     p_limit integer, p_since timestamptz DEFAULT '-infinity',
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000',
@@ -85,5 +87,7 @@ BEGIN
     IF cardinality(due) = p_limit THEN
         due := due || due_of_each(now, p_limit);
     END IF;
-    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END + keys_look(p_limit) + parts_look();
+    due := due || parts_look();
+    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END;
+    promoted := promoted + keys_look(p_limit);
 END $$;

@@ -2,9 +2,10 @@
 CREATE OR REPLACE FUNCTION uncounted_ends(p_from bigint, p_below bigint) RETURNS SETOF recent_ends
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT date_bin('5 minutes', u.at, 'epoch'), u.tenant_id, u.type, count(*), count(*) FILTER (WHERE u.outcome = 'failed')
+    SELECT date_bin('5 minutes', u.at, 'epoch'), u.tenant_id, u.type, count(*), count(*) FILTER (WHERE u.outcome = 'failed'),
+           coalesce(sum(u.items_done), 0)::bigint, coalesce(sum(u.items_failed), 0)::bigint
     FROM outcomes u
-    WHERE u.id >= p_from AND u.id < p_below AND u.outcome IN ('completed', 'failed', 'cancelled')
+    WHERE u.id >= p_from AND u.id < p_below AND is_end(u.outcome)
     GROUP BY 1, 2, 3;
 END;
 

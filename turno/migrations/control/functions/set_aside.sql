@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION set_aside(p_job uuid, p_why text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     BEGIN
-        UPDATE tickets SET state = 'scheduled', run_at = 'infinity', published_at = NULL WHERE job_id = p_job;
+        UPDATE tickets SET state = 'review', run_at = 'infinity', published_at = NULL WHERE job_id = p_job;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
         p_why := p_why || '; it cannot be set aside either';
     END;

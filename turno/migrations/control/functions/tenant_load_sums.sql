@@ -1,30 +1,32 @@
--- What count_outcomes adds to tenant_loads for these outcomes. The planner puts the body into the statement that calls it.
+-- The rows that count_outcomes adds to tenant_loads for these outcomes. The planner inlines the body into the calling statement.
 CREATE OR REPLACE FUNCTION uncounted_loads(p_from bigint, p_below bigint) RETURNS SETOF tenant_loads
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT coalesce(o.slot, o.minute), coalesce(o.tenant_id, -o.company_id, 0),
-           count(*) FILTER (WHERE o.outcome IN ('completed', 'failed', 'cancelled')),
-           coalesce(sum(o.run_ms), 0)::bigint,
-           ARRAY[count(*) FILTER (WHERE bucket = 0), count(*) FILTER (WHERE bucket = 1), count(*) FILTER (WHERE bucket = 2),
-                 count(*) FILTER (WHERE bucket = 3), count(*) FILTER (WHERE bucket = 4), count(*) FILTER (WHERE bucket = 5),
-                 count(*) FILTER (WHERE bucket = 6), count(*) FILTER (WHERE bucket = 7), count(*) FILTER (WHERE bucket = 8),
-                 count(*) FILTER (WHERE bucket = 9), count(*) FILTER (WHERE bucket = 10), count(*) FILTER (WHERE bucket = 11),
-                 count(*) FILTER (WHERE bucket = 12), count(*) FILTER (WHERE bucket = 13), count(*) FILTER (WHERE bucket = 14),
-                 count(*) FILTER (WHERE bucket = 15), count(*) FILTER (WHERE bucket = 16), count(*) FILTER (WHERE bucket = 17),
-                 count(*) FILTER (WHERE bucket = 18), count(*) FILTER (WHERE bucket = 19), count(*) FILTER (WHERE bucket = 20),
-                 count(*) FILTER (WHERE bucket = 21), count(*) FILTER (WHERE bucket = 22), count(*) FILTER (WHERE bucket = 23),
-                 count(*) FILTER (WHERE bucket = 24)],
-           coalesce(o.known, ''),
-           count(*) FILTER (WHERE o.outcome = 'completed'), count(*) FILTER (WHERE o.outcome = 'failed'),
-           count(*) FILTER (WHERE o.outcome = 'cancelled'), count(*) FILTER (WHERE o.outcome = 'retried'), count(o.run_ms)
+    SELECT g.slot, g.tenant_id, sum(g.ended)::bigint, sum(g.run_ms)::bigint, g.type, sum(g.completed)::bigint,
+           sum(g.failed)::bigint, sum(g.cancelled)::bigint, sum(g.retried)::bigint, sum(g.attempts)::bigint,
+           sum(g.completed_with_failures)::bigint, sum(g.nothing_done)::bigint,
+           array_agg(g.bucket), array_agg(g.waits), array_agg(g.wait_ms)
     FROM (
-        SELECT u.tenant_id, n.company_id, date_trunc('minute', u.at) AS minute, date_bin('5 minutes', u.at, 'epoch') AS slot,
-               coalesce(h.type, '(other)') AS known, u.outcome, u.run_ms,
-               width_bucket(u.wait_ms - 1, outcome_bounds()) AS bucket
-        FROM outcomes u JOIN tenants n ON n.id = u.tenant_id LEFT JOIN handlers h ON h.type = u.type
-        WHERE u.id >= p_from AND u.id < p_below AND u.outcome NOT IN ('rescued', 'claim_lost')
-    ) AS o
-    GROUP BY GROUPING SETS ((o.slot, o.tenant_id), (o.slot, o.company_id, o.known), (o.minute, o.known));
+        SELECT coalesce(o.slot, o.minute) AS slot, coalesce(o.tenant_id, -o.company_id, 0) AS tenant_id,
+               coalesce(o.known, '') AS type, o.bucket, count(*) AS waits, sum(o.wait_ms)::bigint AS wait_ms,
+               count(*) FILTER (WHERE is_end(o.outcome)) AS ended, coalesce(sum(o.run_ms), 0) AS run_ms,
+               count(o.run_ms) AS attempts, count(*) FILTER (WHERE o.outcome = 'completed') AS completed,
+               count(*) FILTER (WHERE o.outcome = 'failed') AS failed,
+               count(*) FILTER (WHERE o.outcome = 'cancelled') AS cancelled,
+               count(*) FILTER (WHERE o.outcome = 'retried') AS retried,
+               count(*) FILTER (WHERE o.outcome = 'completed_with_failures') AS completed_with_failures,
+               count(*) FILTER (WHERE o.outcome = 'nothing_done') AS nothing_done
+        FROM (
+            SELECT u.tenant_id, n.company_id, date_trunc('minute', u.at) AS minute, date_bin('5 minutes', u.at, 'epoch') AS slot,
+                   coalesce(h.type, '(other)') AS known, u.outcome, u.run_ms, u.wait_ms,
+                   width_bucket(u.wait_ms - 1, outcome_bounds())::smallint AS bucket
+            FROM outcomes u JOIN tenants n ON n.id = u.tenant_id LEFT JOIN handlers h ON h.type = u.type
+            WHERE u.id >= p_from AND u.id < p_below AND u.outcome NOT IN ('rescued', 'claim_lost')
+        ) AS o
+        GROUP BY GROUPING SETS ((o.slot, o.tenant_id, o.bucket), (o.slot, o.company_id, o.known, o.bucket),
+                                (o.minute, o.known, o.bucket))
+    ) AS g
+    GROUP BY g.slot, g.tenant_id, g.type;
 END;
 
 -- Every load, with the outcomes that wait to be counted.

@@ -1,4 +1,4 @@
--- Have the end of a job told to these addresses, by mail in this language: in the transaction that made the job.
+-- Deliver the end of a job to these URLs, by mail in this language; called in the transaction that inserts the job.
 CREATE OR REPLACE FUNCTION callbacks_put(p_job uuid, p_urls text[], p_language text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN

@@ -5,7 +5,7 @@ RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET 
 DECLARE
     made uuid;
 BEGIN
-    PERFORM assert_attempt(p_token);
+    PERFORM claimed_job(p_job, p_token);
     INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, in_folder, job_id)
     SELECT p_name, p_media_type, 0, p_piece_bytes, j.user_id, false, p_in_folder, j.id FROM background_jobs j WHERE j.id = p_job
     RETURNING id INTO made;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION file_take(p_job uuid, p_token uuid, p_file uuid) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM assert_attempt(p_token);
+    PERFORM claimed_job(p_job, p_token);
     UPDATE job_files SET job_id = coalesce(job_id, p_job), expires_at = NULL
     WHERE id = p_file AND uploaded AND complete_at IS NOT NULL
       AND user_id = (SELECT j.user_id FROM background_jobs j WHERE j.id = p_job);

@@ -1,9 +1,9 @@
--- The attempt ends well, and its job runs again when its parts have ended; with p_cancel those that have not are told to.
+-- The attempt ends without an error, and its job runs again when its parts have ended; p_cancel cancels the open parts.
 CREATE OR REPLACE FUNCTION job_await_parts(p_job uuid, p_token uuid, p_cancel boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
     IF job_release(p_job, p_token, 'rescheduled', 'waits for its parts', clock_timestamp()) = 'pending' THEN
-        UPDATE turno.tickets SET state = 'scheduled', run_at = 'infinity' WHERE job_id = p_job;
+        UPDATE turno.tickets SET state = 'parts' WHERE job_id = p_job;
         INSERT INTO turno.part_looks (tenant_id, job_id, early) VALUES (turno.tenant_of(current_user), p_job, false);
         IF p_cancel THEN
             PERFORM parts_cancel(p_job, 'another part of its job failed');
@@ -11,15 +11,15 @@ BEGIN
     END IF;
 END $$;
 
--- Cancel what a job still waits for. Lock order: the job's ticket, then its parts' in the order of their ids; a part that
--- ends takes no lock on the job.
+-- Cancel the open parts of a job. Lock order: the job's ticket, then the tickets of its parts in the order of their ids; a part
+-- that ends takes no lock on the job.
 CREATE OR REPLACE FUNCTION parts_cancel(p_job uuid, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM job_cancel(p.job_id, NULL, p_reason)
     FROM (SELECT t.job_id FROM turno.tickets t WHERE t.awaited_by = p_job ORDER BY t.job_id) AS p;
 END $$;
 
--- Of so many items that a part has just done, its job's progress learns, where that was told how many there are in all.
+-- Add the items that a part has just processed to the progress of its job, if that progress has a total.
 CREATE OR REPLACE FUNCTION part_progress(p_part uuid, p_done integer, p_failed integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -2,6 +2,9 @@ CREATE OR REPLACE FUNCTION job_end(p_job uuid, p_status text, p_reason text, p_r
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     job background_jobs;
+    items background_job_progress;
+    own_items background_job_progress;  -- null where the job that waits for this part counts them
+    outcome text;
 BEGIN
     UPDATE background_jobs
     SET status = p_status, reason = shortened(p_reason, 1000), result = p_result,
@@ -12,24 +15,34 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    SELECT * INTO items FROM background_job_progress p WHERE p.job_id = p_job;
+    SELECT p.* INTO own_items FROM background_job_progress p
+    WHERE p.job_id = p_job AND has_items(p_job)
+      AND NOT counted_by((SELECT t.awaited_by FROM turno.tickets t WHERE t.job_id = p_job));
+    outcome := outcome_of(p_status, items.done, items.failed);
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
         SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
         FROM (SELECT * FROM background_job_attempts
               WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
-        -- Before the ticket goes: those behind it in an order wait for one of the two.
-        INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, concurrency_key, key_position)
-        VALUES (p_job, turno.tenant_of(current_user), job.type, turno.error_group(job.error), job.concurrency_key,
-                job.key_position);
+    END IF;
+    IF p_status = 'failed' OR p_status = 'completed' AND own_items.failed > 0 THEN
+        -- Before the ticket is deleted: later jobs of the key wait for the ticket or for the dead letter.
+        INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed, concurrency_key,
+                                        key_position)
+        VALUES (p_job, turno.tenant_of(current_user), job.type, outcome,
+                CASE p_status WHEN 'failed' THEN turno.error_group(job.error) ELSE item_error(p_job) END, own_items.done,
+                own_items.failed, CASE p_status WHEN 'failed' THEN job.concurrency_key END,
+                CASE p_status WHEN 'failed' THEN job.key_position END);
     END IF;
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,
-           jsonb_build_object('type', job.type, 'reason', job.reason, 'done', p.done, 'failed', p.failed, 'total', p.total)
-    FROM (SELECT) AS one LEFT JOIN background_job_progress p ON p.job_id = p_job
-    -- Of a part its job tells.
+           jsonb_build_object('type', job.type, 'reason', job.reason, 'done', items.done, 'failed', items.failed,
+                              'total', items.total)
+    -- A part has no notification of its own.
     WHERE NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL);
-    PERFORM outcome_put(p_job, p_status);
+    PERFORM outcome_put(p_job, outcome, own_items.done, own_items.failed);
     IF p_status <> 'completed' THEN
         PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');
         INSERT INTO turno.part_looks (tenant_id, job_id, early)

@@ -35,6 +35,8 @@ BEGIN
             SELECT h.job_id, h.payload_hash INTO job_id, first_hash FROM key_holder(p_user, p_type, p_key) AS h;
             IF FOUND THEN
                 verdict := CASE WHEN first_hash = asked THEN 'replayed' ELSE 'conflict' END;
+                -- Without a WAL record this commit would not wait for a standby that may not have the first one's yet.
+                PERFORM pg_logical_emit_message(true, 'turno', '');
                 EXIT;
             END IF;
         END IF;
@@ -58,11 +60,11 @@ BEGIN
         END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
                                      trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id,
-                                     concurrency_key, key_for_ever)
+                                     concurrency_key, unique_while)
         VALUES (p_type, p_version, p_queue, p_priority, p_payload, asked, p_user, p_correlation_id,
                 p_trace_context, p_key, p_max_attempts, due, p_expires_at, p_parent, line,
-                coalesce(p_unique_while = 'for ever', false))
-        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+                p_unique_while)
+        ON CONFLICT DO NOTHING
         RETURNING id INTO job_id;
         IF FOUND THEN
             INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
@@ -86,6 +88,7 @@ BEGIN ATOMIC
     -- index of users, and read all that one has.
     (SELECT j.id, j.payload_hash FROM background_jobs j
      WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key BETWEEN p_key AND p_key
+       AND (j.finished_at IS NULL OR j.unique_while IS DISTINCT FROM 'open')
      ORDER BY j.idempotency_key LIMIT 1)
     UNION ALL
     SELECT k.job_id, k.payload_hash FROM background_job_keys k
@@ -103,29 +106,16 @@ RETURN sha256(convert_to(concat_ws(E'\n', p_priority, coalesce(extract(epoch FRO
 CREATE OR REPLACE FUNCTION payload_key(p_payload jsonb) RETURNS text LANGUAGE sql STABLE
 RETURN 'payload:' || encode(sha256(convert_to(p_payload::text, 'UTF8')), 'hex');
 
--- A key that was to hold for a while only is free again after that, one that was to hold while its job is open once that and
--- what continues it have ended; otherwise it holds for as long as its job is kept, or for ever.
+-- Release keys that no longer identify a job for this submission: of jobs older than p_for, or of ended jobs if the new job
+-- is to be unique while it is open. A job that was itself submitted as unique keeps its key; the unique index decides.
 CREATE OR REPLACE FUNCTION key_expire(p_user text, p_type text, p_keys text[], p_for interval, p_while text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF p_for IS NOT NULL OR p_while = 'open' THEN
         UPDATE background_jobs j SET idempotency_key = NULL
-        WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = ANY (p_keys) AND NOT j.key_for_ever
-          AND (j.created_at <= clock_timestamp() - p_for
-               OR p_while = 'open' AND j.finished_at IS NOT NULL AND NOT continued(j.successor_id));
+        WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = ANY (p_keys)
+          -- In place of IS NULL, from which the planner does not infer the condition of the unique index.
+          AND j.unique_while IS DISTINCT FROM 'open' AND j.unique_while IS DISTINCT FROM 'for ever'
+          AND (j.created_at <= clock_timestamp() - p_for OR p_while = 'open' AND j.finished_at IS NOT NULL);
     END IF;
-END $$;
-
--- Whether this job, or one that continues it, is open.
-CREATE OR REPLACE FUNCTION continued(p_successor uuid) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    later record;
-BEGIN
-    LOOP
-        SELECT j.successor_id, j.finished_at IS NULL AS open INTO later FROM background_jobs j WHERE j.id = p_successor;
-        IF NOT FOUND OR later.open THEN
-            RETURN FOUND;
-        END IF;
-        p_successor := later.successor_id;
-    END LOOP;
 END $$;

@@ -1,4 +1,4 @@
--- A job that a running attempt asks for: of its own user, on its own backend, and only while the user has few enough.
+-- A job created by a running attempt: for the same user, on the same backend, while the user has few open jobs.
 CREATE OR REPLACE FUNCTION job_enqueue_child(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
     p_payload jsonb, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text,
@@ -8,16 +8,22 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     parent record := claimed_job(p_job, p_token);
 BEGIN
-    -- The user's, not the job's: jobs that ask for jobs like themselves would have as many as there are of them. Without
-    -- a lock, which a handler would hold for as long as it works: jobs that run at once may each see the same room.
-    IF (SELECT count(*) FROM (SELECT FROM background_jobs j
-                              WHERE j.user_id = parent.user_id AND j.finished_at IS NULL
-                              LIMIT 1000) AS open) >= 1000 THEN
-        RAISE EXCEPTION 'a user who has 1000 jobs that have not ended gets no more from a job; let some end first'
-            USING ERRCODE = 'TU003';
-    END IF;
+    PERFORM assert_few_open(parent.user_id, 1);
     RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
         p_type, p_version, p_queue, parent.backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
         p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for, false,
         p_unique_while, p_concurrency_key) AS e;
+END $$;
+
+-- Raise if p_new jobs more, created by a running attempt, exceed the limit of a user's open jobs. The limit is per user: jobs
+-- that create jobs like themselves would otherwise multiply. Without a lock, which a handler would hold while it works:
+-- concurrent jobs may exceed the limit together. The caller has pinned search_path.
+CREATE OR REPLACE FUNCTION assert_few_open(p_user text, p_new integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_new > 0 AND p_new + (SELECT count(*) FROM (SELECT FROM background_jobs j
+                                                    WHERE j.user_id = p_user AND j.finished_at IS NULL
+                                                    LIMIT 1000) AS open) > 1000 THEN
+        RAISE EXCEPTION 'the jobs of a user may not create more than 1000 open jobs; let some end, or make fewer parts'
+            USING ERRCODE = 'TU003';
+    END IF;
 END $$;

@@ -1,5 +1,5 @@
--- Split a job into parts, in the transaction of the attempt that asks for it. A job that continues another one takes over
--- its parts: those that are done as they are, and of the others what continues them; then p_payloads are not looked at.
+-- Split a job into parts, in the transaction of its attempt. A job that continues another job takes over its parts: completed
+-- parts unchanged, and in place of an unfinished part the job that continues it. Then p_payloads is ignored.
 CREATE OR REPLACE FUNCTION job_fan_out(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_max_attempts integer, p_payloads jsonb,
     p_lines text[], p_stops boolean, p_total integer) RETURNS void
@@ -11,7 +11,6 @@ DECLARE
     before uuid;
     due timestamptz := clock_timestamp();
 BEGIN
-    PERFORM assert_attempt(p_token);
     PERFORM claim_hold(p_job, p_token);
     SELECT t.backend INTO own_backend FROM turno.tickets t WHERE t.job_id = p_job;
     SELECT * INTO job FROM background_jobs WHERE id = p_job;
@@ -29,14 +28,16 @@ BEGIN
     IF FOUND THEN
         UPDATE turno.tickets t SET awaited_by = p_job
         WHERE t.job_id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = p_job);
+        -- What the parts have done before counts, by their ledgers or, without one, by their progress.
+        UPDATE background_job_progress p SET done = (
+            SELECT sum(greatest(coalesce(o.done, 0), (SELECT count(*) FROM background_job_items i
+                                                      WHERE i.job_id = b.part_id AND i.state IN ('done', 'skipped'))))
+            FROM background_job_parts b LEFT JOIN background_job_progress o ON o.job_id = b.part_id
+            WHERE b.job_id = p_job)
+        WHERE p.job_id = p_job AND p.total > 0;
         RETURN;
     END IF;
-    IF (SELECT count(*) FROM (SELECT FROM background_jobs j
-                              WHERE j.user_id = job.user_id AND j.finished_at IS NULL LIMIT 1000) AS open)
-       + jsonb_array_length(p_payloads) > 1000 THEN
-        RAISE EXCEPTION 'a user who has 1000 jobs that have not ended gets no more from a job; make fewer parts'
-            USING ERRCODE = 'TU003';
-    END IF;
+    PERFORM assert_few_open(job.user_id, jsonb_array_length(p_payloads));
     WITH parts AS MATERIALIZED (
         SELECT turno.uuid_v7() AS id, p.n, p.payload, p_lines[p.n] AS line
         FROM jsonb_array_elements(p_payloads) WITH ORDINALITY AS p (payload, n)
@@ -56,12 +57,12 @@ BEGIN
     INSERT INTO background_job_parts (job_id, n, part_id, stops) SELECT p_job, p.n, p.id, p_stops FROM parts p;
 END $$;
 
--- Whether somebody may want a job again: it failed, was cancelled, or an item of it failed.
+-- Whether a job can be retried: it failed, was cancelled, or an item of it failed.
 CREATE OR REPLACE FUNCTION unfinished(p_job uuid) RETURNS boolean LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM background_jobs j WHERE j.id = p_job AND j.status IN ('failed', 'cancelled'))
     OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed');
 
--- The job that stands for a part now: the latest that continues it, and a new one if that is unfinished, too.
+-- The latest job that continues a part, or a new job if that job is unfinished, too.
 CREATE OR REPLACE FUNCTION part_continued(p_part uuid, p_backend text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     latest background_jobs;

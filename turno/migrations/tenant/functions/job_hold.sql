@@ -2,7 +2,6 @@
 CREATE OR REPLACE FUNCTION job_hold(p_job uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM assert_attempt(p_token);
     PERFORM claim_hold(p_job, p_token);
     RETURN job_cancel_requested(p_job);
 END $$;

@@ -7,7 +7,6 @@ DECLARE
     failed_now integer;
     entered bigint;
 BEGIN
-    PERFORM assert_attempt(p_token);
     PERFORM claim_hold(p_job, p_token);
     INSERT INTO background_job_items (job_id, key, state, ref, error)
     SELECT p_job, i.key, i.state, i.ref, i.error

@@ -1,10 +1,10 @@
--- What is missing for a job to be taken that has waited for longer than it takes to be found, as turno.lacking says it; or
--- 'key' while it waits for others of its concurrency key, 'order' while the job before it in an order has not ended,
--- 'dead letter' once that one has failed for good, and 'parts' while it waits for those that it was split into.
+-- The reason why a job waits: 'key' for other jobs of its concurrency key, 'order' for the earlier job in its order, 'dead
+-- letter' for the decision about a failed earlier job, 'parts' for its parts; or after 15 s the value of turno.lacking, which
+-- names the missing worker, type, version or queue. NULL while nothing delays it.
 CREATE OR REPLACE FUNCTION job_lacks(p_job uuid) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
-    SELECT CASE WHEN state <> 'waiting' AND run_at = 'infinity' THEN 'parts'
+    SELECT CASE WHEN state = 'parts' THEN 'parts'
                 WHEN state <> 'waiting' THEN turno.lacking(backend, queue, type, version)
                 WHEN key_position IS NULL THEN 'key'
                 WHEN EXISTS (SELECT FROM turno.dead_letters d
@@ -13,6 +13,6 @@ BEGIN ATOMIC
                 ELSE 'order' END
     FROM turno.tickets t
     WHERE job_id = p_job
-      AND (state = 'waiting' OR state <> 'running' AND run_at < clock_timestamp() - interval '15 s'
-           OR run_at = 'infinity' AND EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = p_job));
+      AND (state IN ('waiting', 'parts')
+           OR state IN ('scheduled', 'ready') AND run_at < clock_timestamp() - interval '15 s');
 END;

@@ -47,7 +47,7 @@ BEGIN
     DELETE FROM job_schedule_runs WHERE job_id = ANY (old);
     INSERT INTO background_job_keys (user_id, type, idempotency_key, job_id, payload_hash)
     SELECT j.user_id, j.type, j.idempotency_key, j.id, j.payload_hash FROM background_jobs j
-    WHERE j.id = ANY (old) AND j.key_for_ever
+    WHERE j.id = ANY (old) AND j.unique_while = 'for ever'
     ON CONFLICT DO NOTHING;
     DELETE FROM background_jobs WHERE id = ANY (old);
     RETURN cardinality(old);

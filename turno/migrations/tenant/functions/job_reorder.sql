@@ -24,7 +24,8 @@ BEGIN
     -- What the broker has of it names its old band and time: the relay publishes it anew.
     UPDATE turno.tickets
     SET priority = coalesce(p_priority, priority), run_at = coalesce(p_run_at, run_at), published_at = NULL,
-        state = CASE WHEN coalesce(p_run_at, run_at) > clock_timestamp() OR concurrency_key IS NOT NULL THEN 'scheduled'
+        state = CASE WHEN p_run_at IS NULL AND state IN ('parts', 'review') THEN state
+                     WHEN coalesce(p_run_at, run_at) > clock_timestamp() OR concurrency_key IS NOT NULL THEN 'scheduled'
                      ELSE 'ready' END
     WHERE job_id = p_job AND state <> 'running';
     INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)

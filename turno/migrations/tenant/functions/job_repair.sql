@@ -22,7 +22,8 @@ BEGIN
     INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
                                crashes, concurrency_key, key_position, awaited_by)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
-           CASE WHEN j.run_at > clock_timestamp() OR j.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
+           CASE WHEN j.run_at = 'infinity' THEN 'review'
+                WHEN j.run_at > clock_timestamp() OR j.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
            p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
            (SELECT b.job_id FROM background_job_parts b JOIN background_jobs o ON o.id = b.job_id AND o.finished_at IS NULL
             WHERE b.part_id = j.id)
@@ -37,10 +38,9 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := changed + n;
-    -- A job whose parts have all ended, and nobody has left word.
-    UPDATE turno.tickets t SET run_at = clock_timestamp() FROM background_job_parts b
-    WHERE b.job_id = t.job_id AND t.state = 'scheduled' AND t.run_at = 'infinity'
-      AND EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.run_at < 'infinity')
+    -- A job whose parts have all ended, without a row in part_looks.
+    UPDATE turno.tickets t SET state = 'scheduled', run_at = clock_timestamp() FROM background_job_parts b
+    WHERE b.job_id = t.job_id AND t.state = 'parts'
       AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = t.job_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := changed + n;

@@ -1,6 +1,7 @@
--- A new job that continues an ended one: what the old one's ledger has done is skipped. Asked
--- for twice it answers with the first one's id. With p_user only that user's job is found. It counts against the
--- limits of the old job's user, as a submission does: the payload is stored once more.
+-- Create a job that continues an ended job and skips what the ledger of that job records as done; a second call returns the
+-- first one's id. With p_user only a job of that user is found. The new job counts against the limits of the old job's
+-- user, as a submission does. A key that is unique while its job is open passes to the new job; while another job of the
+-- key is open, the old job is not retryable.
 CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer,
                           p_day_limits bigint[])
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
@@ -22,6 +23,7 @@ BEGIN
         job_id := old.successor_id;
         verdict := 'replayed';
     ELSIF old.finished_at IS NULL
+          OR old.unique_while = 'open' AND EXISTS (SELECT FROM key_holder(old.user_id, old.type, old.idempotency_key))
           OR NOT (unfinished(p_job) OR EXISTS (SELECT FROM background_job_parts b
                                                WHERE b.job_id = p_job AND unfinished(b.part_id))) THEN
         verdict := 'not_retryable';
@@ -39,11 +41,19 @@ BEGIN
             END IF;
         END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, run_at, parent_id, concurrency_key, key_position)
+                                     trace_context, max_attempts, run_at, parent_id, concurrency_key, key_position,
+                                     idempotency_key, unique_while)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
                 old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job,
-                old.concurrency_key, old.key_position)
+                old.concurrency_key, old.key_position,
+                CASE old.unique_while WHEN 'open' THEN old.idempotency_key END, nullif(old.unique_while, 'for ever'))
+        ON CONFLICT DO NOTHING
         RETURNING id INTO job_id;
+        IF job_id IS NULL THEN  -- another transaction has just enqueued a job of its unique key
+            verdict := 'not_retryable';
+            RETURN NEXT;
+            RETURN;
+        END IF;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
         WHERE i.job_id = p_job AND i.state IN ('done', 'skipped');

@@ -53,14 +53,18 @@ BEGIN
     IF keys IS NULL THEN
         RETURN QUERY SELECT i.n, i.job_id, 'accepted' FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, p_payloads, NULL, NULL,
-            p_user, due, p_concurrency_keys, false) AS i;
+            p_user, due, p_concurrency_keys, NULL) AS i;
         RETURN;
     END IF;
     IF wanted > 0 THEN
         SELECT array_agg(fresh.n[i.n]), array_agg(i.job_id) INTO made_n, made_id
         FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, fresh.payloads, fresh.keys, fresh.hashes,
-            p_user, due, fresh.lines, coalesce(p_unique_while = 'for ever', false)) AS i;
+            p_user, due, fresh.lines, p_unique_while) AS i;
+    END IF;
+    IF made_n IS NULL THEN
+        -- As in job_enqueue: the commit has to wait for a standby.
+        PERFORM pg_logical_emit_message(true, 'turno', '');
     END IF;
     -- A key may have come twice, or somebody was faster with it and has committed: then its job is that one.
     RETURN QUERY
@@ -78,7 +82,7 @@ END $$;
 -- which of them each new job is.
 CREATE OR REPLACE FUNCTION jobs_insert(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
-    p_payloads jsonb[], p_keys text[], p_hashes bytea[], p_user text, p_due timestamptz, p_lines text[], p_for_ever boolean)
+    p_payloads jsonb[], p_keys text[], p_hashes bytea[], p_user text, p_due timestamptz, p_lines text[], p_unique_while text)
 RETURNS TABLE (n bigint, job_id uuid) LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
@@ -87,11 +91,11 @@ BEGIN
         FROM unnest(p_payloads, p_keys, p_hashes, p_lines) WITH ORDINALITY AS w (payload, key, hash, line, n)
     ), made AS (
         INSERT INTO background_jobs (id, type, version, queue, priority, payload, payload_hash, user_id,
-                                     idempotency_key, max_attempts, run_at, concurrency_key, key_for_ever)
+                                     idempotency_key, max_attempts, run_at, concurrency_key, unique_while)
         SELECT w.id, p_type, p_version, p_queue, p_priority, w.payload, w.hash, p_user, w.key, p_max_attempts, p_due, w.line,
-               p_for_ever
+               p_unique_while
         FROM wanted w
-        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        ON CONFLICT DO NOTHING
         RETURNING id, concurrency_key
     ), offered AS (
         INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,

@@ -1,14 +1,15 @@
--- Complete all of these or none, in the transaction of their work: whoever still has the tickets writes it, once. The
--- tickets go first, in the order of the primary key, as everybody locks who wants several: who else wants one waits.
-CREATE OR REPLACE FUNCTION jobs_finish(p_mark uuid, p_jobs uuid[], p_tokens uuid[], p_results text[], p_began timestamptz[],
+-- Complete all of these jobs or none, in the transaction of their work, if their claims are still valid. The tickets are
+-- deleted first, in the order of the primary key, which is the order of locks everywhere. Failed items make a dead letter.
+CREATE OR REPLACE FUNCTION jobs_finish(p_started timestamptz, p_jobs uuid[], p_tokens uuid[], p_results text[], p_began timestamptz[],
                                        p_ended timestamptz[], p_worker text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     completed bigint;
+    elsewhere uuid[];  -- jobs that are shown as the work of another session
 BEGIN
-    PERFORM assert_attempt(p_mark);
+    PERFORM assert_transaction(p_started);
     WITH gone AS (
         DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
         RETURNING t.job_id, t.token, t.tenant_id, t.attempt, t.awaited_by
@@ -20,27 +21,47 @@ BEGIN
               FROM unnest(p_jobs, p_results, p_began, p_ended) AS u (id, result, began, ended)) AS c, gone g
         WHERE j.id = ANY (p_jobs) AND j.id = c.id AND c.id = g.job_id AND j.status IN ('pending', 'running')
         RETURNING j.id, j.user_id, j.type, j.run_at, c.began, c.ended, g.token, g.tenant_id, g.attempt, g.awaited_by
+    ), counts AS MATERIALIZED (  -- a handler that reports progress itself has reported the last step, or not: it is done
+        SELECT e.*, i.counted, p.done AS shown, p.failed, p.total,
+               CASE WHEN i.counted THEN p.done ELSE greatest(p.done, p.total) END AS done,
+               i.counted AND NOT counted_by(e.awaited_by) AS own_items
+        FROM ended e LEFT JOIN background_job_progress p ON p.job_id = e.id
+        LEFT JOIN LATERAL (SELECT has_items(e.id) AS counted WHERE p.job_id IS NOT NULL) AS i ON true
+    ), whole AS (
+        UPDATE background_job_progress p SET done = c.done, revision = p.revision + 1, updated_at = clock_timestamp()
+        FROM counts c WHERE c.shown < c.done AND p.job_id = c.id
     ), ran AS (  -- what was shown as running has its row since then
         INSERT INTO background_job_attempts AS a
                (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
         SELECT e.id, e.attempt, e.token, p_worker, pg_backend_pid(), e.began, e.ended, 'completed' FROM ended e
         ON CONFLICT (job_id, attempt) DO UPDATE SET finished_at = excluded.finished_at, outcome = excluded.outcome
+        RETURNING a.job_id, a.backend_pid
     ), told AS (
         INSERT INTO notifications (job_id, user_id, kind, data)
         SELECT e.id, e.user_id, 'completed',
-               jsonb_build_object('type', e.type, 'reason', NULL, 'done', p.done, 'failed', p.failed, 'total', p.total)
-        FROM ended e LEFT JOIN background_job_progress p ON p.job_id = ANY (p_jobs) AND p.job_id = e.id
+               jsonb_build_object('type', e.type, 'reason', NULL, 'done', e.done, 'failed', e.failed, 'total', e.total)
+        FROM counts e
         WHERE e.awaited_by IS NULL  -- of a part its job tells
+    ), fell_short AS (
+        INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed)
+        SELECT e.id, e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), item_error(e.id), e.done, e.failed
+        FROM counts e WHERE e.own_items AND e.failed > 0
     ), counted AS (
-        INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms, run_ms)
-        SELECT e.tenant_id, e.id, e.type, 'completed',
+        INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, items_done, items_failed, wait_ms, run_ms)
+        SELECT e.tenant_id, e.id, e.type, outcome_of('completed', e.done, e.failed),
+               CASE WHEN e.own_items THEN e.done END, CASE WHEN e.own_items THEN e.failed END,
                -- The clock may have been set back, and int may overflow.
                least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer,
                least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)))::integer
-        FROM ended e
+        FROM counts e
     )
-    SELECT count(*) INTO completed FROM ended;
+    SELECT (SELECT count(*) FROM ended), ARRAY(SELECT r.job_id FROM ran r WHERE r.backend_pid <> pg_backend_pid())
+    INTO completed, elsewhere;
     IF completed < cardinality(p_jobs) THEN
         RAISE EXCEPTION 'the claim on a job of the batch was lost; it must not be completed' USING ERRCODE = 'TU001';
+    END IF;
+    IF elsewhere <> '{}' THEN
+        PERFORM session_gone(a.backend_pid, a.backend_start) FROM background_job_attempts a
+        WHERE a.job_id = ANY (elsewhere) AND a.token = ANY (p_tokens);
     END IF;
 END $$;

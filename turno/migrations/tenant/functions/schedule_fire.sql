@@ -1,7 +1,8 @@
--- Make the jobs of these moments and decide the next one, in one transaction; returns how many jobs, or null if another
+-- Make the jobs of these moments and set the next one, in one transaction; returns how many jobs, or null if another
 -- process was faster, or the schedule was changed, since its next moment was p_was. A moment that has its job gets no
--- second one. p_missed moments are left out; p_problem says why, where the caller knows.
--- Without p_version nobody knows the type. One whose last p_most_open jobs are all open gets no more.
+-- second one. p_missed moments get no job; p_problem is the caller's reason. If p_next_at is p_was, only p_problem is
+-- recorded. Without p_version no handler of the type is known. A schedule with p_most_open open jobs gets no more;
+-- one with an open job gets no more while its user has as many open jobs as allowed.
 CREATE OR REPLACE FUNCTION schedule_fire(
     p_schedule uuid, p_was timestamptz, p_moments timestamptz[], p_next_at timestamptz, p_missed integer, p_problem text,
     p_version smallint, p_queue text, p_max_attempts integer, p_backend text, p_most_open integer) RETURNS integer
@@ -9,20 +10,27 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 #variable_conflict use_column
 DECLARE
     own job_schedules;
-    made integer := 0;
+    made uuid[] := '{}';
     refused text;
 BEGIN
-    -- A server's crash that loses this commit loses all of it, and the next sweep fires again.
+    -- A server's crash that loses this commit loses all of it, and the next run fires again.
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT * INTO own FROM job_schedules s WHERE s.id = p_schedule AND s.next_at = p_was FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    IF p_next_at = p_was THEN
+        UPDATE job_schedules s SET problem = p_problem WHERE s.id = p_schedule AND s.problem IS DISTINCT FROM p_problem;
+        RETURN 0;
+    END IF;
+    own.open_jobs := ARRAY(SELECT j.id FROM background_jobs j WHERE j.id = ANY (own.open_jobs) AND j.finished_at IS NULL);
     IF p_version IS NULL THEN
         refused := format('no handler has the type %s', own.type);
-    ELSIF (SELECT j.finished_at IS NULL FROM job_schedule_runs r JOIN background_jobs j ON j.id = r.job_id
-           WHERE r.schedule_id = p_schedule ORDER BY r.moment DESC OFFSET p_most_open - 1 LIMIT 1) THEN
-        refused := format('its last %s jobs have not ended', p_most_open);
+    ELSIF cardinality(own.open_jobs) >= p_most_open THEN
+        refused := format('%s of its jobs have not ended', cardinality(own.open_jobs));
+    ELSIF cardinality(own.open_jobs) > 0
+          AND quota_reached(own.user_id, (SELECT h.pending_limit FROM turno.handlers h WHERE h.type = own.type)) THEN
+        refused := 'its user has as many open jobs as allowed';
     ELSE
         WITH run AS (
             INSERT INTO job_schedule_runs (schedule_id, moment, job_id)
@@ -43,11 +51,11 @@ BEGIN
                    p_backend, 0, own.concurrency_key
             FROM run r
         )
-        SELECT count(*) INTO made FROM run;
+        SELECT coalesce(array_agg(job_id), '{}') INTO made FROM run;
     END IF;
     UPDATE job_schedules s
-    SET next_at = p_next_at, decided_at = clock_timestamp(), problem = coalesce(refused, p_problem),
+    SET next_at = p_next_at, decided_at = clock_timestamp(), open_jobs = own.open_jobs || made, problem = coalesce(refused, p_problem),
         missed_runs = s.missed_runs + p_missed + CASE WHEN refused IS NULL THEN 0 ELSE cardinality(p_moments) END
     WHERE s.id = p_schedule;
-    RETURN made;
+    RETURN cardinality(made);
 END $$;

@@ -1,4 +1,4 @@
--- Keep the copy in the control schema, by which the sweep finds what is due.
+-- Keep the copy in the control schema, by which maintenance finds due schedules.
 CREATE OR REPLACE FUNCTION schedule_mirror() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,5 +1,6 @@
 -- Save a schedule under its name: created, changed, exists (p_replace is false), unknown (it is another user's, or
--- p_create is false and there is none) or full. p_only is the user who may change their own alone; an operator has none.
+-- p_create is false and the name is free) or full (the tenant has p_most, or the user a tenth of them). p_only limits a user
+-- to their own schedules; null for operators.
 -- A changed one stays its first user's, and paused if it was.
 CREATE OR REPLACE FUNCTION schedule_put(
     p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
@@ -27,7 +28,8 @@ BEGIN
             RETURN 'changed';
         ELSIF NOT p_create THEN
             RETURN 'unknown';
-        ELSIF (SELECT count(*) FROM job_schedules) >= p_most THEN
+        ELSIF (SELECT count(*) FROM job_schedules) >= p_most
+              OR p_only IS NOT NULL AND (SELECT count(*) FROM job_schedules WHERE user_id = p_user) >= p_most / 10 THEN
             RETURN 'full';
         END IF;
         INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at,
@@ -38,11 +40,11 @@ BEGIN
         IF FOUND THEN
             RETURN 'created';
         END IF;
-        -- Somebody was faster with this name: look again.
+        -- Another transaction inserted this name: read it again.
     END LOOP;
 END $$;
 
--- Remove the jobs that were made for moments still to come. One that somebody moved forward, or cancelled, stays.
+-- Remove the jobs that were made for moments still to come. A job that was moved forward or cancelled stays.
 CREATE OR REPLACE FUNCTION schedule_take_back(p_schedule uuid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     gone uuid[];

@@ -36,13 +36,19 @@ CREATE TABLE background_jobs (
     run_at              turno.due_time NOT NULL DEFAULT clock_timestamp(),
     expires_at          turno.expiry_time,
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-    started_at          timestamptz,
-    finished_at         timestamptz,
+    started_at          turno.moment,
+    finished_at         turno.moment,
     cancel_requested_at timestamptz,
     parent_id           uuid,
     -- The one job that a retry or a replay made of this one; set once.
     successor_id        uuid,
     revision            integer NOT NULL DEFAULT 1,
+    -- The key of jobs of which few run at the same time, and the position in the key's order; the ticket is repaired from
+    -- both.
+    concurrency_key     text,
+    -- For how long the idempotency key identifies this job: while it is open, for ever, or (NULL) while it is kept.
+    unique_while        text CHECK (unique_while IN ('open', 'for ever')),
+    key_position        bigint,
     -- Few and short, because each statement that writes the table reads them anew.
     CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
     CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
@@ -51,7 +57,7 @@ CREATE TABLE background_jobs (
     CHECK (errors >= 0 AND crashes >= 0 AND errors + crashes <= attempt AND max_attempts > 0 AND priority BETWEEN 0 AND 2)
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX background_jobs_once ON background_jobs (user_id, type, idempotency_key)
-    WHERE idempotency_key IS NOT NULL;
+    WHERE idempotency_key IS NOT NULL AND (finished_at IS NULL OR unique_while IS DISTINCT FROM 'open');
 CREATE INDEX background_jobs_of_user ON background_jobs (user_id, id);
 -- No index condition mentions status: the planner could choose such an index for a statement that names one job and its
 -- status, and keep that plan from when the index was empty. It also keeps starts of jobs out of all indexes.
@@ -59,6 +65,16 @@ CREATE INDEX background_jobs_open ON background_jobs (user_id) WHERE finished_at
 CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX background_jobs_parked ON background_jobs (id) WHERE finished_at IS NULL AND run_at = 'infinity';
 CREATE INDEX background_jobs_finished ON background_jobs (finished_at) WHERE finished_at IS NOT NULL;
+
+-- Idempotency keys that identify a job for ever, of jobs that were purged.
+CREATE TABLE background_job_keys (
+    user_id         text NOT NULL,
+    type            text NOT NULL,
+    idempotency_key text NOT NULL,
+    job_id          uuid NOT NULL,
+    payload_hash    bytea,
+    PRIMARY KEY (user_id, type, idempotency_key)
+);
 
 CREATE TABLE background_job_attempts (
     job_id        uuid NOT NULL,
@@ -69,10 +85,11 @@ CREATE TABLE background_job_attempts (
     -- as running there was nothing to end, and to ask since when a backend lives costs a copy of what all of them do.
     backend_pid   integer NOT NULL,
     backend_start timestamptz,
-    started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    finished_at   timestamptz,
+    started_at    turno.moment NOT NULL DEFAULT clock_timestamp(),
+    finished_at   turno.moment,
     outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
     error         turno.job_error,
+    lost          boolean NOT NULL DEFAULT false,  -- its worker found the claim taken back
     PRIMARY KEY (job_id, attempt),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
 );
@@ -205,3 +222,135 @@ CREATE INDEX external_effects_of_job ON external_effects (job_id);
 CREATE TABLE external_doubt (
     since timestamptz PRIMARY KEY DEFAULT clock_timestamp()
 );
+
+-- What attempts logged: written by the worker, not in the job's transaction, so it is there whatever became of that.
+CREATE TABLE background_job_logs (
+    job_id  uuid NOT NULL,
+    attempt integer NOT NULL,
+    -- Of the line within its attempt, from 1: a gap says that lines were left out.
+    number  bigint NOT NULL,
+    at      timestamptz NOT NULL,
+    level   text NOT NULL,
+    logger  text NOT NULL,
+    line    text NOT NULL,
+    PRIMARY KEY (job_id, attempt, number)
+);
+
+-- Files of one tenant: what people uploaded for a job to read, and what jobs wrote for people to download. They are kept
+-- here, where the tenant's rights, the backup and a worker on any host find them; in pieces, so that no process holds one
+-- whole. Not named `files`, because an adopted schema may well have a table of that name.
+CREATE TABLE job_files (
+    id          uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
+    -- Shown to people and sent as the download's name; nothing is ever opened by it.
+    name        text NOT NULL CHECK (length(name) BETWEEN 1 AND 120 AND name !~ '[[:cntrl:]/\\:*?"<>|]' AND name !~ '^[. ]'),
+    media_type  text NOT NULL CHECK (media_type ~ '^[a-z]+/[a-z0-9.+-]{1,100}$'),
+    -- Announced for an upload, which is complete when all bytes have arrived; of a file that a job writes, the bytes so far.
+    -- Pieces are sent from the memory of a web process, so their file has a fixed limit of 64 MB.
+    size        bigint NOT NULL,
+    piece_bytes integer NOT NULL CHECK (piece_bytes BETWEEN 1024 AND 1048576),
+    user_id     turno.user_name NOT NULL,
+    uploaded    boolean NOT NULL,
+    -- The job that wrote it, or the first that read it: the file is removed together with that job.
+    job_id      uuid,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    complete_at timestamptz,
+    -- When an upload that no job has read is removed.
+    expires_at  timestamptz,
+    -- The bytes are in the folder of the hosts that FILES_FOLDER names; the pieces record only which parts of an upload
+    -- arrived.
+    in_folder   boolean NOT NULL DEFAULT false,
+    CONSTRAINT job_files_size_check CHECK (size BETWEEN 0 AND CASE WHEN in_folder THEN 68719476736 ELSE 67108864 END),
+    CHECK ((job_id IS NULL) = (expires_at IS NOT NULL) AND (uploaded OR job_id IS NOT NULL))
+);
+CREATE INDEX job_files_of_job ON job_files (job_id) WHERE job_id IS NOT NULL;
+CREATE INDEX job_files_expiring ON job_files (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE job_file_pieces (
+    file_id uuid NOT NULL REFERENCES job_files ON DELETE CASCADE,
+    n       integer NOT NULL CHECK (n >= 0),
+    data    bytea NOT NULL,
+    PRIMARY KEY (file_id, n)
+);
+-- What is uploaded is mostly compressed already, and to try again costs more than the copying.
+ALTER TABLE job_file_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Jobs that are made again and again. The sweep makes a job for each moment a little ahead of it, as a job with a run_at
+-- like any other, in the transaction that decides the schedule's next moment.
+CREATE TABLE job_schedules (
+    id          uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
+    name        text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+    type        turno.type_name NOT NULL,
+    payload     turno.job_payload NOT NULL,
+    priority    smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    -- Whose jobs these are.
+    user_id     turno.user_name NOT NULL,
+    -- One of both: five fields, read in the zone, or seconds since 1970-01-01 00:00 UTC.
+    cron        text CHECK (length(cron) BETWEEN 1 AND 200),
+    every       integer CHECK (every BETWEEN 60 AND 31622400),
+    zone        text NOT NULL CHECK (length(zone) BETWEEN 1 AND 64),
+    -- It fires so many seconds later at the most; how many its name decides.
+    spread      integer NOT NULL CHECK (spread BETWEEN 0 AND 86400),
+    -- What becomes of moments for which no job was made in time, because nobody swept.
+    missed      text NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
+    paused_at   timestamptz,
+    next_at     timestamptz,
+    decided_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Why the last moment had no job, and how many had none since it was made.
+    problem     turno.job_words,
+    missed_runs bigint NOT NULL DEFAULT 0,
+    -- Of its jobs those that had not ended when it fired last.
+    open_jobs   uuid[] NOT NULL DEFAULT '{}',
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Derived from the payload when the schedule is saved: maintenance may not read payloads.
+    concurrency_key text,
+    CHECK (num_nonnulls(cron, every) = 1),
+    CHECK ((paused_at IS NULL) = (next_at IS NOT NULL))
+);
+
+-- The job of each moment: no two jobs for one, whoever sweeps, and whatever the clock does. A row goes with its job.
+CREATE TABLE job_schedule_runs (
+    schedule_id uuid NOT NULL,
+    moment      timestamptz NOT NULL,
+    job_id      uuid NOT NULL UNIQUE,
+    PRIMARY KEY (schedule_id, moment)
+);
+
+-- Declared here for the trigger; the body is in ../functions.
+CREATE FUNCTION schedule_mirror() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER mirror AFTER INSERT OR UPDATE OR DELETE ON job_schedules FOR EACH ROW EXECUTE FUNCTION schedule_mirror();
+
+-- What happened in the business: published in its transaction, for whoever is subscribed now or later.
+CREATE TABLE background_events (
+    id           uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
+    name         text NOT NULL CHECK (name ~ '^[a-z][a-z0-9_.]{0,99}$'),
+    -- What it is about, such as a customer: the concurrency key of subscribers that have such keys.
+    key          turno.concurrency_key,
+    data         turno.job_payload NOT NULL,
+    user_id      turno.user_name NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The order of publication, independent of the clock.
+    number       bigint GENERATED ALWAYS AS IDENTITY
+);
+-- Ids are in the order of milliseconds only.
+CREATE INDEX background_events_of_name ON background_events (name, published_at, id);
+CREATE INDEX background_events_by_age ON background_events (published_at, id);
+
+-- The job of each event for each type: no two for one, whoever delivers it. A row goes with its event.
+CREATE TABLE background_event_jobs (
+    event_id uuid NOT NULL REFERENCES background_events ON DELETE CASCADE,
+    type     turno.type_name NOT NULL,
+    job_id   uuid NOT NULL,
+    PRIMARY KEY (event_id, type)
+);
+
+-- The jobs that a job was split into, in the order in which their payloads were given. A retry of the job takes over the
+-- parts that are done, so a part may be that of several.
+CREATE TABLE background_job_parts (
+    job_id  uuid NOT NULL,
+    n       integer NOT NULL CHECK (n > 0),
+    part_id uuid NOT NULL,
+    -- Whether the job goes on at once if this part fails, and cancels the others.
+    stops   boolean NOT NULL,
+    PRIMARY KEY (job_id, n)
+);
+CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);

@@ -1,0 +1,5 @@
+"""The handlers."""
+
+from jobs.monthly_report import MonthlyReport
+
+HANDLERS = [MonthlyReport]

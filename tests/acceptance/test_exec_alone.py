@@ -1,0 +1,56 @@
+"""With the backend exec and nothing else, the web recovers killed workers and fires schedules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.misbehaving_handlers import Odd
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.store.operator.troubles import troubles
+from turno.wiring.logins import operator_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.installation import ExampleInstallation
+
+QUICK = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "2"}
+
+
+@pytest.fixture
+def web(world: ExampleInstallation) -> Iterator[None]:
+    """A web process, and no other process of the installation."""
+    world.odd = True
+    process = world.start("serve", QUEUE_BACKEND="exec", WEB_BIND=f"127.0.0.1:{free_port()}", **QUICK)
+    yield
+    process.terminate()
+    process.wait(20)
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("web")
+def test_the_web_takes_back_the_job_of_a_killed_worker(world: ExampleInstallation) -> None:
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    worker = world.start_worker(job_id, **QUICK)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
+    world.rows("""UPDATE background_jobs SET payload = '{"how": "ok"}'""")
+    worker.kill()
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=90)
+    assert world.job(job_id)["crashes"] == 1
+
+
+@pytest.mark.usefixtures("web")
+def test_the_web_fires_schedules_and_is_no_alarm(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+        " VALUES ('soon', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', %s)",
+        datetime.now(UTC) - timedelta(hours=3),
+    )
+    done = "SELECT FROM background_jobs WHERE type = 'odd' AND status = 'completed'"
+    assert wait_until(lambda: bool(world.rows(done)), within=60)
+    with operator_session(world.settings) as operator:
+        assert "no maintenance" not in {one.kind for one in troubles(operator, timedelta(seconds=2))}

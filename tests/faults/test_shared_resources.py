@@ -1,0 +1,157 @@
+"""Resources of the server that all tenants share: one tenant cannot use them up for the others."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count, cycle
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import turno
+from tests.faults.own_server import own_world
+from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
+from turno.store import changes
+from turno.store.engine import tickets
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.tenancy.provisioning.provision import raise_connections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.store.engine.tickets import Engine
+    from turno.tenancy.identity.tenant import HandlerLogin
+
+
+@contextmanager
+def full_notification_queue(url: str) -> Iterator[None]:
+    """Fill the queue behind a listener that leaves its transaction open."""
+    with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url, autocommit=True) as sender:
+        listener.execute("LISTEN flood")
+        listener.execute("BEGIN")
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+            send_endlessly(sender)
+        yield
+
+
+def send_endlessly(sender: Engine) -> None:
+    for number in count():
+        sender.execute("SELECT pg_notify('flood', rpad(%s, 7999, 'x'))", (str(number),))
+
+
+def enqueue(session: Engine) -> None:
+    turno.enqueue(session, "suc0001", "batch_invoicing", {"order_ids": [1]})
+
+
+def announce(session: Engine) -> None:
+    changes.announce(session, ["1 x"])
+
+
+@pytest.mark.parametrize("send", [enqueue, tickets.wake, announce])
+def test_full_notification_queue_refuses_no_sender(
+    tmp_path: Path, postgres_template: Path, send: Callable[[Engine], None]
+) -> None:
+    with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
+        world.odd = False
+        with full_notification_queue(world.url), psycopg.connect(world.url, autocommit=True) as session:
+            send(session)
+
+
+def crash_of(world: ExampleInstallation, job_id: UUID) -> str:
+    """Return the cause of the job's first crash; empty as long as there is none."""
+    rows = world.rows("SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'crashed'", job_id)
+    return str(rows[0]["error"]["message"]) if rows else ""
+
+
+def other_tenant_works(world: ExampleInstallation) -> bool:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    return wait_until(lambda: world.job(job_id, tenant=world.other)["status"] == "completed", within=20)
+
+
+def test_session_with_too_many_locks_is_ended(world: ExampleInstallation) -> None:
+    world.odd, world.backend = True, "pool"
+    attack = world.enqueue({"how": "hold_savepoints", "number": 6000}, handler=Odd)
+    world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+    assert wait_until(lambda: crash_of(world, attack) != "", within=30)
+    assert re.fullmatch(r"its session held \d,\d\d\d locks, and may hold 5,120: commit in chunks, as job.each does",
+                        crash_of(world, attack))  # fmt: skip
+    assert other_tenant_works(world)
+
+
+@pytest.mark.deep
+def test_full_lock_table_is_emptied(tmp_path: Path, postgres_template: Path) -> None:
+    with own_world(tmp_path, postgres_template, max_connections=40) as (_, world):
+        world.backend = "pool"
+        pool = world.start_pool(POOL_MIN_CHILDREN="3", POOL_MAX_CHILDREN="3")
+        attacks = [world.enqueue({"how": "hold_savepoints", "number": 100_000}, handler=Odd) for _ in range(2)]
+        for attack in attacks:
+            assert wait_until(lambda: crash_of(world, attack) != "", within=60)  # noqa: B023 - called at once
+        assert other_tenant_works(world)
+        assert pool.poll() is None
+
+
+@pytest.mark.deep
+def test_listener_in_an_open_transaction_is_ended(tmp_path: Path, postgres_template: Path) -> None:
+    with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
+        world.backend = "pool"
+        attack = world.enqueue({"how": "listen_and_wait"}, handler=Odd)
+        world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+        asleep = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND wait_event = 'PgSleep'"
+        assert wait_until(lambda: world.rows(asleep) != [], within=20)
+        with psycopg.connect(world.url, autocommit=True) as sender, pytest.raises(psycopg.errors.ProgramLimitExceeded):
+            send_endlessly(sender)
+        assert wait_until(lambda: "notification queue" in crash_of(world, attack), within=30)
+        usage = "SELECT pg_notification_queue_usage() AS usage"
+        assert wait_until(lambda: world.rows(usage)[0]["usage"] < 0.5, within=20)
+        assert other_tenant_works(world)
+
+
+def test_foreign_session_of_a_tenant_is_ended(world: ExampleInstallation) -> None:
+    world.odd, world.backend = True, "pool"
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    rogue_session = handler_session(world.logins, world.handler_login(), application="rogue", kind=psycopg.Connection)
+    with closing(rogue_session) as rogue:
+        rogue.execute("BEGIN")
+        for number in range(6000):
+            rogue.execute("SAVEPOINT s")
+            rogue.execute(
+                "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, '', 'exempt', '')",
+                (f"S{number}",),
+            )
+        gone = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'rogue'"
+        assert wait_until(lambda: world.rows(gone) == [], within=30)
+
+
+def test_handlers_leave_connections_to_the_services(tmp_path: Path, postgres_template: Path) -> None:
+    with own_world(tmp_path, postgres_template, max_connections=40) as (_, world), ExitStack() as handlers:
+        raise_connections(world.admin, 40)
+        logins = cycle([world.handler_login(), world.handler_login(world.other)])
+        open_until_refused(handlers, world, logins)
+        for role in (world.logins.engine, world.logins.web, world.logins.operator):
+            service_session(world.logins, role, application="test").close()
+
+
+def open_until_refused(opened: ExitStack, world: ExampleInstallation, logins: Iterator[HandlerLogin]) -> None:
+    def open_all() -> None:
+        for login in logins:
+            session = handler_session(world.logins, login, application="test", kind=psycopg.Connection)
+            opened.callback(session.close)
+
+    with pytest.raises(psycopg.errors.TooManyConnections, match="pg_use_reserved_connections"):
+        open_all()
+
+
+def test_starting_pool_takes_jobs_of_a_backend_without_workers(world: ExampleInstallation) -> None:
+    with psycopg.connect(world.url, autocommit=True) as session:
+        job_id = turno.enqueue(session, "suc0001", "batch_invoicing", {"order_ids": [1]}).job_id
+    ticket = world.ticket(job_id)
+    assert ticket is not None
+    assert ticket["backend"] == "exec"
+    world.start_pool(REOFFER_AFTER_SECONDS="600")
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)

@@ -1,0 +1,145 @@
+"""A synchronous standby that stops confirming: no answer 202 for a commit that a failover may lose."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import LiteralString, NamedTuple, TypeVar
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.errors import Diagnostic
+from psycopg.types.json import Jsonb
+
+from cli.demo.web import DemoWeb
+from tests.faults.own_server import own_world
+from tests.faults.standby import confirming_nothing, other_end, standby_of, synchronous
+from tests.installation import ExampleInstallation
+from turno.commands.development_token import development_token
+from turno.runner.session import HandlerConnection
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.answer_timeout import CommitUnconfirmed
+from turno.tenancy.identity.session import handler_session
+
+WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
+ORDERS = {"order_ids": [1], "point_of_sale": 1}
+
+
+class Answer(NamedTuple):
+    """Whether the request was acknowledged, and the job it then names."""
+
+    acknowledged: bool
+    job_id: UUID | None = None
+
+
+T = TypeVar("T")
+Request = Callable[[], Answer]
+
+
+@dataclass
+class Replicated:
+    """An installation with a web process, and the URL of its synchronous standby."""
+
+    world: ExampleInstallation
+    web: DemoWeb
+    standby: str
+
+    def post(self, path: str, body: object, **headers: str) -> Answer:
+        token = development_token(self.world.settings, user="ana", tenants=["suc0001"])
+        given = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
+        connection = http.client.HTTPConnection("127.0.0.1", self.web.port, timeout=60)
+        try:
+            connection.request("POST", path, json.dumps(body), given | headers)
+            answer = connection.getresponse()
+            assert answer.status in {202, 503}, answer.read()
+            if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                return Answer(acknowledged=False)
+            return Answer(acknowledged=True, job_id=UUID(json.loads(answer.read())["job_id"]))
+        finally:
+            connection.close()
+
+    def call(self, function: LiteralString, *arguments: object) -> Answer:
+        warnings: list[Diagnostic] = []
+        with psycopg.connect(self.world.url, autocommit=True) as connection:
+            connection.add_notice_handler(warnings.append)
+            row = connection.execute(f"SELECT job_id FROM {function}", arguments).fetchone()  # noqa: S608 - literals
+        assert row is not None
+        return Answer(not warnings, row[0])
+
+    def cancelled(self, request: Callable[[], T]) -> T:
+        """Cancel the request's wait for the standby, if it waits, and return its answer."""
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(request)
+            assert wait_until(lambda: running.done() or self.world.rows(WAITING) != [], within=30)
+            self.world.rows(f"SELECT pg_cancel_backend(pid) FROM ({WAITING}) AS w")  # noqa: S608 - a literal
+            return running.result(60)
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[Replicated]:
+    folder = tmp_path_factory.mktemp("replicated")
+    with (
+        own_world(folder / "server", postgres_template, durable=True) as (cluster, world),
+        standby_of(cluster, folder / "standby") as (sockets, _),
+    ):
+        synchronous(world)
+        port = free_port()
+        web = DemoWeb(port=port, environment=world.environment | {"WEB_BIND": f"127.0.0.1:{port}"}, log=folder / "web")
+        web.start()
+        try:
+            yield Replicated(world, web, other_end(cluster, sockets)[0])
+        finally:
+            web.stop()
+
+
+def posted(site: Replicated) -> Request:
+    key = uuid4().hex
+    return lambda: site.post("/api/jobs/batch_invoicing", {"payload": ORDERS}, **{"Idempotency-Key": key})
+
+
+def retried(site: Replicated) -> Request:
+    job_id = site.world.enqueue(ORDERS)
+    assert site.world.cancel(job_id) == "cancelled"
+    return lambda: site.post(f"/api/jobs/{job_id}/retry", {})
+
+
+def enqueued(site: Replicated) -> Request:
+    function: LiteralString = "turno.enqueue('suc0001', 'batch_invoicing', %s, key => %s)"
+    return partial(site.call, function, Jsonb(ORDERS), uuid4().hex)
+
+
+def enqueued_many(site: Replicated) -> Request:
+    function: LiteralString = "turno.enqueue_many('suc0001', 'batch_invoicing', %s, keys => ARRAY[%s])"
+    return partial(site.call, function, Jsonb([ORDERS]), uuid4().hex)
+
+
+@pytest.mark.parametrize("prepare", [posted, retried, enqueued, enqueued_many])
+def test_a_replay_waits_for_the_standby(replicated: Replicated, prepare: Callable[[Replicated], Request]) -> None:
+    request = prepare(replicated)
+    with confirming_nothing(replicated.standby):
+        assert not replicated.cancelled(request).acknowledged
+        assert not replicated.cancelled(request).acknowledged
+    answer = request()
+    assert answer.acknowledged
+    with psycopg.connect(replicated.standby) as standby:
+        replica = standby.execute("SELECT count(*) FROM turno.tickets WHERE job_id = %s", [answer.job_id])
+        assert replica.fetchone() == (1,)
+
+
+def test_an_unconfirmed_commit_ends_a_handler_s_session(replicated: Replicated) -> None:
+    world = replicated.world
+    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    update = "UPDATE customers SET country = country WHERE id = (SELECT min(id) FROM customers)"
+    try:
+        with confirming_nothing(replicated.standby), pytest.raises(CommitUnconfirmed):
+            replicated.cancelled(lambda: session.execute(update))
+        assert session.closed
+    finally:
+        psycopg.Connection.close(session)

@@ -1,0 +1,67 @@
+"""Functions and tables that the owner of an adopted schema creates under names of ours are not met by the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from tests.batch_here import execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.integration.runner.batches.batch import claim, put
+from tests.misbehaving_handlers import HOOKS, OddBatched
+from turno.jobs.job_context import JobContext
+from turno.tenancy.provisioning.adoption import seen_by_handlers
+
+SIGNATURES = """
+SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p
+WHERE p.pronamespace = %s::regnamespace AND p.proname = ANY (%s)
+"""
+
+
+@pytest.fixture
+def shadowed(world: ExampleInstallation) -> Iterator[str]:
+    """A schema with a function and a table for each name of ours that a handler's session uses."""
+    relations, functions = seen_by_handlers()
+    admin = world.admin
+    signatures = admin.execute(SIGNATURES, (world.one.schema, sorted(functions))).fetchall()
+    assert len(signatures) >= len(functions)
+    admin.execute("CREATE SCHEMA shadowing")
+    admin.execute("SET search_path = pg_catalog")
+    for name, arguments in signatures:
+        for taken in {arguments, ", ".join(["text"] * arguments.count(" uuid") or ["text"])}:
+            made = sql.SQL("CREATE OR REPLACE FUNCTION shadowing.{}({}) RETURNS text LANGUAGE plpgsql AS {}")
+            body = sql.Literal("BEGIN RAISE EXCEPTION 'met'; END")
+            admin.execute(made.format(sql.Identifier(name), sql.SQL(taken), body))
+    for name in relations:
+        admin.execute(sql.SQL("CREATE TABLE shadowing.{} ()").format(sql.Identifier(name)))
+    role = sql.Identifier(world.one.handler_role)
+    admin.execute(sql.SQL("GRANT USAGE ON SCHEMA shadowing TO {}").format(role))
+    admin.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA shadowing TO {}").format(role))
+    yield "shadowing"
+    admin.execute("DROP SCHEMA shadowing CASCADE")
+
+
+def test_names_in_an_adopted_schema_are_not_met(world: ExampleInstallation, shadowed: str) -> None:
+    def everything(job: JobContext) -> None:
+        job.progress(1, 2, "half")
+        job.check_cancelled()
+        job.checkpoint("half")
+        for step in job.each(["one"]):
+            with step:
+                pass
+        job.once("effect", lambda _effect: {"done": True})
+        job.once("effect", lambda _effect: {"done": True})
+        job.enqueue(OddBatched, {"how": "ok"})
+        with job.files.create("a.txt") as file:
+            file.write(b"text")
+
+    HOOKS["G1"] = everything
+    jobs = put(world, "ok", "hook", "error", "ok", "reschedule_after", "cancel")
+    claims: Any = tuple(replace(one, login=replace(one.login, adopted_schema=shadowed)) for one in claim(world))
+    execute_batch_here(world, claims)
+    ends = [world.job(job_id)["status"] for job_id in jobs]
+    assert ends == ["completed", "completed", "pending", "completed", "pending", "cancelled"], world.job(jobs[1])

@@ -1,0 +1,124 @@
+"""Guards of what all tenants share: lock table, notification queue, sessions, and the server behind them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/faults/test_shared_resources.py"
+WATCH = "turno/worker/session_watch.py"
+CONNECTIONS = "tests/integration/http_server/test_connections.py"
+MAINTENANCE = "tests/integration/maintenance/test_maintenance.py"
+FILES = "tests/unit/handlers/test_import_files.py"
+FAILOVER = "tests/faults/test_disk_and_failover.py"
+SHARED = "promise 9: a tenant's failure affects only that tenant"
+
+MUTANTS = (
+    Mutant(
+        "a full notification queue refuses a job enqueued by SQL",
+        SHARED,
+        "turno/migrations/control/functions/enqueue.sql",
+        " AND pg_notification_queue_usage() < 0.5 THEN",
+        " THEN",
+        (f"{TESTS}::test_full_notification_queue_refuses_no_sender[enqueue]",),
+    ),
+    Mutant(
+        "a full notification queue refuses the hint to workers",
+        SHARED,
+        "turno/store/engine/tickets.py",
+        " WHERE pg_notification_queue_usage() < 0.5",
+        "",
+        (f"{TESTS}::test_full_notification_queue_refuses_no_sender[wake]",),
+    ),
+    Mutant(
+        "a full notification queue refuses the notifications of changes",
+        SHARED,
+        "turno/store/changes.py",
+        " WHERE (SELECT pg_notification_queue_usage()) < 0.5",
+        "",
+        (f"{TESTS}::test_full_notification_queue_refuses_no_sender[announce]",),
+    ),
+    Mutant(
+        "handlers use the last connection of the server",
+        SHARED,
+        "turno/tenancy/provisioning/install.py",
+        "        reserve_connections(admin, logins)\n",
+        "",
+        (f"{TESTS}::test_handlers_leave_connections_to_the_services",),
+    ),
+    Mutant(
+        "a job's session holds any number of locks",
+        SHARED,
+        WATCH,
+        "self._kill(child, crash_reasons.locks(",
+        "print((child, crash_reasons.locks(",
+        (f"{TESTS}::test_session_with_too_many_locks_is_ended",),
+    ),
+    Mutant(
+        "a session that no worker opened holds any number of locks",
+        SHARED,
+        WATCH,
+        "if times >= PATIENCE]:",
+        "if times < 0]:",
+        (f"{TESTS}::test_foreign_session_of_a_tenant_is_ended",),
+    ),
+    Mutant(
+        "a listener in an open transaction keeps the notification queue full",
+        SHARED,
+        WATCH,
+        "                self._kill(min(old",
+        "                print(min(old",
+        (f"{TESTS}::test_listener_in_an_open_transaction_is_ended",),
+    ),
+    Mutant(
+        "a pooler drops the startup options of the services",
+        "section 5: every session passes its settings as startup options",
+        "turno/tenancy/identity/session.py",
+        '    if row is None or row[0] != "on":\n',
+        "    if row is None:\n",
+        ("tests/integration/tenancy/test_session.py::test_pooler_that_drops_startup_options_is_refused",),
+    ),
+    Mutant(
+        "a workbook has any number of cells",
+        "an upload cannot use up the memory of a child",
+        "handlers/services/importing/workbook.py",
+        "if cells > MOST_CELLS:",
+        "if cells < 0:",
+        (
+            f"{FILES}::test_workbooks_that_are_not_opened[parts8-too many cells]",
+            f"{FILES}::test_workbooks_that_are_not_opened[parts9-too many cells]",
+            f"{FILES}::test_workbooks_that_are_not_opened[parts10-too many cells]",
+        ),
+    ),
+    Mutant(
+        "a broken chunk gets a second response",
+        "section 8: one request, one response",
+        "turno/http_server/stream_worker.py",
+        "        except ParseException:\n            return False\n",
+        "        except ParseException:\n            raise\n",
+        (f"{CONNECTIONS}::test_request_with_a_broken_chunk_gets_one_response[size]",),
+    ),
+    Mutant(
+        "a million fresh rows are not in the planner's figures",
+        "promise 7: the cost of finding does not grow",
+        "turno/maintenance/tasks.py",
+        "        self._run_one(outcomes.analyze)\n",
+        "",
+        (f"{MAINTENANCE}::test_maintenance_analyzes_a_table_that_grew",),
+    ),
+    Mutant(
+        "a standby's answer counts as a refused login",
+        "RELIABILITY row 70: a standby is an outage",
+        "turno/tenancy/identity/session.py",
+        " and not NO_PRIMARY.search(said)",
+        "",
+        (f"{FAILOVER}::test_login_at_a_standby_is_an_outage_not_a_refusal",),
+    ),
+    Mutant(
+        "a consumer without pika starts its broker process for ever",
+        "errors name the remedy",
+        "turno/wiring/workers.py",
+        'if not queues and find_spec("pika") is None:',
+        "if False:",
+        ("tests/unit/commands/test_worker_commands.py::test_consume_without_pika_names_the_extra",),
+    ),
+)

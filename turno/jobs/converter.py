@@ -1,0 +1,316 @@
+"""JSON text to values of declared types and back, with exact decimals: for payloads, and for the web's own bodies."""
+
+import json
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Flag
+from functools import cache
+from itertools import chain, islice, repeat
+from typing import Annotated, Any, NewType, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import inspect as shapes
+
+from turno.errors import InvalidPayload
+from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, is_finite
+
+NOT_A_FIELD = "is not a field of this request"
+MISSING_FIELD = "is missing"
+
+_OBJECTS = (shapes.DataclassType, shapes.TypedDictType, shapes.StructType)
+_SETS = (shapes.SetType, shapes.FrozenSetType)
+_LISTS = (shapes.ListType, shapes.VarTupleType, *_SETS)
+_TUPLES = (shapes.TupleType, shapes.NamedTupleType)
+_KEYS = (
+    shapes.AnyType, shapes.StrType, shapes.IntType, shapes.EnumType, shapes.LiteralType, shapes.DecimalType,
+    shapes.UUIDType, shapes.DateType, shapes.DateTimeType, shapes.TimeType, shapes.TimeDeltaType, shapes.BytesType,
+)  # fmt: skip
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a decimal number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "datetime": "a date and time",
+    "date": "a date",
+    "time": "a time",
+    "duration": "a duration",
+    "uuid": "a UUID",
+    "bytes": "base64 text",
+}
+_EXAMPLES = {
+    "Invalid RFC3339 encoded datetime": "must be a date and time, such as 2030-01-31T09:00:00-03:00",
+    "Invalid RFC3339 encoded date": "must be a date, such as 2030-01-31",
+    "Invalid RFC3339 encoded time": "must be a time, such as 09:00:00",
+    "Invalid ISO8601 duration": "must be a duration, such as PT90S or P3D",
+    "Invalid UUID": "must be a UUID",
+    "Invalid decimal string": "must be a decimal number, such as 10.50",
+    "Invalid base64 encoded string": "must be base64 text",
+}
+
+
+class Converter:
+    """Decodes JSON text into one type, unknown fields refused at any depth, and encodes its values."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation
+        self._decoder = msgspec.json.Decoder(annotation)
+        self._shape = shapes.type_info(annotation)
+        self._walked = _walked(self._shape)
+
+    def load(self, text: str | bytes | msgspec.Raw) -> Any:
+        """Return the value of a JSON text; raises InvalidPayload with each field that does not fit."""
+        text = bytes(text) if isinstance(text, msgspec.Raw) else text
+        try:
+            value = self._decoder.decode(text)
+        except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set whose items have no hash
+            raise InvalidPayload(self._problems(text, error)) from None
+        if self._walked and (found := self._unfit(json.loads(text))):
+            raise InvalidPayload(_named(found))
+        return value
+
+    def convert(self, plain: Any) -> Any:
+        """Return the value of parsed JSON, whose numbers may have been rounded; raises InvalidPayload."""
+        return self.load(json.dumps(plain))
+
+    def plain(self, value: Any) -> Any:
+        """Return a value in its one form of plain JSON: decimals and dates as text, sets in order."""
+        return self._walk(self._shape, msgspec.to_builtins(value, str_keys=True), "", [])
+
+    def _unfit(self, plain: Any) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        self._walk(self._shape, plain, "", found)
+        return found
+
+    def _problems(self, text: str | bytes, error: Exception) -> list[dict[str, str]]:
+        try:
+            plain = json.loads(text)
+        except ValueError as problem:
+            return [{"field": "", "problem": f"is not valid JSON: {problem}"}]
+        unfit = chain(_misfits(self.annotation, plain, ""), self._unfit(plain))
+        found = list(dict.fromkeys(islice(unfit, MOST_PROBLEMS + 1)))
+        return _named(found or [("", _sentence(error))])
+
+    def _walk(self, shape: Any, plain: Any, path: str, found: list[tuple[str, str]]) -> Any:
+        """Return `plain` with sets in order; add to `found` the values that only the decoder accepts."""
+        if id(shape) not in self._walked:
+            return plain
+        inner = f"{path}." if path else ""
+        if isinstance(shape, shapes.Metadata):
+            return self._walk(shape.type, plain, path, found)
+        if isinstance(shape, shapes.UnionType):
+            member = next((member for member in shape.types if _may_be(member, plain)), None)
+            return self._walk(member, plain, path, found)
+        if isinstance(shape, _OBJECTS) and isinstance(plain, dict):
+            known = {field.encode_name: field for field in shape.fields}
+            found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
+            # The encoder omits a default that is an attribute of the class alone.
+            defaults = {name: one.default for name, one in known.items() if one.default is not msgspec.NODEFAULT}
+            whole = msgspec.to_builtins(defaults, str_keys=True) | plain
+            return {
+                name: self._walk(known[name].type, whole[name], f"{inner}{name}", found)
+                for name in known
+                if name in whole
+            }
+        if isinstance(shape, shapes.DictType) and isinstance(plain, dict):
+            each = shape.value_type
+            return {name: self._walk(each, item, f"{inner}{name}", found) for name, item in plain.items()}
+        if isinstance(shape, (*_LISTS, *_TUPLES)) and isinstance(plain, list | tuple):
+            parts = zip(_parts(shape), plain, strict=False)
+            items = [self._walk(part, item, f"{inner}{number}", found) for number, (part, item) in enumerate(parts)]
+            return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
+        if isinstance(shape, shapes.DecimalType) and isinstance(plain, str) and _infinite(plain):
+            found.append((path, NOT_FINITE))
+        return plain
+
+
+# The converter of an annotation, made once.
+converter: Callable[[Any], Converter] = cache(Converter)
+
+
+def _walked(root: Any) -> set[int]:
+    """Return the ids of the shapes that need a check or an order besides the decoder's work."""
+    everything = {id(shape): shape for shape in _reachable(root)}
+    walked = {key for key, shape in everything.items() if isinstance(shape, (*_OBJECTS, *_SETS, shapes.DecimalType))}
+    while more := {
+        key for key, shape in everything.items() if key not in walked and walked & {id(one) for one in _below(shape)}
+    }:
+        walked |= more
+    return walked
+
+
+def _reachable(root: Any) -> Iterator[Any]:
+    seen, waiting = set(), [root]
+    while waiting:
+        shape = waiting.pop()
+        if id(shape) not in seen:
+            seen.add(id(shape))
+            yield shape
+            waiting += _below(shape)
+
+
+def _below(shape: Any) -> list[Any]:
+    if isinstance(shape, _OBJECTS):
+        return [field.type for field in shape.fields]
+    if isinstance(shape, shapes.DictType):
+        return [shape.key_type, shape.value_type]
+    if isinstance(shape, shapes.UnionType):
+        return list(shape.types)
+    if isinstance(shape, shapes.Metadata):
+        return [shape.type]
+    if isinstance(shape, _LISTS):
+        return [shape.item_type]
+    return list(_parts(shape)) if isinstance(shape, _TUPLES) else []
+
+
+def _parts(shape: Any) -> Iterable[Any]:
+    """Return the shape of each item of a list or a tuple."""
+    if isinstance(shape, _LISTS):
+        return repeat(shape.item_type)
+    return shape.item_types if isinstance(shape, shapes.TupleType) else [field.type for field in shape.fields]
+
+
+def _may_be(member: Any, plain: Any) -> bool:
+    if isinstance(plain, dict):
+        return isinstance(member, (*_OBJECTS, shapes.DictType))
+    if isinstance(plain, list | tuple):
+        return isinstance(member, (*_LISTS, *_TUPLES))
+    return isinstance(member, shapes.DecimalType)
+
+
+def _infinite(text: str) -> bool:
+    try:
+        return not is_finite(Decimal(text))
+    except InvalidOperation:
+        return False  # the decoder's to refuse
+
+
+def _misfits(annotation: Any, plain: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each value that does not fit the annotation; the decoder itself stops at the first."""
+    if annotation is msgspec.Raw:
+        return
+    try:
+        msgspec.convert(plain, annotation, str_keys=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        below = _first_and_rest(_misfits_below(annotation, plain, f"{path}." if path else ""))
+        yield from below or [(path, _sentence(error))]
+
+
+def _misfits_below(annotation: Any, plain: Any, inner: str) -> Iterator[tuple[str, str]]:
+    for kind in alternatives(annotation):
+        origin, arguments = get_origin(kind) or kind, get_args(kind)
+        if isinstance(plain, dict) and is_dataclass(origin):
+            hints = get_type_hints(origin, include_extras=True)
+            for field in fields(origin):
+                if field.name in plain:
+                    yield from _misfits(hints[field.name], plain[field.name], f"{inner}{field.name}")
+                elif field.default is MISSING and field.default_factory is MISSING:
+                    yield f"{inner}{field.name}", MISSING_FIELD
+        elif isinstance(plain, dict) and len(arguments) == len(("key", "value")):
+            for key, item in plain.items():
+                yield from _misfits(arguments[1], item, f"{inner}{key}")
+        elif isinstance(plain, list) and arguments and isinstance(origin, type):
+            fixed = issubclass(origin, tuple) and arguments[1:] != (...,)
+            for number, (part, item) in enumerate(zip(arguments if fixed else repeat(arguments[0]), plain)):  # noqa: B905
+                yield from _misfits(part, item, f"{inner}{number}")
+
+
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the annotation without Annotated and NewType."""
+    while get_origin(annotation) is Annotated or isinstance(annotation, NewType):
+        annotation = annotation.__supertype__ if isinstance(annotation, NewType) else annotation.__origin__
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def _first_and_rest(found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]] | None:
+    first = next(found, None)
+    return None if first is None else chain([first], found)
+
+
+def _named(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    named = [{"field": path, "problem": problem} for path, problem in found]
+    if len(named) > MOST_PROBLEMS:
+        return [{"field": "", "problem": f"has more than {MOST_PROBLEMS} problems; /openapi.json has its schema"}]
+    return named
+
+
+def _sentence(error: Exception) -> str:
+    if error.__cause__ is not None:
+        return str(error.__cause__)  # of a dataclass's own __post_init__
+    message = re.sub(r" - at .*", "", str(error))
+    if message.startswith("Expected `str` matching regex"):
+        return "has characters, or a form, that are not allowed"
+    if message.endswith("with a timezone component"):
+        return "must have an offset from UTC, such as 2030-01-31T09:00:00-03:00"
+    if message in _EXAMPLES:
+        return _EXAMPLES[message]
+    if length := re.fullmatch(r"Expected `(array|str|object|bytes)` of length (<=|>=|==)? ?(\d+)", message):
+        sign = {"<=": "at most ", ">=": "at least "}.get(length[2], "")
+        return f"takes {sign}{length[3]} {'characters' if length[1] == 'str' else 'items'}"
+    if bound := re.fullmatch(r"Expected `[a-z]+` (<|<=|>|>=) (\S+)", message):
+        return f"must be {bound[1]} {bound[2]}"
+    if kinds := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", message):
+        expected = " or ".join(_WORDS.get(kind, kind) for kind in kinds[1].split(" | "))
+        return f"must be {expected}, not {_WORDS.get(kinds[2], kinds[2])}"
+    return message[:1].lower() + message[1:].replace("`", "")
+
+
+def unsupported(annotation: Any) -> Iterator[tuple[str, str]]:
+    """Yield the path of each field of a type that JSON text cannot restore, and the reason."""
+    declared = get_origin(annotation) or annotation
+    if not is_dataclass(declared):
+        yield from _unsupported_field("", annotation)
+        return
+    try:
+        hints = get_type_hints(declared, include_extras=True)
+    except (NameError, TypeError) as error:
+        yield "", f"has an annotation that cannot be evaluated: {error}; define it before the handler class"
+        return
+    found = [one for name, hint in hints.items() for one in _unsupported_field(name, hint)]
+    yield from found or _unsupported_field("", annotation)
+
+
+def _unsupported_field(name: str, annotation: Any) -> Iterator[tuple[str, str]]:
+    try:
+        msgspec.json.Decoder(annotation)
+        root = shapes.type_info(annotation)
+    except (TypeError, NameError) as error:
+        yield name, str(error).replace("`", "")
+        return
+    for shape in _reachable(root):
+        if reason := _unsupported_shape(shape):
+            yield name, reason
+            return
+
+
+def _unsupported_shape(shape: Any) -> str | None:
+    match shape:
+        case shapes.CustomType():
+            return f"{getattr(shape.cls, '__name__', shape.cls)} cannot be restored from JSON"
+        case shapes.RawType() | shapes.ExtType():
+            return "raw JSON is no type of a field"
+        case shapes.EnumType() if issubclass(shape.cls, Flag):
+            return f"{shape.cls.__name__} is a Flag: combinations are no members, use a set of an Enum"
+        case shapes.DictType() if not isinstance(_bare(shape.key_type), _KEYS):
+            return "the keys of a dict must be text, whole numbers, decimals, dates, UUIDs or members of an Enum"
+        case shapes.SetType() | shapes.FrozenSetType() if not _hashable(_bare(shape.item_type)):
+            return "the items of a set must have a hash: make their dataclass frozen, or use a tuple"
+        case shapes.UnionType() if {shapes.IntType, shapes.FloatType} <= {type(_bare(one)) for one in shape.types}:
+            return "int | float has one JSON for 1e16 and 10000000000000000: use float or Decimal"
+    return None
+
+
+def _bare(shape: Any) -> Any:
+    return _bare(shape.type) if isinstance(shape, shapes.Metadata) else shape
+
+
+def _hashable(shape: Any) -> bool:
+    if isinstance(shape, shapes.DataclassType | shapes.StructType):
+        return (get_origin(shape.cls) or shape.cls).__hash__ is not None
+    unhashable = (shapes.ListType, shapes.DictType, shapes.SetType, shapes.TypedDictType, shapes.ByteArrayType)
+    return not isinstance(shape, unhashable)

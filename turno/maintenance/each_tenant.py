@@ -1,0 +1,169 @@
+"""Run a task in one tenant after another. No other code loops over tenants; tests/test_architecture.py refuses it.
+
+    EXPIRE = TenantTask(name="expire", every=timedelta(minutes=5))
+    report = each_tenant.run(EXPIRE, lambda engine, tenant: recovery.expire(engine, tenant.schema))
+
+Each call of the work is one transaction with a lock_timeout and a statement_timeout. A tenant whose work
+fails is logged, recorded in `turno.tenant_failures` (read by `turno status` and the alerts) and left out until its
+back-off of this task is over. A turn ends with its budget; the next turn continues with the next tenant. A task that
+finds its work by an index of the control schema passes their tenants' ids as `among`.
+
+The work must not wait for anything but the database: a transaction is open. Collect the data of network calls, end the
+run, make the calls, and record their results in a second run or in the control schema.
+"""
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from turno.store.engine import tenant_turns
+from turno.store.engine.tenant_turns import TenantTurn
+from turno.store.engine_link import DatabaseGone, EngineLink, undone
+from turno.store.outage import in_short, unreachable
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[psycopg.Connection[Any], TenantTurn], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantTask:
+    """How a task runs. `name` is the key of its position and of its back-offs.
+
+    A round over all tenants begins `every` after the last one began; zero: at each run. `budget` and `share` are the
+    seconds of a turn, and of a tenant within it before the next tenant's work. With `repeat` the work is called again
+    until it returns None. After `tries` refused calls the tenant's turn ends. The back-off grows from `first` to
+    `longest`.
+    """
+
+    name: str
+    every: timedelta = timedelta(0)
+    budget: float = 5.0
+    share: float = 1.0
+    repeat: bool = False
+    tries: int = 1
+    lock_timeout: str = "1s"
+    statement_timeout: str = "10s"
+    first: timedelta = timedelta(seconds=10)
+    longest: timedelta = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """How many rows a turn changed, and the error of each tenant that failed, by slug."""
+
+    done: int = 0
+    troubles: dict[str, str] = field(default_factory=dict)
+
+
+class EachTenant:
+    """Runs tasks tenant by tenant, in a fair order and within their budgets."""
+
+    def __init__(
+        self,
+        engine: EngineLink,
+        *,
+        dry_run: bool = False,
+        at_each_step: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`at_each_step` is called between transactions. A `dry_run` calls the work once for each tenant, rolled back.
+
+        With `complete` set, each run is a whole round, however long it takes.
+        """
+        self._engine = engine
+        self.complete = dry_run
+        self._dry_run = dry_run
+        self._at_each_step = at_each_step
+        self._clock = clock
+
+    def run(self, task: TenantTask, work: Work, among: Collection[int] | None = None) -> TaskReport:
+        """Run the task's turn for all active tenants, or those of `among`; the work returns how many rows it changed.
+
+        Raises psycopg.OperationalError only if the database cannot be reached.
+        """
+        report = TaskReport()
+        if among is not None and not among:
+            return report
+        tenants = self._turns(task, among)
+        over = math.inf if self.complete else self._clock() + task.budget
+        unfinished = deque[TenantTurn]()
+        for number, tenant in enumerate(tenants):
+            if number and self._clock() >= over:
+                return report
+            self._note(tenant_turns.begin, task.name, tenant.tenant_id)
+            if not self._run_turn(task, work, tenant, report):
+                unfinished.append(tenant)
+        self._note(tenant_turns.begin, task.name, 0)
+        while unfinished and self._clock() < over:
+            tenant = unfinished.popleft()
+            if not self._run_turn(task, work, tenant, report):
+                unfinished.append(tenant)
+        return report
+
+    def _turns(self, task: TenantTask, among: Collection[int] | None) -> list[TenantTurn]:
+        every = timedelta(0) if self.complete else task.every
+        if self._dry_run:
+            return self._engine.run(undone, tenant_turns.turns, task.name, every, among)
+        return self._engine.run(tenant_turns.turns, task.name, every, among)
+
+    def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
+        """Call the work until nothing is left, or the tenant's share is over; False if it is to go on in this turn."""
+        until = self._clock() + task.share
+        finished, refused = False, list[str]()
+        while not finished and len(refused) < task.tries and self._clock() < until:
+            self._at_each_step()
+            try:
+                done = self._engine.run(self._in_transaction, task, work, tenant)
+            except DatabaseGone:
+                raise
+            except Exception as error:
+                if isinstance(error, psycopg.Error) and unreachable(error):
+                    raise
+                refused.append(_problem(error))
+                self._log(task, tenant, error)
+            else:
+                report.done += done or 0
+                finished = done is None or not task.repeat or self._dry_run
+        if refused:
+            report.troubles[tenant.slug] = refused[-1]
+            pauses = {"first": task.first, "longest": task.longest}
+            self._note(tenant_turns.failed, task.name, tenant.tenant_id, refused[-1], **pauses)
+        elif finished and tenant.failures:
+            self._note(tenant_turns.succeeded, task.name, tenant.tenant_id)
+        return finished or bool(refused)
+
+    def _in_transaction(
+        self, engine: psycopg.Connection[Any], task: TenantTask, work: Work, tenant: TenantTurn
+    ) -> int | None:
+        with engine.transaction(force_rollback=self._dry_run):
+            engine.execute(
+                "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)",
+                (task.lock_timeout, task.statement_timeout),
+            )
+            return work(engine, tenant)
+
+    def _note(self, statement: Callable[..., None], *parameters: object, **options: object) -> None:
+        if not self._dry_run:
+            self._engine.run(statement, *parameters, **options)
+
+    @staticmethod
+    def _log(task: TenantTask, tenant: TenantTurn, error: Exception) -> None:
+        log.error(
+            "%s failed for a tenant, which is tried again after its back-off: %s",
+            task.name,
+            _problem(error),
+            extra={"alert": "maintenance", "tenant": tenant.slug},
+            exc_info=None if isinstance(error, psycopg.Error) else error,
+        )
+
+
+def _problem(error: Exception) -> str:
+    return in_short(error) if isinstance(error, psycopg.Error) else f"{type(error).__name__}: {error}"

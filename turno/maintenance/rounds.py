@@ -1,0 +1,171 @@
+"""When the tasks run: every few seconds in one process of the installation, and all of them in a run of cron."""
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event, Thread
+from time import monotonic, sleep
+
+import psycopg
+
+from turno.maintenance.tasks import MaintenanceFailed, Tasks
+from turno.process_name import process_name
+from turno.store.engine import leases, tickets
+from turno.store.outage import apart
+
+log = logging.getLogger(__name__)
+
+PERIOD, RARE_PERIOD = timedelta(seconds=10), timedelta(minutes=5)
+# Shorter than the period: otherwise a lone process would find its own lease not yet over every second time.
+LEASE = 0.9 * PERIOD
+# Without a lease for this long: no process maintains. Below LEASE, which bridges gaps.
+UNATTENDED = timedelta(seconds=4)
+PROLONG = LEASE.total_seconds() / 3
+# Kept, under one name, by every process that runs maintenance regularly: cron, and residents.
+STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
+URGENT = ("rescued", "promoted", "moved", "offered")
+OFTEN = ("counted", "scheduled", "repaired", "expired", "purged")
+RARELY = ("pruned", "unserved")
+
+
+class Maintenance(Tasks):
+    """Runs the tasks one after another, also after one that failed, and counts the changes of each."""
+
+    _prolong_at = math.inf
+
+    def run_leased(self, *, steady: bool = True) -> None:
+        """Run the tasks that are due and that no other process of the installation runs, but for the urgent ones.
+
+        `steady` says that this process runs maintenance regularly, whether there is work or not. A failure is logged,
+        because the next round tries again.
+        """
+        with _logged():
+            if steady:
+                self._engine.run(leases.keep, *STEADY)
+            # Each process, not only the holder of the lease: it may run a release with other subscriptions.
+            self.announce()
+            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):
+                self._run_due()
+
+    def run_unattended(self) -> None:
+        """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
+        with _logged():
+            if self._engine.run(leases.take, "maintenance", process_name(), LEASE, UNATTENDED):
+                self._engine.run(leases.keep, *STEADY)
+                self.announce()
+                self._run_due()
+
+    def rescue_leased(self, after: timedelta = timedelta(0)) -> None:
+        """Run the urgent tasks unless another process does, or did until less than `after` ago.
+
+        They rescue lost jobs and hint at waiting jobs.
+        """
+        with _logged():
+            if self._engine.run(leases.take, "sweep", process_name(), LEASE, after):
+                self._run(URGENT)
+
+    def run_once(self) -> dict[str, int]:
+        """Run all tasks in their order; returns the count of each.
+
+        After a time without maintenance it first gives silent workers time for a heartbeat.
+        """
+        self._each_tenant.complete = True
+        if not self._dry_run:
+            self._engine.run(leases.keep, *STEADY)
+            self.announce()
+            self._wait_for_heartbeats()
+        return self._run((*URGENT, *OFTEN, *RARELY))
+
+    def close(self) -> None:
+        """Send the last hints and end the engine's session."""
+        self._queue.close()
+        self._engine.close()
+
+    def _run_due(self) -> None:
+        self._prolong_at = monotonic() + PROLONG
+        self._run(OFTEN)
+        if self._engine.run(leases.take, "upkeep", process_name(), RARE_PERIOD):
+            self._run(RARELY)
+
+    def _step(self) -> None:
+        """Between two transactions: prove that this process lives, and keep the lease of a round that takes long."""
+        super()._step()
+        if monotonic() > self._prolong_at:
+            self._prolong_at = monotonic() + PROLONG
+            self._engine.run(leases.keep, "maintenance", process_name(), LEASE)
+
+    def _run(self, names: Collection[str]) -> dict[str, int]:
+        """Run these tasks; raises MaintenanceFailed at the end if a task failed."""
+        tasks = {
+            "rescued": self.rescue,
+            "promoted": self.promote,
+            "moved": self.move_unserved,
+            "offered": self.offer,
+            "counted": self.count,
+            "scheduled": self.schedule,
+            "repaired": self.repair,
+            "expired": self.expire,
+            "purged": self.purge,
+            "pruned": self.prune,
+            "unserved": self.unserved,
+        }
+        counts, troubles = dict[str, int](), dict[str, str]()
+        for name, run in tasks.items():
+            if name not in names:
+                continue
+            self._step()
+            try:
+                with apart(troubles, name):
+                    counts[name] = run()
+            except MaintenanceFailed as error:
+                troubles[name] = str(error)
+        if any(counts.values()):
+            log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
+        if troubles:
+            raise MaintenanceFailed.of(troubles)
+        return counts
+
+    def _wait_for_heartbeats(self) -> None:
+        """Wait while the silence of workers does not count yet, because no process ran maintenance."""
+        silence = self._terms.dead_after
+        self._engine.run(leases.take, "sweep", process_name(), LEASE)
+        while self._engine.run(tickets.silent_workers, silence):
+            rest = silence - self._engine.run(leases.age, "sweep")
+            if rest <= timedelta(0):
+                return
+            self._step()
+            sleep(min(rest, LEASE / 2).total_seconds())
+            self._engine.run(leases.take, "sweep", process_name(), LEASE)
+
+
+@contextmanager
+def beside(work: Callable[[], None], every: timedelta) -> Iterator[None]:
+    """Call `work` in a thread, at once and again after each `every`, until the block ends."""
+    over = Event()
+
+    def repeat() -> None:
+        while True:
+            try:
+                work()
+            except Exception:
+                log.exception("maintenance failed, the next round tries again")
+            if over.wait(every.total_seconds()):
+                return
+
+    thread = Thread(target=repeat, name="rescue", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, MaintenanceFailed) as error:
+        log.warning("maintenance failed, the next round tries again: %s", error)

@@ -1,0 +1,207 @@
+"""The tasks that repair the effects of crashes: each idempotent, safe to overlap and to miss for a day."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from turno.errors import TurnoError
+from turno.jobs.job import JobRef
+from turno.jobs.registry import Registry
+from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
+from turno.maintenance.orphans import rescue_orphans
+from turno.maintenance.unreferenced_files import files_without_row
+from turno.queues.interface import QueueInterface
+from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
+from turno.store.engine_link import EngineLink, undone
+
+log = logging.getLogger(__name__)
+
+RESCUE_PAUSE = timedelta(seconds=5)
+MINUTES_KEPT = timedelta(days=2)  # statistics by minute; totals stay
+COUNT_BATCH = 20_000  # outcomes a statement: a tenth of a second
+FILE_BATCH = 10  # files a statement, of up to 64 MB each
+BATCH = 1000  # rows a statement: locks are short
+HOUSEKEEPING = timedelta(minutes=5)  # tasks that visit every tenant and seldom find work
+REPAIR = TenantTask(name="repair", every=HOUSEKEEPING, statement_timeout="30s")
+EXPIRE = TenantTask(name="expire", every=HOUSEKEEPING)
+PURGE_JOBS = TenantTask(name="purge jobs", every=HOUSEKEEPING, repeat=True)
+PURGE_EVENTS = TenantTask(name="purge events", every=HOUSEKEEPING, repeat=True)
+PURGE_UPLOADS = TenantTask(name="purge uploads", every=HOUSEKEEPING, repeat=True)
+PURGE_FOLDERS = TenantTask(name="purge folders", every=HOUSEKEEPING, repeat=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """After how long a task acts, and the folder of files."""
+
+    dead_after: timedelta
+    reoffer_after: timedelta
+    retention: timedelta
+    files_folder: str = ""
+
+
+class MaintenanceFailed(TurnoError):
+    """Tasks failed, for the tenants that the message names; a later run tries them again."""
+
+    @classmethod
+    def of(cls, troubles: Mapping[str, str]) -> Self:
+        """Return the error of these tasks, tenants or schedules, by name."""
+        return cls("; ".join(f"{name}: {problem}" for name, problem in troubles.items()))
+
+
+class Tasks:
+    """Each task returns how many rows it changed, or in a dry run would change: its statements are rolled back."""
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        queue: QueueInterface,
+        registry: Registry,
+        terms: Terms,
+        pending_limit: int | None = 20,
+        dry_run: bool = False,
+        at_each_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`at_each_step` is called between any two statements that may take long, as a sign of life.
+
+        `pending_limit` is how many open jobs a user may have, for submissions by SQL; None: any number. In a `dry_run`
+        a task that works in batches counts one batch.
+        """
+        self._dry_run = dry_run
+        self._at_each_step = at_each_step
+        self._engine = engine
+        self._queue = queue
+        self._registry = registry
+        self._terms = terms
+        self._pending_limit = pending_limit
+        self._each_tenant = EachTenant(engine, dry_run=dry_run, at_each_step=self._step)
+
+    def announce(self) -> None:
+        """Register the handlers of this process and their subscriptions in the database."""
+        self._engine.run(announcements.announce, announcements.of(self._registry), self._pending_limit)
+
+    def rescue(self) -> int:
+        """Take back the jobs of workers whose heartbeat is missing."""
+        silence = self._terms.dead_after
+        if self._dry_run:
+            return len(self._engine.run(tickets.orphans, silence))
+        self._engine.run(tickets.prune_workers, silence)
+        lost = "lost: its worker was not heard of any more"
+        return _total(rescue_orphans(self._engine, self._each_tenant, cause=lost, retry_in=RESCUE_PAUSE))
+
+    def count(self, *, from_lowest: bool = False) -> int:
+        """Add ended jobs to the statistics, which are correct without it, and slow to read.
+
+        Tables that grew are analyzed first: the planner has no figures of fresh rows.
+        """
+        self._run_one(outcomes.analyze)
+        self._run_one(outcomes.fold_dead_letters)
+        return self._until_done(lambda: self._run_one(outcomes.count, COUNT_BATCH, from_lowest))
+
+    def promote(self) -> int:
+        """Make due tickets ready."""
+        return self._until_done(lambda: self._run_one(tickets.promote, BATCH))
+
+    def schedule(self) -> int:
+        """Make the jobs of schedules whose moments come soon, or were missed; returns how many jobs."""
+        return _total(fire_due(self._engine, self._each_tenant))
+
+    def repair(self) -> int:
+        """Make tickets agree with jobs, tenant by tenant."""
+        backend = self._queue.name
+        return _total(self._each_tenant.run(REPAIR, lambda engine, one: recovery.repair(engine, one.schema, backend)))
+
+    def expire(self) -> int:
+        """Cancel jobs that were not run in time."""
+        return _total(self._each_tenant.run(EXPIRE, lambda engine, one: recovery.expire(engine, one.schema)))
+
+    def purge(self) -> int:
+        """Remove jobs that ended longer ago than the retention, uploads that no job has read, and files without a row.
+
+        Events of that age are removed, too, and are not counted.
+        """
+        kept = self._terms.retention
+        tasks: list[tuple[TenantTask, Work]] = [
+            (PURGE_UPLOADS, lambda engine, one: recovery.purge_files(engine, one.schema, FILE_BATCH) or None),
+            (PURGE_JOBS, lambda engine, one: recovery.purge(engine, one.schema, kept, BATCH) or None),
+        ]
+        if self._terms.files_folder:
+            tasks.append((PURGE_FOLDERS, files_without_row(self._terms.files_folder, dry_run=self._dry_run)))
+        purged = self._each_tenant.run(
+            PURGE_EVENTS, lambda engine, one: events.purge(engine, one.schema, kept, BATCH) or None
+        )
+        reports = [self._each_tenant.run(task, work) for task, work in tasks]
+        return _total(TaskReport(troubles=purged.troubles), *reports)
+
+    def prune(self) -> int:
+        """Remove old rows of the control schema; returns how many."""
+        self.count(from_lowest=True)
+        pruned = self._run_one(outcomes.prune, MINUTES_KEPT, self._terms.retention)
+        self._run_one(announcements.prune)
+        self._run_one(recovery.prune_keys)
+        return pruned + self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
+
+    def move_unserved(self) -> int:
+        """Stamp over to this backend the tickets of a backend that no worker serves any more."""
+        return self._until_done(
+            lambda: self._run_one(tickets.move_unserved, self._queue.name, self._terms.reoffer_after)
+        )
+
+    def offer(self) -> int:
+        """Hint again at jobs that no worker claimed for a while."""
+        offered, refused = set[JobRef](), set[str]()
+        # A refusal may be the limit of one tenant's workers; another tenant's job may still be accepted.
+        for _ in range(self._queue.useful):
+            waiting = self._engine.run(
+                tickets.unclaimed,
+                backend=self._queue.name,
+                queues=self._registry.queues,
+                types=self._registry.versions,
+                waiting_for=self._terms.reoffer_after,
+                limit=self._queue.useful,
+                without=refused,
+            )
+            if self._dry_run:
+                return len(waiting)
+            for ref in waiting:
+                if ref not in offered and not self._queue.offer(ref):
+                    refused.add(ref.tenant)  # a worker that ends its job takes the rest
+                    break
+                offered.add(ref)
+            else:
+                break
+        return len(offered)
+
+    def unserved(self) -> int:
+        """Log the waiting jobs that no living worker can run, and the reason; changes nothing."""
+        found = self._engine.run(workers.unserved, self._terms.reoffer_after)
+        for one in found:
+            log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
+        return sum(one.waiting for one in found)
+
+    def _step(self) -> None:
+        self._at_each_step()
+
+    def _run_one(self, statement: Callable[..., int], *parameters: object) -> int:
+        if self._dry_run:
+            return self._engine.run(undone, statement, *parameters)
+        return self._engine.run(statement, *parameters)
+
+    def _until_done(self, run_batch: Callable[[], int]) -> int:
+        total = done = run_batch()
+        while done and not self._dry_run:
+            self._step()
+            done = run_batch()
+            total += done
+        return total
+
+
+def _total(*reports: TaskReport) -> int:
+    """Return how many rows changed; raises MaintenanceFailed if a tenant failed."""
+    if troubles := {slug: problem for report in reports for slug, problem in report.troubles.items()}:
+        raise MaintenanceFailed.of(troubles)
+    return sum(report.done for report in reports)

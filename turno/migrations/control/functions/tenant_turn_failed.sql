@@ -1,0 +1,14 @@
+-- Record that a task failed for a tenant: its next turn comes after p_first, doubled with each failure up to p_longest.
+CREATE OR REPLACE FUNCTION tenant_turn_failed(
+    p_task text, p_tenant integer, p_error text, p_first interval, p_longest interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    present timestamptz := clock_timestamp();
+BEGIN
+    INSERT INTO tenant_failures AS f (task, tenant_id, failures, error, since, retry_at)
+    SELECT p_task, n.id, 1, left(p_error, 1000), present, present + least(p_first, p_longest)
+    FROM tenants n WHERE n.id = p_tenant AND n.state = 'active'
+    ON CONFLICT (task, tenant_id) DO UPDATE
+    SET failures = f.failures + 1, error = excluded.error,
+        retry_at = present + least(p_first * 2 ^ least(f.failures, 20), p_longest);
+END $$;

@@ -1,1 +1,0 @@
-DROP TABLE background_job_logs;

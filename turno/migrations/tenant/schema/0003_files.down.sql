@@ -1,1 +1,0 @@
-DROP TABLE job_file_pieces, job_files CASCADE;

@@ -1,0 +1,76 @@
+"""Measure each session's share of the server's resources, as the engine, and end sessions of a tenant."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from turno.store.one_row import row_of, value_of
+
+Engine = psycopg.Connection[Any]
+
+# Only functions, no view and no catalog: a relation has to be locked, and the lock table may be full. A lock of the
+# fast path is no entry of the table, and a predicate lock is one of another table.
+_MEASURE: LiteralString = """
+WITH held AS MATERIALIZED (
+    SELECT l.pid, count(*) AS locks FROM pg_lock_status() AS l
+    WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND l.pid IS NOT NULL GROUP BY l.pid)
+SELECT pg_postmaster_start_time(), inet_server_addr()::text, inet_server_port(), pg_notification_queue_usage(),
+       current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint,
+       (SELECT coalesce(sum(locks), 0) FROM held)::bigint,
+       (SELECT coalesce(jsonb_object_agg(pid, locks), '{}') FROM held WHERE locks > %s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: when it was started, and at which address it was reached."""
+
+    started_at: datetime
+    address: tuple[str | int | None, ...]
+
+    def replaces(self, other: "Server") -> bool:
+        """Return whether this is another server, not the same one, restarted or reached in another way."""
+        return self.started_at != other.started_at and self.address != other.address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The use of the server's shared resources.
+
+    `lock_table` is the number of locks that the server has memory for, `locks` the present number, `largest` the number
+    of each large holder by its process; `notifications` is how full the notification queue is, up to 1.
+    """
+
+    server: Server
+    notifications: float
+    lock_table: int
+    locks: int
+    largest: dict[int, int]
+
+
+def measure(engine: Engine, *, more_than: int) -> Load:
+    """Return the present load; a session that holds `more_than` locks is listed."""
+    started, address, port, notifications, lock_table, locks, largest = row_of(engine, _MEASURE, (more_than,))
+    info = engine.info
+    return Load(
+        server=Server(started, (info.host, info.hostaddr, info.port, address, port)),
+        notifications=notifications,
+        lock_table=lock_table,
+        locks=locks,
+        largest={int(pid): held for pid, held in largest.items()},
+    )
+
+
+def schemas(engine: Engine, pids: Collection[int]) -> dict[int, str]:
+    """Return the tenant's schema of each of these sessions that runs under a tenant's login."""
+    return dict(engine.execute("SELECT pid, schema FROM session_schemas(%s)", (list(pids),)).fetchall())
+
+
+def end(engine: Engine, schema: str, pids: Collection[int]) -> int:
+    """End those of these sessions that run under this tenant's login; returns how many."""
+    statement = sql.SQL("SELECT {}.sessions_end(%s)").format(sql.Identifier(schema))
+    return int(value_of(engine, statement, list(pids)))
