@@ -100,7 +100,7 @@ PROOFS = {
     "rescue": Proof(0.25, "kill worker,kill both", "long", 8, "I7: a ticket is still held"),
     "unique": Proof(2, "kill child", "plain", 40, "I1: two jobs under one key"),
     "savepoint": Proof(2, "kill child", "batch", 40, "I2: an item and its effect are not both there"),
-    "order": Proof(2, "kill child", "events", 40, "I9: an event was heard before an earlier one of its key"),
+    "order": Proof(2, "kill child", "events", 40, "I9: "),
 }
 
 
