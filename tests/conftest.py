@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from cli.servers.system_packages import WANTED
 
@@ -25,6 +25,9 @@ pytest_plugins = [
     "tests.wheel",
 ]
 
+# On a loaded machine generating an input takes seconds.
+settings.register_profile("loaded", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("loaded")
 # `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.
 settings.register_profile("soak", max_examples=40_000, deadline=None)
 
