@@ -55,7 +55,8 @@ SHORT_TIMES = {
     "MAX_COMMANDS_PER_MINUTE_PER_TENANT": "0",
 }
 # A crash of its processes loses nothing that the kernel has; only a power cut would, and nobody cuts the power here.
-SERVER = {"synchronous_commit": "on", "full_page_writes": "on"}
+# The smallest notification queue that PostgreSQL accepts: a fault fills it.
+SERVER = {"synchronous_commit": "on", "full_page_writes": "on", "max_notify_queue_pages": "64"}
 COPY_ORDERS = """
 WITH chosen AS (
     SELECT id, %(first)s + row_number() OVER (ORDER BY id) AS new_id
@@ -82,6 +83,7 @@ class Environment:
         self.tenants = tenants
         self.logins = Logins(url, KEY.encode())
         self.broker_url = ""
+        self.link_port = 0
         self.web_port = free_port()
         self.logs = folder / "logs"
         self.logs.mkdir()
@@ -108,9 +110,14 @@ class Environment:
             MARK: str(self.folder),
         }
 
-    def web_variables(self) -> dict[str, str]:
+    def linked_url(self) -> str:
+        """Return where the superuser reaches the database through the link that loses replies, if there is one."""
+        here = f"127.0.0.1:{self.cluster.port}"
+        return self.url.replace(here, f"127.0.0.1:{self.link_port}") if self.link_port else self.url
+
+    def web_variables(self, url: str = "") -> dict[str, str]:
         """Return the variables of the web; it is no worker, and those that it launches are marked by it."""
-        kept = {name: value for name, value in self.variables("pool").items() if name != MARK}
+        kept = {name: value for name, value in self.variables("pool", url).items() if name != MARK}
         return {**kept, FOLDER: str(self.folder)}
 
     @property

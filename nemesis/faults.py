@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psycopg
 
-from nemesis.schedule import BROKER
+from nemesis import database_faults
+from nemesis.schedule import BROKER, DATABASE
 from turno.testing import processes
 from turno.wiring.shared import ROOT
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from nemesis.broker import FaultyBroker
+    from nemesis.commit_link import CommitLink
     from nemesis.environment import Environment
     from nemesis.network import Network
     from nemesis.processes import Processes
@@ -42,6 +44,7 @@ STARTED_ANEW = """
 SELECT FROM background_job_attempts WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
 """
 FREEZE_PAUSE = 14.0  # seconds from waking a frozen worker to freezing the next: as long as the longest work
+COMMIT_WITHIN = 2.0  # seconds in which a process behind the link commits
 LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
 
 
@@ -66,12 +69,19 @@ class Faults:
     """Does what the schedule says, and undoes what lasts when its time has come."""
 
     def __init__(
-        self, environment: Environment, run_processes: Processes, network: Network | None, broker: FaultyBroker | None
+        self,
+        environment: Environment,
+        run_processes: Processes,
+        *,
+        network: Network | None = None,
+        broker: FaultyBroker | None = None,
+        link: CommitLink | None = None,
     ) -> None:
         self._environment = environment
         self._processes = run_processes
         self._network = network
         self._broker = broker
+        self._link = link
         self._to_heal: list[Undo] = []
         self._frozen_again_at = 0.0
 
@@ -87,18 +97,29 @@ class Faults:
                 return 1
             case "end session":
                 return self._end_session(fault.whom)
-            case "stop cron":
-                self._processes.cron_paused.set()
-                self._later(fault.hold, self._processes.cron_paused.clear)
-                return 1
+            case "lose commit reply":
+                return int(self._link is not None and self._link.lose_one(within=COMMIT_WITHIN))
             case "blackhole":
                 return self._blackhole(fault)
-            case "kill web" | "terminate web":
-                return self._end_web(fault)
             case "change backend":
                 return self._change_backend(fault.whom)
             case kind if kind in BROKER:
                 return self._broker.strike(kind, fault.hold) if self._broker is not None else 0
+            case kind if kind in DATABASE:
+                return self._lasting(fault, database_faults.strike(self._environment, kind, fault.whom))
+            case _:
+                return self._on_processes(fault)
+
+    def _on_processes(self, fault: Fault) -> int:
+        match fault.kind:
+            case "second maintenance":
+                return self._lasting(fault, self._processes.start_second_cron())
+            case "stop cron":
+                self._processes.cron_paused.set()
+                self._later(fault.hold, self._processes.cron_paused.clear)
+                return 1
+            case "kill web" | "terminate web":
+                return self._end_web(fault)
             case _:
                 return self._signal(fault)
 
@@ -229,6 +250,12 @@ class Faults:
         done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
         log.info("backend set %s: %s%s", " ".join(order), done.stdout, done.stderr)
         return int(done.returncode == 0)
+
+    def _lasting(self, fault: Fault, undo: Callable[[], object] | None) -> int:
+        if undo is None:
+            return 0
+        self._later(fault.hold, undo)
+        return 1
 
     def _later(self, seconds: float, undo: Callable[[], object]) -> None:
         self._to_heal.append(Undo(time.monotonic() + seconds, undo))

@@ -81,6 +81,10 @@ class Processes:
         processes.kill(*self.web_processes(), *self.everybody())
         for resident in self._residents.values():
             resident.wait(PARTING)
+        self.close()
+
+    def close(self) -> None:
+        """Close the logs."""
         self._log.close()
         self._web_log.close()
 
@@ -120,7 +124,7 @@ class Processes:
             self._over.wait(LOOK_EVERY)
 
     def _start_pool(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("pool", self._environment.variables("pool"))
+        return self._start_worker("pool", self._environment.variables("pool", self._environment.linked_url()))
 
     def _start_far_pool(self) -> subprocess.Popen[bytes]:
         assert self._network is not None  # noqa: S101 - it is started where there is one
@@ -131,11 +135,24 @@ class Processes:
     def _start_consumer(self) -> subprocess.Popen[bytes]:
         return self._start_worker("consume", self._environment.variables("rabbitmq"))
 
+    def start_second_cron(self) -> Callable[[], object]:
+        """Start a second maintenance process; returns the function that kills it."""
+        second = self._start_unmarked("nemesis.second_cron", self._environment.web_variables())
+
+        def kill() -> None:
+            second.kill()
+            second.wait(PARTING)
+
+        return kill
+
     def _start_web(self) -> subprocess.Popen[bytes]:
+        return self._start_unmarked("nemesis.web", self._environment.web_variables(self._environment.linked_url()))
+
+    def _start_unmarked(self, module: str, variables: dict[str, str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "nemesis.web"],
+            [sys.executable, "-m", module],
             cwd=ROOT,
-            env=self._environment.web_variables(),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=self._web_log,
             stderr=self._web_log,

@@ -19,13 +19,14 @@ import psycopg
 from cli.servers.private_rabbitmq import Node, NodeError
 from nemesis.broker import FaultyBroker
 from nemesis.clients import Client, submit_without_hint
+from nemesis.commit_link import CommitLink
 from nemesis.effects import EFFECTS
 from nemesis.environment import open_environment, spread_backends
 from nemesis.faults import Faults
 from nemesis.http_client import HttpClient
 from nemesis.network import Network
 from nemesis.processes import Processes
-from nemesis.schedule import BROKER, NETWORK
+from nemesis.schedule import BROKER, LINK, NETWORK
 from nemesis.tellers import Teller, pause_schedules, put_schedules, settle
 from turno.servers.wait import wait_until
 from turno.testing.checker import Checker
@@ -93,8 +94,10 @@ class Run:
             broker = self._broker(held, environment)
             logging.basicConfig(filename=environment.logs / "nemesis.log", level=logging.INFO)
             spread_backends(environment)
+            link = CommitLink(environment.cluster.port) if self._wanted(LINK) else None
+            environment.link_port = link.port if link else 0
             run_processes = Processes(environment, network=network)
-            faults = Faults(environment, run_processes, network, broker)
+            faults = Faults(environment, run_processes, network=network, broker=broker, link=link)
             self._checker = Checker(environment.url, environment.tenants, log=self._client_log, effects=EFFECTS)
             self._leak_detector = LeakDetector(environment.url, environment.tenants, environment.logs)
             self._http_client = HttpClient(

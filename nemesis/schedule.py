@@ -26,6 +26,12 @@ WEIGHTS = {
     "kill web": 2,
     "terminate web": 1,
     "change backend": 3,
+    "lock tenant": 2,
+    "old schema": 2,
+    "pause tenant": 1,
+    "second maintenance": 2,
+    "lose commit reply": 4,
+    "fill notifications": 1,
     "kill broker": 1,
     "close connections": 1,
     "memory alarm": 1,
@@ -33,12 +39,19 @@ WEIGHTS = {
 }
 BROKER = ("kill broker", "close connections", "memory alarm", "purge queues")
 NETWORK = ("blackhole",)
+LINK = ("lose commit reply",)
+DATABASE = ("lock tenant", "old schema", "pause tenant", "fill notifications")
 PAUSES = (0.4, 3.0)  # seconds between two faults
 HOLDS = {
     "freeze child": (0.5, 6.0),
     "freeze worker": (30.0, 45.0),  # at most: until somebody else has begun its job
     "stop cron": (2.0, 8.0),
     "blackhole": (1.0, 8.0),
+    "lock tenant": (0.5, 6.0),
+    "old schema": (1.0, 8.0),
+    "pause tenant": (1.0, 8.0),
+    "second maintenance": (2.0, 8.0),
+    "fill notifications": (1.0, 6.0),
     "kill broker": (0.5, 6.0),
     "memory alarm": (2.0, 8.0),
 }
@@ -53,7 +66,7 @@ class Fault(NamedTuple):
     hold: float
 
     def __str__(self) -> str:
-        return f"{self.at:7.1f} s  {self.kind:<17} victim {self.whom:.2f}" + (
+        return f"{self.at:7.1f} s  {self.kind:<18} victim {self.whom:.2f}" + (
             f"  for {self.hold:.1f} s" if self.hold else ""
         )
 

@@ -32,11 +32,11 @@ def test_every_proof_is_played() -> None:
 
 
 def test_a_seed_is_a_schedule() -> None:
-    once, again, other = Schedule.of(5, 600), Schedule.of(5, 600), Schedule.of(6, 600)
+    once, again, other = Schedule.of(5, 1200), Schedule.of(5, 1200), Schedule.of(6, 1200)
     assert once == again
     assert once.faults != other.faults
     assert {fault.kind for fault in once.faults} == set(WEIGHTS)
-    assert all(0 < fault.at < 598 and 0 <= fault.whom <= 1 for fault in once.faults)
+    assert all(0 < fault.at < 1198 and 0 <= fault.whom <= 1 for fault in once.faults)
     assert all((fault.hold > 0) == (fault.kind in HOLDS) for fault in once.faults)
     assert {fault.kind for fault in Schedule.of(5, 60, ["kill child"]).faults} == {"kill child"}
 
