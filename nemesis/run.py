@@ -22,6 +22,7 @@ from nemesis.clients import Client, submit_without_hint
 from nemesis.commit_link import CommitLink
 from nemesis.effects import EFFECTS
 from nemesis.environment import open_environment, spread_backends
+from nemesis.evidence import evidence_of
 from nemesis.faults import Faults
 from nemesis.http_client import HttpClient
 from nemesis.network import Network
@@ -69,6 +70,7 @@ class Verdict:
     answers: dict[str, int] = field(default_factory=dict)
     not_done: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
 
     def as_json(self) -> str:
         """Return the verdict on one line."""
@@ -261,6 +263,7 @@ class Run:
             # A backend sees that its client has gone at its next look, a moment later.
             wait_until(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
             self.verdict.judged += 1
+        self.verdict.evidence = evidence_of(environment, self.verdict.violations)
         for name, query in FIGURES.items():
             total = Counter[str]()
             for tenant in environment.tenants:
@@ -282,4 +285,6 @@ def print_verdict(verdict: Verdict) -> None:
     click.echo(f"drained in {verdict.drain_seconds} s, judged {verdict.judged} times")
     for violation in verdict.violations[:50]:
         click.echo(f"VIOLATION {violation}")
+    for line in verdict.evidence:
+        click.echo(f"EVIDENCE {line}")
     click.echo(f"{len(verdict.violations)} violations; seed {verdict.seed}")
