@@ -151,9 +151,9 @@ MUTANTS = (
     Mutant(
         "a claim does not bring the adopted schema",
         GUEST,
-        "turno/migrations/control/functions/claim.sql",
-        "(t.tenant).login_epoch, (t.tenant).adopted_schema,",
-        "(t.tenant).login_epoch, NULL,",
+        "turno/store/engine/claims.py",
+        "       (c.tenant).adopted_schema, c.slot,",
+        "       NULL, c.slot,",
         (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema[cluster-worker]",),
     ),
     Mutant(

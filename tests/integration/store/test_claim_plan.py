@@ -1,4 +1,4 @@
-"""How the claim's statement is executed: in the order of its walk and no further than it must, on each server."""
+"""Execution of the statements of `claim` on each server: in the order of one index, with no more rows than needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
+from psycopg.rows import namedtuple_row
 
 from tests.installation import KEY
 from turno.tenancy.identity.logins import Logins
@@ -26,13 +26,24 @@ INSERT INTO tickets (job_id, tenant_id, queue, type, version, priority, run_at, 
 SELECT gen_random_uuid(), n.id, 'hot', 'work', 1, i % 3, clock_timestamp() - i * interval '1 s', 'ready', 'exec'
 FROM tenants n, generate_series(1, 30) AS i
 """
-PLACES = "SELECT job_id, priority, run_at FROM tickets"
-CLAIM = "SELECT * FROM {}(%s, 'exec', '{{hot}}', '{{work}}', '{{1}}', '{{4}}', %s, '{{}}', %s, 0, false, NULL)"
+TICKETS = "SELECT job_id, priority, run_at FROM tickets"
+CLAIM = """
+SELECT (c.ticket).job_id, (c.ticket).tenant_id
+FROM claim(%s, 'exec', '{hot}', '{work}', '{1}', '{4}', %s, '{}', %s, 0, false, NULL) AS c
+"""
+EXPLAIN = """
+LOAD 'auto_explain';
+SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on; SET auto_explain.log_nested_statements = on;
+SET auto_explain.log_format = json; SET client_min_messages = log;
+"""
+# The statements by their first words: 2. next tenant, 3. its lanes, 4. one batch.
+STEPS = {"next": "SELECT coalesce((SELECT g.until", "lanes": "lanes := ARRAY(", "batch": "WITH batch AS"}
+Step = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def admin(each_database: str) -> Iterator[psycopg.Connection[Any]]:
-    """A superuser's session where many wait, and where `explain_claim` says how `claim` would be executed."""
+    """A superuser's session in a database where many tenants have ready tickets."""
     with psycopg.connect(each_database, autocommit=True) as admin:
         logins = Logins(each_database, KEY.encode())
         install(admin, logins)
@@ -41,17 +52,6 @@ def admin(each_database: str) -> Iterator[psycopg.Connection[Any]]:
         admin.execute(FILL, [TENANTS])
         admin.execute(WAIT)
         admin.execute("ANALYZE tickets")
-        row = admin.execute("SELECT pg_get_functiondef('claim'::regproc)").fetchone()
-        assert row is not None
-        definition = row[0].replace("FUNCTION turno.claim(", "FUNCTION turno.explain_claim(")
-        head, returns, rest = definition.partition("RETURNS TABLE(")
-        rest = (
-            rest[rest.index(" LANGUAGE plpgsql") :] if " LANGUAGE plpgsql" in rest else rest[rest.index("LANGUAGE") :]
-        )
-        body = rest.replace("RETURN QUERY\n", "RETURN QUERY EXPLAIN (ANALYZE, FORMAT JSON)\n")
-        assert returns
-        assert body != rest
-        admin.execute((head + "RETURNS SETOF json\n" + body).encode())
         yield admin
 
 
@@ -67,47 +67,61 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(inner)
 
 
-def scans(plan: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [step for step in plan if step.get("Relation Name") == "tickets" and "Scan" in step["Node Type"]]
-
-
 @pytest.fixture(scope="module")
-def plan(admin: psycopg.Connection[Any]) -> list[dict[str, Any]]:
-    """Every step of a claim for a few of many tenants, as it was executed."""
-    (row,) = admin.execute(CLAIM.format("explain_claim").encode(), [worker(admin), SLOTS, BEGIN]).fetchall()
-    found = row[0] if isinstance(row[0], list) else json.loads(row[0])
+def executed(admin: psycopg.Connection[Any]) -> dict[str, list[Step]]:
+    """The plans of a claim for a few of many tenants, by step: one for each execution."""
+    messages: list[str] = []
+    admin.add_notice_handler(lambda diagnostic: messages.append(diagnostic.message_primary or ""))
+    by = worker(admin)
+    admin.execute(EXPLAIN)
+    admin.execute(CLAIM, [by, SLOTS, BEGIN])
+    admin.execute("SET auto_explain.log_min_duration = -1; SET client_min_messages = warning")
     admin.execute("UPDATE tickets SET state = 'ready', worker_id = NULL, token = NULL WHERE state = 'running'")
-    return list(nodes(found[0]["Plan"]))
+    plans = [json.loads(message[message.index("{") :]) for message in messages if "plan:" in message]
+    return {
+        name: [list(nodes(plan["Plan"])) for plan in plans if plan["Query Text"].lstrip().startswith(words)]
+        for name, words in STEPS.items()
+    }
 
 
-def test_no_more_tenants_are_looked_for_than_there_are_slots(plan: list[dict[str, Any]]) -> None:
-    (walk,) = [step for step in plan if step["Node Type"] == "Recursive Union"]
-    assert walk["Actual Rows"] == 1 + SLOTS
+def scans(step: Step) -> Step:
+    return [node for node in step if node.get("Relation Name") == "tickets" and "Scan" in node["Node Type"]]
 
 
-def test_no_more_tickets_are_read_than_are_claimed(plan: list[dict[str, Any]]) -> None:
-    (locked,) = [step for step in plan if step["Node Type"] == "LockRows"]
-    assert locked["Actual Rows"] * locked["Actual Loops"] == SLOTS * 4
-    for scan in scans(plan):
-        assert scan["Actual Rows"] <= 4, scan
+def test_a_claim_searches_no_more_tenants_than_slots(executed: dict[str, list[Step]]) -> None:
+    assert {name: len(steps) for name, steps in executed.items()} == dict.fromkeys(STEPS, SLOTS)
 
 
-def test_tickets_are_found_in_the_order_of_one_index(plan: list[dict[str, Any]]) -> None:
-    found = {(scan["Node Type"], scan.get("Index Name")) for scan in scans(plan)}
+def test_a_claim_reads_no_more_tickets_than_it_takes(executed: dict[str, list[Step]]) -> None:
+    for step in executed["batch"]:
+        (locked,) = [node for node in step if node["Node Type"] == "LockRows"]
+        assert locked["Actual Rows"] * locked["Actual Loops"] == 4
+    for steps in executed.values():
+        for scan in [scan for step in steps for scan in scans(step)]:
+            assert scan["Actual Rows"] <= 4, scan
+
+
+def test_tickets_are_found_in_the_order_of_one_index(executed: dict[str, list[Step]]) -> None:
+    found = {
+        name: {(scan["Node Type"], scan.get("Index Name")) for step in steps for scan in scans(step)}
+        for name, steps in executed.items()
+    }
     assert found == {
-        ("Index Only Scan", "tickets_by_tenant"),  # of who is next and where each band begins
-        ("Index Scan", "tickets_by_tenant"),
-        ("Tid Scan", None),  # of what was locked
+        "next": {("Index Only Scan", "tickets_by_tenant")},
+        "lanes": {("Index Only Scan", "tickets_by_tenant")},
+        "batch": {("Index Scan", "tickets_by_tenant"), ("Tid Scan", None)},
     }
     reordering = {"Hash Join", "Merge Join", "Seq Scan", "Bitmap Heap Scan"}
-    assert not [step for step in plan if step["Node Type"] in reordering]
+    assert not [
+        node for steps in executed.values() for step in steps for node in step if node["Node Type"] in reordering
+    ]
 
 
-def test_claims_come_tenant_after_tenant_best_band_and_oldest_first(admin: psycopg.Connection[Any]) -> None:
-    with admin.cursor(row_factory=dict_row) as cursor:
-        claimed = cursor.execute(CLAIM.format("claim").encode(), [worker(admin), 2 * SLOTS, TENANTS - 2]).fetchall()
-    place = {job_id: (priority, run_at) for job_id, priority, run_at in admin.execute(PLACES).fetchall()}
-    rows = [(claim["tenant_id"], *place[claim["job_id"]]) for claim in claimed]
+def test_claims_go_tenant_after_tenant_by_priority_and_age(admin: psycopg.Connection[Any]) -> None:
+    with admin.cursor(row_factory=namedtuple_row) as cursor:
+        claimed: list[Any] = cursor.execute(CLAIM, [worker(admin), 2 * SLOTS, TENANTS - 2]).fetchall()
+    order = {job_id: (priority, run_at) for job_id, priority, run_at in admin.execute(TICKETS).fetchall()}
+    rows = [(claim.tenant_id, *order[claim.job_id]) for claim in claimed]
     tenants = list(dict.fromkeys(tenant for tenant, _, _ in rows))
     assert tenants == [TENANTS - 2, TENANTS - 1, TENANTS, *range(1, 2 * SLOTS - 2)]
     assert len(rows) == 4 * 2 * SLOTS

@@ -140,7 +140,7 @@ def test_a_tenant_of_which_others_take_everything_is_passed(world: ExampleInstal
     with world.admin.transaction():
         world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
         claimer = claiming.claimer(queues=["cold"], types=[("batch_invoicing", 1)], backend="exec")
-        claimer._memory.pass_over(world.one.id - 1)
+        claimer._memory.tenant = world.one.id
         assert [[one.job_id for one in batch] for batch in claimer.claim(world.engine, worker(world), slots=1)] == [
             [free]
         ]

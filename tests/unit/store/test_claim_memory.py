@@ -9,12 +9,8 @@ import pytest
 from turno.store.engine.claim_memory import NEAR, OLDEST_EVERY, ClaimMemory
 
 
-def learned(*, marks: dict[str, Any] | None = None, empty: dict[str, Any] | None = None, closed: str = "") -> Any:
-    return {"for": closed, "marks": marks, "empty": empty, "passed": None}
-
-
-def marked(tenant: int, since: str = "2026-01-01") -> Any:
-    return learned(marks={str(tenant): {"hot/1": since}})
+def lanes(tenant: int, head: str = "2026-01-01") -> list[dict[str, Any]]:
+    return [{"tenant_id": tenant, "queue": "hot", "priority": 1, "head": head}]
 
 
 def test_one_claim_in_eight_takes_the_oldest() -> None:
@@ -22,44 +18,42 @@ def test_one_claim_in_eight_takes_the_oldest() -> None:
     assert [memory.oldest_first() for _ in range(2 * OLDEST_EVERY)].count(True) == 2
 
 
-def test_a_mark_that_goes_on_is_no_younger() -> None:
+def test_lanes_learned_again_do_not_stay_valid_longer() -> None:
     memory = ClaimMemory()
-    memory.learn(marked(7), now=100.0)
-    memory.learn(marked(7, "2026-02-02"), now=119.0)
-    assert memory.known(1, now=119.5) == {"": {"marks": {7: {"hot/1": "2026-02-02"}}}}
+    memory.learn_lanes("", lanes(7), now=100.0)
+    memory.learn_lanes("", lanes(7, "2026-02-02"), now=119.0)
+    assert memory.known(1, now=119.5) == {"": {"lanes": lanes(7, "2026-02-02")}}
     assert memory.known(1, now=121.0) == {}
 
 
 @pytest.mark.parametrize(("entries", "seconds"), [(10_000, 0.2), (10_000_000, 5.0)])
-def test_that_nothing_waits_between_two_tenants_is_believed_as_long_as_it_cost(entries: int, seconds: float) -> None:
+def test_a_gap_is_valid_as_long_as_its_entries_cost(entries: int, seconds: float) -> None:
     memory = ClaimMemory()
-    memory.learn(learned(empty={"3": [9, entries]}), now=100.0)
-    assert memory.known(1, now=100.0 + 0.9 * seconds) == {"": {"empty": {3: 9}}}
+    gap = {"since": 3, "until": 9}
+    memory.learn_gap("", gap, entries, now=100.0)
+    assert memory.known(1, now=100.0 + 0.9 * seconds) == {"": {"gaps": [gap]}}
     assert memory.known(1, now=100.0 + 1.1 * seconds) == {}
 
 
-def test_who_finds_nothing_believes_only_what_is_fresh() -> None:
+def test_an_empty_claim_forgets_gaps_and_keeps_lanes() -> None:
     memory = ClaimMemory()
-    memory.learn(marked(7), now=100.0)
-    memory.learn(marked(8), now=102.0)
-    memory.found_nothing(now=102.5)
-    assert memory.known(1, now=102.5) == {"": {"marks": {8: {"hot/1": "2026-01-01"}}}}
+    memory.learn_lanes("", lanes(7), now=100.0)
+    memory.learn_gap("", {"since": 8, "until": 9}, 10_000_000, now=100.0)
+    memory.forget_gaps()
+    assert memory.known(1, now=100.0) == {"": {"lanes": lanes(7)}}
 
 
-def test_what_was_learned_while_types_were_closed_is_said_only_for_them() -> None:
+def test_hints_are_kept_apart_for_each_set_of_closed_types() -> None:
     memory = ClaimMemory()
-    memory.learn(marked(7), now=100.0)
-    memory.learn(learned(marks={"7": {"hot/1": "2026-03-03"}}, closed="work"), now=100.0)
-    assert memory.known(1, now=100.0) == {
-        "": {"marks": {7: {"hot/1": "2026-01-01"}}},
-        "work": {"marks": {7: {"hot/1": "2026-03-03"}}},
-    }
+    memory.learn_lanes("", lanes(7), now=100.0)
+    memory.learn_lanes("work", lanes(7, "2026-03-03"), now=100.0)
+    assert memory.known(1, now=100.0) == {"": {"lanes": lanes(7)}, "work": {"lanes": lanes(7, "2026-03-03")}}
 
 
-def test_a_claim_is_told_about_the_tenants_that_it_comes_to_first() -> None:
+def test_a_claim_gets_hints_about_the_tenants_that_it_reaches_first() -> None:
     memory = ClaimMemory()
     for tenant in range(1000):
-        memory.learn(marked(tenant), now=100.0)
-    memory.pass_over(989)
-    told = list(memory.known(2, now=100.0)[""]["marks"])
-    assert told == [*range(990, 1000), *range(NEAR + 8 - 10)]
+        memory.learn_lanes("", lanes(tenant), now=100.0)
+    memory.tenant = 990
+    known = [lane["tenant_id"] for lane in memory.known(2, now=100.0)[""]["lanes"]]
+    assert known == [*range(990, 1000), *range(2 * (NEAR + 8) - 10)]

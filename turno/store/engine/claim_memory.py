@@ -1,68 +1,56 @@
-"""What the caller of `claim` remembers from one claim to the next: whose turn it is, and what was dear to walk over."""
+"""State between two claims: the next tenant, and hints about index entries that are expensive to skip."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-OLDEST_EVERY = 8  # of so many claims one takes what is oldest, whatever its band
-MARK_BELIEVED = 20.0  # seconds; what a mark may hide is of the same tenant and band, and was committed late
-ENTRY_BELIEVED = 20e-6  # seconds an entry walked over between two tenants: some twenty times what the walk takes
-EMPTY_BELIEVED = 5.0  # seconds at most: it may hide another tenant's new job
-FRESH = 1.0  # seconds for which what was learned is believed although nothing was found
-NEAR = 32  # tenants about which the next claim is told, beside four for each of its slots
+OLDEST_EVERY = 8  # each such claim takes the oldest tickets, whatever their priority
+LANES_BELIEVED = 20.0  # seconds; hides only tickets of the same tenant and priority that were committed late
+ENTRY_BELIEVED = 20e-6  # seconds for each entry skipped between two tenants: about twenty times the cost of reading it
+GAP_BELIEVED = 5.0  # seconds at most, as a gap may hide another tenant's new ticket
+NEAR = 32  # tenants whose hints the next claim gets, beside four for each slot
 
 
-class Belief(NamedTuple):
-    """What was learned by a claim sent at `since`, to be forgotten at `until`."""
+class Hint(NamedTuple):
+    """Lanes of a tenant or a gap between tenants, valid until a time of the claimer's clock."""
 
-    value: Any
-    since: float
+    value: list[dict[str, Any]]
     until: float
 
 
 class ClaimMemory:
-    """Knows where the next claim begins, and for a while where nothing was; every `now` is in the caller's seconds.
-
-    Places in the order of the tickets are the server's, by its clock, and are handed back as they came.
-    """
+    """Keeps the start of the next claim and the hints of earlier claims; every `now` is in the claimer's seconds."""
 
     def __init__(self) -> None:
-        """Begin at any tenant, so that workers do not go in step."""
+        """Begin at a random tenant, so that workers do not move in step."""
         self.tenant: int | None = None
         self.used = 0  # slots of that tenant's turn
         self._claims = 0
-        self._beliefs: dict[tuple[str, str, int], Belief] = {}
+        self._hints: dict[tuple[str, str, int], Hint] = {}
 
     def oldest_first(self) -> bool:
-        """Count a claim, and say whether it is one that takes the oldest."""
+        """Count a claim, and return whether it takes the oldest tickets."""
         self._claims += 1
         return self._claims % OLDEST_EVERY == 0
 
-    def known(self, slots: int, now: float) -> dict[str, dict[str, dict[int, Any]]]:
-        """Return what is still believed of the tenants that a claim for so many slots may come to."""
-        self._beliefs = {key: belief for key, belief in self._beliefs.items() if belief.until > now}
-        known: dict[str, dict[str, dict[int, Any]]] = {}
+    def known(self, slots: int, now: float) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        """Return the valid hints about the tenants that a claim of so many slots may reach."""
+        self._hints = {key: hint for key, hint in self._hints.items() if hint.until > now}
+        known: dict[str, dict[str, list[dict[str, Any]]]] = {}
         begin = self.tenant or 0
-        for closed, what, tenant in sorted(self._beliefs, key=lambda key: (key[2] < begin, key[2])):
-            near = known.setdefault(closed, {}).setdefault(what, {})
-            if len(near) < NEAR + 4 * slots:
-                near[tenant] = self._beliefs[closed, what, tenant].value
+        near = sorted(self._hints, key=lambda key: (key[2] < begin, key[2]))[: 2 * (NEAR + 4 * slots)]
+        for closed, kind, tenant in near:
+            known.setdefault(closed, {}).setdefault(kind, []).extend(self._hints[closed, kind, tenant].value)
         return known
 
-    def learn(self, learned: Mapping[str, Any], now: float) -> None:
-        """Remember what the claim sent at this moment had to walk over."""
-        for tenant, begins in (learned.get("marks") or {}).items():
-            key = learned["for"], "marks", int(tenant)
-            # Who goes on from a mark does not make it younger: in time all is walked over anew.
-            before = self._beliefs.get(key, Belief(None, now, now + MARK_BELIEVED))
-            self._beliefs[key] = before._replace(value=begins)
-        for tenant, (following, entries) in (learned.get("empty") or {}).items():
-            until = now + min(EMPTY_BELIEVED, ENTRY_BELIEVED * entries)
-            self._beliefs[learned["for"], "empty", int(tenant)] = Belief(following, now, until)
+    def learn_gap(self, closed: str, gap: dict[str, Any], entries: int, now: float) -> None:
+        """Remember that no tenant between two has a ticket, as a claim sent at this moment found by so many entries."""
+        until = now + min(GAP_BELIEVED, ENTRY_BELIEVED * entries)
+        self._hints[closed, "gaps", gap["since"]] = Hint([gap], until)
 
-    def found_nothing(self, now: float) -> None:
-        """Forget what is not fresh: who has nothing to do may look again."""
-        self._beliefs = {key: belief for key, belief in self._beliefs.items() if belief.since > now - FRESH}
+    def learn_lanes(self, closed: str, lanes: list[dict[str, Any]], now: float) -> None:
+        """Remember where a tenant's lanes begin; later claims from known lanes do not extend their validity."""
+        key = closed, "lanes", lanes[0]["tenant_id"]
+        self._hints[key] = self._hints.get(key, Hint(lanes, now + LANES_BELIEVED))._replace(value=lanes)
 
-    def pass_over(self, tenant: int) -> None:
-        """Have the next claim begin behind a tenant."""
-        self.tenant, self.used = tenant + 1, 0
+    def forget_gaps(self) -> None:
+        """Forget the hints that may hide another tenant's new ticket: an idle worker has time to search."""
+        self._hints = {key: hint for key, hint in self._hints.items() if key[1] == "lanes"}

@@ -1,7 +1,7 @@
-"""Claim what waits, as the engine: tenant after tenant, several short jobs at a time."""
+"""Claim ready tickets as the engine: tenant after tenant, in batches of short jobs."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from itertools import groupby
 from time import monotonic
@@ -18,20 +18,25 @@ from turno.store.engine.tickets import TypeVersion, claim_of, in_step
 from turno.store.one_row import row_of, value_of
 
 Engine = psycopg.Connection[Any]
-PROMOTE_EVERY = 0.1  # seconds between two looks for what has become due
+PROMOTE_EVERY = 0.1  # seconds between two promotions of due tickets
 PROMOTED_AT_ONCE = 200
-PROMOTE_ALL_EVERY = 5.0  # seconds for which it is believed that nothing is due before what was due last
+PROMOTE_ALL_EVERY = 5.0  # seconds during which promotion starts from the last promoted ticket
 BEGINNING = ("-infinity", UUID(int=0))
-DUE_WITHIN = timedelta(seconds=3)  # longer than any worker rests between two polls
-SOON_AFTER = 0.005  # seconds after a ticket is due it is looked for, lest that be a little before
-PASSED_AT_MOST = 3  # tenants, of which others are taking all that waits
+DUE_WITHIN = timedelta(seconds=3)  # longer than the longest interval between two polls
+SOON_AFTER = 0.005  # seconds added to a ticket's time, so that no claim comes slightly too early
 
-CLAIM = "SELECT * FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s)"
+CLAIM = """
+SELECT (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text, (c.ticket).version,
+       (c.tenant).id, (c.tenant).slug, (c.tenant).schema, (c.tenant).handler_role, (c.tenant).login_epoch,
+       (c.tenant).adopted_schema, c.slot, c.next_tenant, c.next_used,
+       c.closed, to_jsonb(c.lanes) AS lanes, to_jsonb(c.gap) AS gap, c.entries
+FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s) AS c
+"""
 PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
 
 
 class Claimer:
-    """Claims for one worker, and remembers whose turn is next; before it claims it makes ready what has become due."""
+    """Claims for one worker: keeps the turn of the tenants, and promotes due tickets before it claims."""
 
     def __init__(
         self,
@@ -41,7 +46,7 @@ class Claimer:
         types: Sequence[TypeVersion],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Each of the types is looked for in every one of the queues."""
+        """Every type is claimed from every queue."""
         self._backend = backend
         self._queues = list(queues)
         self._types = list(types)
@@ -49,9 +54,9 @@ class Claimer:
         self._memory = ClaimMemory()
         self._promote_at = self._promote_all_at = clock()
         self._promoted: tuple[Any, Any] = BEGINNING
-        # In how many seconds after a claim that found nothing something will be due; infinity if that is long.
+        # Seconds after an empty claim until a scheduled ticket is due; infinity if more than DUE_WITHIN.
         self.due_in = math.inf
-        self._found = True  # whether the last claim took anything; nobody knows what has become due before the first
+        self._found = True  # whether the last claim took a ticket; before the first claim, due tickets may wait
 
     def claim(
         self,
@@ -62,16 +67,15 @@ class Claimer:
         sizes: Callable[[str], int] = lambda _: 1,
         without: Collection[str] = (),
     ) -> list[Batch]:
-        """Claim for `slots` children, in the order of the turns; of the tenants `without`, by slug, nothing.
+        """Claim for `slots` children, in the order of the turns; skip the tenants `without` (slugs).
 
-        A slot is one batch of as many jobs as `sizes` says of their type, or several smaller ones of a tenant. A batch
-        is of one tenant, type and version; a job that a worker died with is alone in it. Fewer are found where tenants
-        have less than their share; nothing only where nothing waits.
+        A slot is one batch of one tenant, type and version with at most `sizes` (by type) jobs; a job during which a
+        worker died is alone in its batch. The result is empty only if no ticket is ready.
         """
         if not self._types:
             return []
         self.due_in = math.inf
-        # After a silence a lone job is taken at once: what has become due comes first only where there is more to do.
+        # After an empty claim a single ready ticket is claimed without the delay of a promotion.
         if self._found:
             self._promote(engine)
         batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
@@ -96,32 +100,27 @@ class Claimer:
         without: Collection[str],
     ) -> list[Batch]:
         kinds = self._queues, *in_step(self._types), [sizes(name) for name, _ in self._types]
-        for _ in range(PASSED_AT_MOST):
-            sent = self._clock()
-            rows = self._ask(engine, worker, self._backend, *kinds, slots=slots, without=without, now=sent)
-            claimed = [row for row in rows if row.learned is None]
-            passed = None
-            for row in rows[len(claimed) :]:
-                self._memory.learn(row.learned, sent)
-                passed = row.learned.get("passed") or passed
-            if claimed:
-                self._memory.tenant, self._memory.used = claimed[0].next_tenant, claimed[0].next_used
-                return list(_batches(claimed, sizes))
-            if passed is None:
-                break
-            self._memory.pass_over(passed)
-        self._memory.found_nothing(self._clock())
-        return []
-
-    def _ask(self, engine: Engine, *asked: Any, slots: int, without: Collection[str], now: float) -> list[Any]:
+        sent = self._clock()
         memory = self._memory
-        known = Jsonb(memory.known(slots, now))
-        parameters = (*asked, slots, list(without), memory.tenant, memory.used, memory.oldest_first(), known)
+        turn = memory.tenant, memory.used, memory.oldest_first(), Jsonb(memory.known(slots, sent))
         with engine.cursor(row_factory=namedtuple_row) as cursor:
-            return cursor.execute(CLAIM, parameters).fetchall()
+            rows: list[Any] = cursor.execute(
+                CLAIM, (worker, self._backend, *kinds, slots, list(without), *turn)
+            ).fetchall()
+        claimed = [row for row in rows if row.job_id is not None]
+        for row in rows:
+            if row.gap is not None:
+                memory.learn_gap(row.closed, row.gap, row.entries, sent)
+            elif row.lanes is not None:
+                memory.learn_lanes(row.closed, row.lanes, sent)
+        if claimed:
+            memory.tenant, memory.used = claimed[-1].next_tenant, claimed[-1].next_used
+        else:
+            memory.forget_gaps()
+        return _batches(claimed, slots)
 
     def _promote(self, engine: Engine) -> bool:
-        """Make due tickets ready, now and then, and say whether any was; behind dead entries it goes on from there."""
+        """Promote due tickets if the interval has passed, and return whether any was due; skip known dead entries."""
         now = self._clock()
         if now < self._promote_at:
             return False
@@ -133,17 +132,10 @@ class Claimer:
         return bool(promoted)
 
 
-def _batches(rows: Sequence[Any], sizes: Callable[[str], int]) -> Iterator[Batch]:
-    for _, turn in groupby(rows, lambda row: row.tenant_id):
-        claimed = list(turn)
-        each = -(-len(claimed) // claimed[0].slots)  # before any child gets more than its share, all get something
-        # Short jobs of several types take turns, as an event's subscribers do: one may go before what was there first.
-        together: dict[Any, list[Any]] = {}
-        size_of = {job_type: min(each, sizes(job_type)) for job_type in {row.type for row in claimed}}
-        for row in claimed:
-            alone = row.crashes > 0 or size_of[row.type] == 1
-            together.setdefault(row.job_id if alone else (row.type, row.version), []).append(row)
-        for same in together.values():
-            claims = [claim_of(row[4:15]) for row in same]
-            size = size_of[same[0].type]
-            yield from (tuple(claims[at : at + size]) for at in range(0, len(claims), size))
+def _batches(rows: Sequence[Any], slots: int) -> list[Batch]:
+    """Return a batch for each slot; the largest batches are halved while there are fewer batches than slots."""
+    batches = [tuple(claim_of(row[:11]) for row in slot) for _, slot in groupby(rows, lambda row: row.slot)]
+    while len(batches) < slots and len(largest := max(batches, key=len, default=())) > 1:
+        batches.remove(largest)
+        batches += largest[: len(largest) // 2], largest[len(largest) // 2 :]
+    return batches

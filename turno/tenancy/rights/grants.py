@@ -17,7 +17,16 @@ _READ_JOBS = _may(handler="SELECT", api="SELECT")
 
 # Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
-    {"due_of_each", "goes_before", "let_run", "make_ready", "parts_look", "tenant_room", "type_room", "worker_hold"}
+    {
+        "due_of_each",
+        "goes_before",
+        "let_run",
+        "make_ready",
+        "parts_look",
+        "tenant_capacity",
+        "type_capacity",
+        "worker_hold",
+    }
 )
 
 # Called by those, and by the trigger `key_moved`, which has pinned the path.

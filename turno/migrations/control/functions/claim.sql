@@ -1,6 +1,6 @@
--- How many more of a capped tenant's jobs may run. Its row stays locked until our claims are committed, so
--- that nobody counts without them; whoever finds it locked leaves the tenant to the one at work.
-CREATE OR REPLACE FUNCTION tenant_room(p_tenant integer) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Number of jobs that a capped tenant may start now. The tenant's row stays locked until the claim commits, so that
+-- concurrent claims are counted; a tenant whose row is locked by another claim has no capacity.
+CREATE OR REPLACE FUNCTION tenant_capacity(p_tenant integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     at_most bigint;
 BEGIN
@@ -11,8 +11,8 @@ BEGIN
     RETURN at_most - (SELECT count(*) FROM tickets WHERE state = 'running' AND tenant_id = p_tenant);
 END $$;
 
--- The same for a type, over all tenants; null where it has no cap.
-CREATE OR REPLACE FUNCTION type_room(p_type text) RETURNS bigint LANGUAGE plpgsql AS $$
+-- The same for a type, over all tenants; null for a type without a cap.
+CREATE OR REPLACE FUNCTION type_capacity(p_type text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     at_most bigint;
 BEGIN
@@ -23,167 +23,160 @@ BEGIN
     RETURN at_most - (SELECT count(*) FROM tickets WHERE state = 'running' AND type = p_type);
 END $$;
 
--- A worker that is off the list claims nothing; KEY SHARE blocks prune_workers, not the heartbeat.
+-- A worker without a row claims nothing; KEY SHARE blocks prune_workers, not the heartbeat.
 CREATE OR REPLACE FUNCTION worker_hold(p_worker uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM workers WHERE id = p_worker FOR KEY SHARE;
     RETURN FOUND;
 END $$;
 
--- Claim for up to p_slots children: tenant after tenant from p_from on and around, each its weight's share of the slots,
--- of which p_used are gone of the first one's; where fewer tenants wait than there are slots, each gets more. A slot is
--- one ticket, or of a short type as many as p_sizes says. A tenant's best band goes first, with p_oldest the band whose
--- first ticket is oldest; within a band the oldest. p_types, p_versions and p_sizes are in step, and each type is looked
--- for in every queue. Of the tenants p_without, by slug, none is claimed.
+-- Claim tickets for up to p_slots children. A slot is a batch of one tenant and type, of at most the type's p_sizes tickets.
+-- Tenants take turns from p_from on; a turn is `weight` slots, and p_used slots of the first tenant's turn are already used.
+-- Within a tenant the highest priority goes first, then the oldest ticket; with p_oldest the oldest of all priorities.
+-- p_types, p_versions and p_sizes are parallel arrays. Tenants in p_without (slugs) are skipped.
 --
--- What lies in front, dead entries that an old snapshot keeps or tickets that cannot be claimed here, is walked over once:
--- rows without a ticket say what was `learned`, and the caller passes it back as p_known while it believes it. `empty` says
--- which tenant comes next after this one, over how many entries; `marks` where a tenant's queues and bands begin; both are
--- `for` the types that were `closed`, paused or at their caps. `passed` is a tenant looked at where others were taking all
--- that there was.
---
--- The walk is lazy: each CTE is read only as far as the next one asks, and in the order in which it was made. OFFSET 0 keeps
--- the planner from evaluating a LATERAL subquery once for each of its columns. A claim of one ticket costs mostly what its
--- plan's nodes cost to set up, and the columns of each: sorts, hash tables and aggregates that are not needed are left out,
--- and of a tenant its whole row goes through them as one column.
+-- A row with a ticket has the start of the next claim. A row without a ticket is a hint about index entries that were
+-- expensive to skip (more than 100 dead entries under an old snapshot, or tickets of other types): the `lanes` of a tenant,
+-- or a `gap` of tenants without tickets. The caller passes hints back as p_known, grouped by the set of types `closed`.
 CREATE OR REPLACE FUNCTION claim(
     p_worker uuid, p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_sizes integer[],
     p_slots integer, p_without text[], p_from integer, p_used integer, p_oldest boolean, p_known jsonb)
-RETURNS TABLE (next_tenant integer, next_used integer, slots bigint, crashes smallint, job_id uuid, token uuid, attempt integer,
-               type text, version smallint, tenant_id integer, slug text, schema text, handler_role text,
-               login_epoch integer, adopted_schema text, learned jsonb)
+RETURNS TABLE (slot integer, ticket tickets, tenant tenants, next_tenant integer, next_used integer,
+               closed text, lanes lane[], gap gap, entries bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
--- Plans are made while the table is small and kept when it is not; only nested loops keep the order of the walk.
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off
+-- The plans are made while the table is small and kept when it grows.
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    walk CONSTANT regclass := 'tickets_by_tenant';  -- statistics count the entries that its scans read, dead ones as well
+    index CONSTANT regclass := 'tickets_by_tenant';  -- the server counts the entries that index scans read, dead ones included
     began CONSTANT timestamptz := clock_timestamp();
-    first integer := p_from;
-    names text[];  -- of the types that are open, with their versions; in step with it their sizes and rooms
+    last CONSTANT integer := 2147483647;  -- greater than every tenant's id
+    names text[];  -- types that may run, as type/version; `sizes` and `capped` are parallel arrays
     sizes integer[];
-    rooms bigint[];
-    closed text;
-    empty jsonb;
-    marks jsonb;
-    marked integer[] := '{}';
+    capped text[];  -- the type, if it has a cap
+    known lane[];
+    gaps gap[];
+    since integer;  -- first id of the present search for a tenant
+    found_id integer;
+    read bigint;
+    turn integer;
+    kind integer;
+    capacity bigint;
+    idle boolean := false;  -- no ticket was claimed since the last pass over all tenants began
 BEGIN
-    -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
+    -- A server crash may undo a claim: the worker's sessions end with the server, so no job of it runs on.
     PERFORM set_config('synchronous_commit', 'off', true);
     IF NOT worker_hold(p_worker) THEN
         RETURN;
     END IF;
+
+    -- 1. Types that may run. Paused types and types at their cap are `closed`.
     SELECT array_agg(k.type || '/' || k.version) FILTER (WHERE k.open), array_agg(k.size) FILTER (WHERE k.open),
-           array_agg(k.room) FILTER (WHERE k.open), coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')
-    INTO names, sizes, rooms, closed
-    FROM (SELECT t.*, j.room, coalesce(j.room > 0, true) AS open
-          FROM unnest(p_types, p_versions, p_sizes) AS t (type, version, size) CROSS JOIN LATERAL (
-              SELECT (SELECT CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN j.cap IS NOT NULL THEN type_room(j.type) END
-                      FROM job_types j WHERE j.type = t.type) AS room OFFSET 0) AS j) AS k;
-    IF names IS NULL THEN
-        RETURN;
-    END IF;
-    IF first IS NULL THEN
-        SELECT coalesce(floor(random() * (max(id) + 1))::integer, 0) INTO first FROM tenants;
-    END IF;
-    empty := p_known -> closed -> 'empty';
-    marks := p_known -> closed -> 'marks';
-    IF marks IS NOT NULL THEN
-        marked := ARRAY(SELECT k::integer FROM jsonb_object_keys(marks) AS k ORDER BY 1);
-    END IF;
-    RETURN QUERY
-    WITH RECURSIVE lap AS (  -- the tenants that have work, in order, around once
-        SELECT 0 AS place, first - 1 AS tenant_id, NULL::integer AS after, false AS wrapped, 0::bigint AS walked
-        UNION ALL
-        SELECT l.place + 1, coalesce(n.tenant_id, -1), l.tenant_id, l.wrapped OR n.tenant_id IS NULL,
-               pg_stat_get_xact_tuples_returned(walk) - l.before
-        FROM (SELECT l.*, pg_stat_get_xact_tuples_returned(walk) AS before,
-                     marked[width_bucket(l.tenant_id, marked) + 1] AS stop FROM lap l OFFSET 0) AS l
-        CROSS JOIN LATERAL (
-            SELECT coalesce((empty ->> l.tenant_id::text)::integer, (
-                SELECT min(s.tenant_id) FROM unnest(p_queues) AS q (queue) CROSS JOIN LATERAL (
-                    SELECT r.tenant_id FROM tickets r
-                    WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
-                      AND r.tenant_id < coalesce(l.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (names)
-                    ORDER BY r.tenant_id LIMIT 1) AS s), l.stop) AS tenant_id OFFSET 0) AS n
-        WHERE NOT (l.wrapped AND (n.tenant_id IS NULL OR n.tenant_id >= first))
-    ), found AS MATERIALIZED (  -- the first of them that may run something, where their queues and bands begin
-        SELECT l.place, n.id, n.tenant, n.weight, h.*, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
-        FROM lap l CROSS JOIN LATERAL (
-            SELECT n.id, n AS tenant, n.weight, n.cap, pg_stat_get_xact_tuples_returned(walk) AS before,
-                   marks -> n.id::text AS mark FROM tenants n
-            WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without) OFFSET 0) AS n
-        CROSS JOIN LATERAL (
-            SELECT array_agg(b.queue) AS queues, array_agg(b.band) AS bands, array_agg(b.head) AS heads,
-                   (array_agg(b.size) FILTER (WHERE b.head IS NOT NULL))[1] AS size,
-                   pg_stat_get_xact_tuples_returned(walk) - n.before AS walked,
-                   CASE WHEN n.cap IS NULL THEN 2147483647 WHEN count(b.head) > 0 THEN tenant_room(n.id) END AS room
-            FROM (SELECT q.queue, b.band, t.run_at::timestamptz AS head, t.size
-                  FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest('{0,1,2}'::smallint[]) AS b (band) LEFT JOIN LATERAL (
-                      SELECT r.run_at, sizes[array_position(names, r.type || '/' || r.version)] AS size
-                      FROM tickets r
-                      WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = n.id
-                        AND r.priority = b.band AND (r.type || '/' || r.version) = ANY (names)
-                        AND r.run_at >= coalesce((n.mark ->> (q.queue || '/' || b.band))::timestamptz, '-infinity')
-                      ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
-                  ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at) AS b
-            OFFSET 0) AS h
-        WHERE l.place > 0 AND h.size IS NOT NULL AND h.room > 0
-        LIMIT p_slots
-    ), turn AS (  -- how often all have had their turns after this claim, and how far into the next lap it comes
-        SELECT (p_slots + sum(f.used)) / sum(f.weight) AS laps, (p_slots + sum(f.used)) % sum(f.weight) AS rest FROM found f
-    ), visit AS MATERIALIZED (
-        SELECT f.*, t.laps * f.weight + greatest(0, least(f.weight, t.rest - f.before)) - f.used AS slots,
-               t.rest < f.before + f.weight AND t.rest > 0 AS ends, t.rest - f.before AS ends_after
-        FROM (SELECT f.*, sum(f.weight) OVER (ROWS UNBOUNDED PRECEDING) - f.weight AS before FROM found f) AS f
-        CROSS JOIN turn t
-    ), stop AS (  -- where the next claim goes on
-        SELECT coalesce((array_agg(v.id) FILTER (WHERE v.ends))[1], (array_agg(v.id))[count(*)] + 1) AS next_tenant,
-               coalesce((array_agg(v.ends_after) FILTER (WHERE v.ends))[1], 0)::integer AS next_used FROM visit v
-    ), picked AS MATERIALIZED (
-        SELECT row_number() OVER () AS nth, v.slots, v.tenant, g.*
-        FROM visit v CROSS JOIN LATERAL (
-            SELECT few.*, sum(few.cost) OVER (ROWS UNBOUNDED PRECEDING) AS spent
-            FROM (SELECT one.* FROM unnest(v.queues, v.bands, v.heads) AS b (queue, band, head)
-                  CROSS JOIN LATERAL (
-                      SELECT r.ctid AS at, r.type, rooms[array_position(names, r.type || '/' || r.version)] AS type_room,
-                             CASE WHEN r.crashes > 0 THEN 1.0::float8
-                                  ELSE 1.0::float8 / sizes[array_position(names, r.type || '/' || r.version)] END AS cost
-                      FROM tickets r
-                      WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = b.queue AND r.tenant_id = v.id
-                        AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (names)
-                        AND (r.crashes = 0 OR r.run_at = b.head)
-                      ORDER BY r.run_at, r.job_id
-                      FOR UPDATE SKIP LOCKED) AS one
-                  LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS few) AS g
-        WHERE v.slots > 0
-    ), taken AS (
-        UPDATE tickets t
-        SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
-        FROM picked c
-        WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001
-          AND (c.type_room IS NULL
-               OR c.type_room > (SELECT count(*) FROM picked p WHERE p.type = c.type AND p.nth < c.nth))
-        RETURNING c.slots, c.tenant, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version
-    )
-    SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, (t.tenant).id,
-           (t.tenant).slug, (t.tenant).schema, (t.tenant).handler_role, (t.tenant).login_epoch, (t.tenant).adopted_schema,
-           NULL::jsonb
-    FROM taken t CROSS JOIN stop s
-    UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           jsonb_build_object('for', closed, 'empty', jsonb_build_object(l.after, jsonb_build_array(
-               coalesce(nullif(l.tenant_id, -1), 2147483647), l.walked)))
-    FROM (SELECT * FROM lap LIMIT (SELECT CASE WHEN count(*) = p_slots THEN max(place) + 1 END FROM found)) AS l
-    WHERE l.walked > 100
-    UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           jsonb_build_object(
-               'for', closed,
-               'passed', CASE WHEN NOT EXISTS (SELECT FROM taken) THEN f.id END,
-               'marks', CASE WHEN f.walked > 100 THEN jsonb_build_object(f.id, (
-                   SELECT jsonb_object_agg(b.queue || '/' || b.band, coalesce(b.head, began - interval '2 s'))
-                   FROM unnest(f.queues, f.bands, f.heads) AS b (queue, band, head))) END)
-    FROM found f WHERE f.walked > 100 OR NOT EXISTS (SELECT FROM taken);
+           array_agg(k.capped) FILTER (WHERE k.open), coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')
+    INTO names, sizes, capped, closed
+    FROM (SELECT t.*, CASE WHEN j.cap IS NOT NULL THEN j.type END AS capped,
+                 j.paused_at IS NULL AND (j.cap IS NULL OR type_capacity(j.type) > 0) AS open
+          FROM unnest(p_types, p_versions, p_sizes) AS t (type, version, size) LEFT JOIN job_types j ON j.type = t.type
+          OFFSET 0) AS k;  -- evaluates `open` once for each type
+    known := ARRAY(SELECT k FROM jsonb_populate_recordset(NULL::lane, p_known -> closed -> 'lanes') AS k);
+    gaps := ARRAY(SELECT g FROM jsonb_populate_recordset(NULL::gap, p_known -> closed -> 'gaps') AS g);
+    next_tenant := coalesce(p_from, (SELECT floor(random() * (max(id) + 1)) FROM tenants));
+    next_used := p_used;
+    slot := 1;
+    entries := 0;
+
+    WHILE slot <= p_slots AND names IS NOT NULL LOOP
+        -- 2. The next tenant with a ticket. A tenant with known lanes is examined without a search of its entries.
+        IF entries = 0 THEN
+            since := next_tenant;
+        END IF;
+        read := pg_stat_get_xact_tuples_returned(index);
+        SELECT coalesce((SELECT g.until FROM unnest(gaps) AS g WHERE g.since = next_tenant LIMIT 1), (
+            SELECT min(s.tenant_id) FROM unnest(p_queues) AS q (queue) CROSS JOIN LATERAL (
+                SELECT r.tenant_id FROM tickets r
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id >= next_tenant
+                  AND r.tenant_id < k.first_known AND (r.type || '/' || r.version) = ANY (names)
+                ORDER BY r.tenant_id LIMIT 1) AS s), k.first_known)
+        INTO found_id
+        FROM (SELECT coalesce(min(k.tenant_id), last) AS first_known FROM unnest(known) AS k WHERE k.tenant_id >= next_tenant) AS k;
+        entries := entries + pg_stat_get_xact_tuples_returned(index) - read;
+        turn := CASE WHEN found_id = next_tenant THEN next_used ELSE 0 END + 1;
+        next_tenant := found_id + (found_id < last)::integer;
+        next_used := 0;
+        SELECT * INTO tenant FROM tenants
+        WHERE id = found_id AND state = 'active' AND paused_at IS NULL AND slug <> ALL (p_without);
+        IF NOT FOUND AND found_id < last THEN
+            entries := entries + 10;  -- the cost of this step, in index entries
+            CONTINUE;
+        END IF;
+        IF entries > 100 AND found_id > since THEN
+            gaps := (since, found_id)::gap || gaps;
+            RETURN QUERY SELECT NULL::integer, NULL::tickets, NULL::tenants, NULL::integer, NULL::integer, closed, NULL::lane[],
+                                (since, found_id)::gap, entries;
+        END IF;
+        entries := 0;
+        IF found_id = last THEN  -- continue with the first tenant
+            EXIT WHEN idle;
+            idle := true;
+            next_tenant := 0;
+            CONTINUE;
+        END IF;
+
+        -- 3. The tenant's lanes (queue and priority), in the order of claiming. The head of an empty lane is 2 s ago, so
+        -- that a transaction that commits a ticket within 2 s of its time is not overlooked.
+        read := pg_stat_get_xact_tuples_returned(index);
+        lanes := ARRAY(
+            SELECT (found_id, q.queue, p.priority, coalesce(t.run_at, began - interval '2 s'), t.name, t.alone)::lane
+            FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest('{0,1,2}'::smallint[]) AS p (priority) LEFT JOIN LATERAL (
+                SELECT r.run_at::timestamptz, r.type || '/' || r.version AS name, r.crashes > 0 AS alone FROM tickets r
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = found_id
+                  AND r.priority = p.priority AND (r.type || '/' || r.version) = ANY (names)
+                  AND r.run_at >= coalesce((SELECT k.head FROM unnest(known) AS k WHERE k.tenant_id = found_id
+                                            AND k.queue = q.queue AND k.priority = p.priority LIMIT 1), '-infinity')
+                ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
+            ORDER BY t.name IS NULL, CASE WHEN NOT p_oldest THEN p.priority END, t.run_at);
+        IF pg_stat_get_xact_tuples_returned(index) - read > 100 THEN
+            known := lanes || known;
+            RETURN QUERY SELECT NULL::integer, NULL::tickets, NULL::tenants, NULL::integer, NULL::integer, closed, lanes,
+                                NULL::gap, NULL::bigint;
+        END IF;
+
+        -- 4. One batch: the first ticket and tickets of the same type near it, within the caps of tenant and type.
+        kind := array_position(names, lanes[1].name);
+        CONTINUE WHEN kind IS NULL;
+        capacity := CASE WHEN lanes[1].alone THEN 1 ELSE sizes[kind] END;
+        IF tenant.cap IS NOT NULL THEN
+            capacity := least(capacity, tenant_capacity(found_id));
+        END IF;
+        IF capped[kind] IS NOT NULL THEN
+            capacity := least(capacity, type_capacity(capped[kind]));
+        END IF;
+        CONTINUE WHEN capacity <= 0;
+        IF turn < tenant.weight THEN
+            next_tenant := found_id;
+            next_used := turn;
+        END IF;
+        RETURN QUERY
+        WITH batch AS MATERIALIZED (
+            SELECT t.ctid AS row_id FROM unnest(lanes) AS k CROSS JOIN LATERAL (
+                SELECT r.ctid AS row_id FROM tickets r
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = k.queue AND r.tenant_id = k.tenant_id
+                  AND r.priority = k.priority AND r.run_at >= k.head AND (r.crashes > 0) = lanes[1].alone
+                ORDER BY r.run_at, r.job_id LIMIT 64 + 4 * sizes[kind]) AS near
+            JOIN tickets t ON t.ctid = near.row_id
+            WHERE k.name IS NOT NULL AND t.state = 'ready' AND t.type || '/' || t.version = lanes[1].name
+            LIMIT capacity FOR UPDATE OF t SKIP LOCKED
+        )
+        UPDATE tickets t SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
+        FROM batch b WHERE t.ctid = b.row_id
+        RETURNING slot, t, tenant, next_tenant, next_used, NULL::text, NULL::lane[], NULL::gap, NULL::bigint;
+        IF FOUND THEN
+            slot := slot + 1;
+            idle := false;
+        ELSE  -- other workers hold the locks of all tickets
+            next_tenant := found_id + 1;
+            next_used := 0;
+        END IF;
+    END LOOP;
 END $$;

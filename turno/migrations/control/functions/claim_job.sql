@@ -16,11 +16,11 @@ BEGIN
     -- Unlike `claim` it waits for a capped row: there is no other ticket to take instead. It holds nothing
     -- that a claim waits for, as claims wait for nothing.
     PERFORM FROM tenants WHERE id = named.tenant_id AND cap IS NOT NULL FOR NO KEY UPDATE;
-    IF FOUND AND tenant_room(named.tenant_id) <= 0 THEN
+    IF FOUND AND tenant_capacity(named.tenant_id) <= 0 THEN
         RETURN;
     END IF;
     PERFORM FROM job_types WHERE type = named.type AND cap IS NOT NULL FOR NO KEY UPDATE;
-    IF FOUND AND type_room(named.type) <= 0 THEN
+    IF FOUND AND type_capacity(named.type) <= 0 THEN
         RETURN;
     END IF;
     IF named.concurrency_key IS NOT NULL AND named.state = 'scheduled' THEN

@@ -211,7 +211,11 @@ CREATE TABLE tickets (
         autovacuum_vacuum_cost_delay = 0);
 -- The order in which claim reads: tenant, priority, age. Tickets of types that it cannot run are skipped in the index.
 CREATE INDEX tickets_by_tenant ON tickets (backend, queue, tenant_id, priority, run_at, job_id)
-    INCLUDE (type, version) WHERE state = 'ready';
+    INCLUDE (type, version, crashes) WHERE state = 'ready';
+-- Hints of claim: a tenant's queue and priority begin at `head`, with a ticket of the type `name`; and a range of tenants
+-- without tickets.
+CREATE TYPE lane AS (tenant_id integer, queue text, priority smallint, head timestamptz, name text, alone boolean);
+CREATE TYPE gap AS (since integer, until integer);
 -- The order in which the sweeps look for tickets that nobody claims: by type.
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
