@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.jobs.handler import JobHandler
+from turno.servers.embedded_postgres import Cluster
 from turno.store.api.commands import NewJob
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing import build
@@ -72,17 +75,47 @@ class ExampleInstallation(kit.Installation):
 
 
 @contextmanager
-def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[ExampleInstallation]:
-    """Install, add a tenant for each share of the Northwind orders, and load them."""
-    fill = {slug: partial(load_orders, share=share) for slug, share in shares.items()}
+def build_world(
+    url: str, folder: Path, shares: Mapping[str, range], *, filled: bool = False
+) -> Iterator[ExampleInstallation]:
+    """Install, add a tenant for each share of the Northwind orders, and load them unless they are `filled` already."""
+    fill = {slug: _nothing if filled else partial(load_orders, share=share) for slug, share in shares.items()}
     with build.build_installation(url, folder, fill, ExampleInstallation, TABLES) as world:
         yield world
 
 
+def _nothing(_session: psycopg.Connection[Any]) -> None:
+    pass
+
+
+@contextmanager
+def clone_world(
+    cluster: Cluster, folder: Path, name: str, shares: Mapping[str, range]
+) -> Iterator[ExampleInstallation]:
+    """Clone a world that is built once for each server, which takes a third of the time of building another.
+
+    A clone has the name of its original, from which the names of the roles derive. Roles and the database's own rights
+    are not part of a clone: building again mends both, also if the tests of another module have changed them.
+    """
+    database, template = sql.Identifier(name), sql.Identifier(f"{name}_template")
+    with psycopg.connect(cluster.url, autocommit=True) as server:
+        if not server.execute("SELECT FROM pg_database WHERE datname = %s", [f"{name}_template"]).rowcount:
+            server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+            with build_world(cluster.url_of(name), folder, shares):
+                pass
+            server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(database, template))
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
+        try:
+            with build_world(cluster.url_of(name), folder, shares, filled=True) as world:
+                yield world
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+
+
 @pytest.fixture(scope="module")
-def module_world(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
+def module_world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
     """A world of two look-alike tenants for the tests of one module."""
-    with build_world(module_database, tmp_path_factory.mktemp("world"), LOOK_ALIKE) as world:
+    with clone_world(cluster, tmp_path_factory.mktemp("world"), "world", LOOK_ALIKE) as world:
         yield world
 
 
@@ -94,9 +127,9 @@ def world(module_world: ExampleInstallation) -> ExampleInstallation:
 
 
 @pytest.fixture(scope="module")
-def module_northwind(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
+def module_northwind(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
     """All 830 orders over three tenants, for the tests of one module."""
-    with build_world(module_database, tmp_path_factory.mktemp("northwind"), NORTHWIND) as world:
+    with clone_world(cluster, tmp_path_factory.mktemp("northwind"), "northwind", NORTHWIND) as world:
         yield world
 
 
