@@ -39,15 +39,13 @@ WITH jobs AS (
     FROM generate_series(1, %(count)s) AS i, LATERAL (SELECT clock_timestamp() - i * interval '2 seconds') AS ago (at)
     RETURNING *
 ), attempts AS (
-    INSERT INTO background_job_attempts
+    INSERT INTO background_job_attempt_rows
         (job_id, attempt, token, worker, backend_pid, backend_start, started_at, finished_at, outcome)
     SELECT id, 1, gen_random_uuid(), gen_random_uuid(), 1, started_at, started_at, finished_at, 'completed' FROM jobs
-), events AS (
-    INSERT INTO background_job_events (job_id, old_status, new_status, attempt)
-    SELECT id, old, new, attempt FROM jobs,
-        (VALUES (NULL, 'pending'), ('pending', 'running'), ('running', 'completed')) AS step (old, new)
 )
-INSERT INTO notifications (job_id, user_id, kind, data) SELECT id, user_id, 'completed', '{{}}' FROM jobs
+INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt)
+SELECT id, old, new, attempt FROM jobs,
+    (VALUES ('pending', 'running'), ('running', 'completed')) AS step (old, new)
 """  # noqa: S608
 
 

@@ -41,7 +41,7 @@ FROM turno.tickets t JOIN turno.workers w ON w.id = t.worker_id
 GROUP BY w.pid ORDER BY w.pid
 """
 STARTED_ANEW = """
-SELECT FROM background_job_attempts WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
+SELECT FROM background_job_attempt_rows WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
 """
 FREEZE_PAUSE = 14.0  # seconds from waking a frozen worker to freezing the next: as long as the longest work
 COMMIT_WITHIN = 2.0  # seconds in which a process behind the link commits

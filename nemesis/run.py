@@ -232,7 +232,7 @@ class Run:
             events = []
             for tenant in environment.tenants:
                 with environment.admin(tenant) as inside:
-                    events += inside.execute("SELECT max(id), (SELECT count(*) FROM background_job_items), "
+                    events += inside.execute("SELECT count(*), (SELECT count(*) FROM background_job_items), "
                                              "(SELECT max(updated_at) FROM background_job_checkpoints) "
                                              "FROM background_job_events").fetchall()  # fmt: skip
         return int(left), events

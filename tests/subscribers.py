@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,5 +20,5 @@ def subscriber(*, user: str = "ana", job_id: UUID | None = None, tenant: Tenant 
     return Subscriber(View(tenant=tenant, user=user, job_id=job_id, **usual | changed))
 
 
-def state(frame: bytes = b"x", *, key: UUID | None = None, revision: int = 1, label: str = "") -> State:
+def state(frame: bytes = b"x", *, key: Hashable | None = None, revision: int = 1, label: str = "") -> State:
     return State(key or uuid4(), revision, label, frame)

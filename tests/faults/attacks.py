@@ -98,7 +98,10 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     # One's own jobs, around the functions.
     "a forged status": ("UPDATE {a}.background_jobs SET status = 'x'", _not_granted("UPDATE", "{a}.background_jobs")),
     "a forged item": ("DELETE FROM {a}.background_job_items", _not_granted("DELETE", "{a}.background_job_items")),
-    "a forged audit": ("DELETE FROM {a}.background_job_events", _not_granted("DELETE", "{a}.background_job_events")),
+    "a forged audit": (
+        "DELETE FROM {a}.background_job_event_rows",
+        _not_granted("DELETE", "{a}.background_job_event_rows"),
+    ),
     "a forged ledger": ("DELETE FROM {a}.schema_migrations", _not_granted("DELETE", "{a}.schema_migrations")),
     "another's notifications": ("SELECT FROM {a}.notifications", _not_granted("SELECT", "{a}.notifications")),
     "an inner function": (

@@ -1,4 +1,4 @@
-"""The end of a job is one transaction: if a part of it is refused, nothing of the work stays, and nobody is told."""
+"""The end of a job is one transaction: if a part of it is refused, nothing of the work stays."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def deaf(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
-    """A tenant whose notifications are refused by the server until the test lets them in again."""
-    world.rows("ALTER TABLE notifications ADD CONSTRAINT deaf CHECK (false) NOT VALID")
+def refusing(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
+    """A tenant whose outcomes are refused by the server until the test permits them again."""
+    world.rows("ALTER TABLE turno.outcomes ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
     yield world
-    world.rows("ALTER TABLE notifications DROP CONSTRAINT IF EXISTS deaf")
+    world.rows("ALTER TABLE turno.outcomes DROP CONSTRAINT IF EXISTS refused")
 
 
-def test_a_notification_that_is_refused_takes_the_last_piece_of_work_with_it(deaf: ExampleInstallation) -> None:
-    job_id = deaf.enqueue({"order_ids": deaf.order_ids()})
-    job = attempt(deaf, job_id)
+def test_an_outcome_that_is_refused_takes_the_last_piece_of_work_with_it(refusing: ExampleInstallation) -> None:
+    job_id = refusing.enqueue({"order_ids": refusing.order_ids()})
+    job = attempt(refusing, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "CheckViolation")
-    committed = deaf.rows("SELECT count(*) AS n FROM background_job_items WHERE state = 'done'")
+    committed = refusing.rows("SELECT count(*) AS n FROM background_job_items WHERE state = 'done'")
     # What chunks have committed stays, each with its record; what was to commit with the end is gone.
-    assert deaf.rows("SELECT count(*) AS n FROM invoices") == committed
-    deaf.rows("ALTER TABLE notifications DROP CONSTRAINT deaf")
-    deaf.time_passes()
-    assert attempt(deaf, job_id)["status"] == "completed"
-    assert len(deaf.rows("SELECT 1 FROM notifications")) == 1
-    assert len(deaf.rows("SELECT 1 FROM invoices")) == len(deaf.order_ids())
-    assert check_invoices(deaf.admin) == InvoiceIntegrity(0, 0, 0)
+    assert refusing.rows("SELECT count(*) AS n FROM invoices") == committed
+    refusing.rows("ALTER TABLE turno.outcomes DROP CONSTRAINT refused")
+    refusing.time_passes()
+    assert attempt(refusing, job_id)["status"] == "completed"
+    assert len(refusing.rows("SELECT 1 FROM notifications")) == 1
+    assert len(refusing.rows("SELECT 1 FROM invoices")) == len(refusing.order_ids())
+    assert check_invoices(refusing.admin) == InvoiceIntegrity(0, 0, 0)

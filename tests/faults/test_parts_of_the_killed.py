@@ -51,8 +51,8 @@ def test_a_pool_shares_a_batch(split: ExampleInstallation) -> None:
     split.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
     assert wait_until(lambda: split.job(job_id)["finished_at"] is not None, within=60)
     assert_invoiced_once(split, job_id)
-    backends = "SELECT count(DISTINCT backend_pid) AS n FROM background_job_attempts WHERE job_id <> %s"
-    assert split.rows(backends, job_id) == [{"n": 2}]
+    children = "SELECT count(DISTINCT worker) AS n FROM background_job_attempts WHERE job_id <> %s"
+    assert split.rows(children, job_id) == [{"n": 2}]
 
 
 def assert_invoiced_once(world: ExampleInstallation, job_id: object) -> None:

@@ -84,7 +84,7 @@ def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: Ex
     """Between insert and commit: the session's end is the transaction's, whoever ended it."""
     with web_that_dies(world, "") as web:
         blocker = psycopg.connect(world.url)
-        blocker.execute(f"LOCK TABLE {world.one.schema}.background_job_events IN EXCLUSIVE MODE".encode())
+        blocker.execute("LOCK TABLE turno.tickets IN EXCLUSIVE MODE")
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
         token = development_token(world.settings, user="ana", tenants=["suc0001"])
         connection.request(

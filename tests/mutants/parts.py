@@ -85,6 +85,14 @@ MUTANTS = (
         (f"{PARTS}::test_progress_of_a_retried_job_ends_complete",),
     ),
     Mutant(
+        "a part notifies its user",
+        RULES,
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "notifies = g.awaited_by IS NULL",
+        "notifies = true",
+        (f"{PARTS}::test_a_job_goes_on_with_the_results_of_its_parts",),
+    ),
+    Mutant(
         "a pool at rest learns late of what an end lets run",
         JOIN,
         "turno/worker/sources/polling.py",

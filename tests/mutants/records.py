@@ -13,23 +13,32 @@ LOGGED = (
     "tests/integration/maintenance/test_maintenance.py"
     "::test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone"
 )
+SHOWN = "tests/integration/store/test_fencing.py::test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end"
 
 MUTANTS = (
     Mutant(
         "a change that is no transition is audited",
         "section 4: the audit of transitions",
-        "turno/migrations/tenant/functions/job_audit.sql",
-        "\n        WHERE o.status IS DISTINCT FROM n.status;",
-        ";",
+        "turno/migrations/tenant/schema/0001_jobs.sql",
+        "WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL)",
+        "WHEN (NEW.worker IS NULL)",
         ("tests/integration/store/test_audit.py::test_a_statement_s_transitions_are_audited_and_nothing_else",),
+    ),
+    Mutant(
+        "a job that was shown as running is recorded as brief",
+        "section 4: the audit of transitions",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "worker = CASE WHEN j.started_at IS NULL THEN p_worker END",
+        "worker = p_worker",
+        (SHOWN,),
     ),
     Mutant(
         "a handler reads tokens",
         FENCED,
         "turno/tenancy/rights/grants.py",
-        '"background_job_attempts": "job_id attempt worker',
-        '"background_job_attempts": "token job_id attempt worker',
-        (f"{TESTS}::test_a_handler_reads_the_record_and_no_token[background_job_attempts]",),
+        '"background_job_attempt_rows": {}',
+        '"background_job_attempt_rows": _READ_JOBS',
+        (f"{TESTS}::test_a_handler_reads_the_record_and_no_token[background_job_attempt_rows]",),
     ),
     Mutant(
         "a job of any type settles an effect",

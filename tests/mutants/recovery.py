@@ -203,14 +203,6 @@ MUTANTS = (
         (f"{FENCING}::test_a_job_that_has_ended_does_not_end_again",),
     ),
     Mutant(
-        "a job may have two notifications",
-        "promise 2: the end commits once",
-        "turno/migrations/tenant/schema/0001_jobs.sql",
-        "CREATE UNIQUE INDEX notifications_of_an_end",
-        "CREATE INDEX notifications_of_an_end",
-        (f"{FENCING}::test_the_tables_refuse_a_second_notification_of_one_job",),
-    ),
-    Mutant(
         "an item may be entered twice",
         "promise 2: each piece of work commits with its own record",
         "turno/migrations/tenant/schema/0001_jobs.sql",

@@ -41,8 +41,8 @@ MUTANTS = (
         "users read each other's notifications",
         SAME,
         "turno/migrations/tenant/functions/notification_read.sql",
-        "WHERE id = p_notification AND user_id = p_user;",
-        "WHERE id = p_notification;",
+        "WHERE id = p_notification AND user_id = p_user AND status",
+        "WHERE id = p_notification AND status",
         (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
     ),
     Mutant(

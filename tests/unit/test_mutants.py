@@ -59,7 +59,6 @@ ASKED = {
     "repair": {"a lost ticket is not made again", "a running job that lost its ticket stays so"},
     "unique keys": {
         "an item may be entered twice",
-        "a job may have two notifications",
         "a key may stand for two bodies",
     },
     "savepoint": {"a failed item keeps its writes"},

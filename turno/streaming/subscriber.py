@@ -1,6 +1,6 @@
 """One stream of one user: what it may see, and what waits to be sent to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
@@ -29,7 +29,7 @@ class CloseReason(StrEnum):
 class State:
     """A job or notification, framed as an event. `label` may change by time alone, while `revision` does not."""
 
-    key: UUID
+    key: Hashable
     revision: int
     label: str
     frame: SupportsBytes
@@ -72,8 +72,8 @@ class Subscriber:
         self.view = view
         self.wake = wake
         self._lock = Lock()
-        self._waiting: dict[UUID, SupportsBytes] = {}
-        self._seen: dict[UUID, tuple[int, str]] = {}
+        self._waiting: dict[Hashable, SupportsBytes] = {}
+        self._seen: dict[Hashable, tuple[int, str]] = {}
         self._close_reason: CloseReason | None = None
 
     def offer(self, state: State) -> None:

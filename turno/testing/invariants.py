@@ -116,12 +116,12 @@ RULES: dict[str, LiteralString] = {
               IS DISTINCT FROM CASE WHEN j.status = 'running' THEN ARRAY[j.attempt] END
     """,
     "I5: two attempts at once": """
-        SELECT a.job_id FROM background_job_attempts a JOIN background_job_attempts b USING (job_id)
+        SELECT a.job_id FROM background_job_attempt_rows a JOIN background_job_attempt_rows b USING (job_id)
         WHERE a.attempt < b.attempt
           AND (a.token = b.token OR a.finished_at IS NULL OR a.finished_at > b.started_at)
     """,
     "I5: the open attempt has not the ticket's token": """
-        SELECT a.job_id FROM background_job_attempts a JOIN turno.tickets t ON t.job_id = a.job_id
+        SELECT a.job_id FROM background_job_attempt_rows a JOIN turno.tickets t ON t.job_id = a.job_id
         WHERE a.finished_at IS NULL AND a.token IS DISTINCT FROM t.token
     """,
     "I5: a completed job is not completed by its last attempt alone": """
@@ -225,13 +225,10 @@ RULES: dict[str, LiteralString] = {
         JOIN background_jobs p ON p.id = b.part_id AND p.finished_at IS NULL
     """,
     "I8: an ended job has not one notification for its user": """
-        SELECT coalesce(j.id, n.job_id)
-        FROM (SELECT id, user_id, status FROM background_jobs WHERE status IN ('completed', 'failed', 'cancelled')) AS j
-        FULL JOIN (SELECT * FROM notifications WHERE kind <> 'needs_review') AS n ON n.job_id = j.id
-        WHERE j.id IS NULL OR (n.user_id, n.kind) <> (j.user_id, j.status)
-           OR n.job_id IS NULL AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
-        UNION ALL
-        SELECT job_id FROM notifications WHERE kind <> 'needs_review' GROUP BY job_id HAVING count(*) > 1
+        SELECT j.id FROM background_jobs j
+        WHERE j.finished_at IS NOT NULL AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
+          AND ARRAY(SELECT (n.user_id, n.kind) FROM notifications n WHERE n.job_id = j.id AND n.kind <> 'needs_review')
+              <> ARRAY[(j.user_id::text, j.status::text)]
     """,
 }
 

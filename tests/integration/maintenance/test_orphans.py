@@ -70,7 +70,7 @@ def held_by_its_tenant(world: ExampleInstallation, *claims: Claim) -> Iterator[N
             stack.callback(session.close)
             attempt_steps.start(session, claim, "test")
             # Another session than the one that the attempt names, which a rescue would end; that one counts as ended.
-            ended = "UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s"
+            ended = "UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s"
             world.rows(ended, claim.job_id, tenant=world.tenants[claim.login.slug])
             other = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(other.close)

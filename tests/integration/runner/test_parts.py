@@ -86,6 +86,8 @@ def test_a_job_goes_on_with_the_results_of_its_parts(world: ExampleInstallation,
     job = world.job(job_id)
     assert job["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
     assert (job["attempt"], world.ticket(job_id)) == (2, None)
+    # Of a part its job notifies the user.
+    assert [row["job_id"] for row in world.rows("SELECT job_id FROM notifications")] == [job_id]
 
 
 def test_it_waits_in_no_process_and_for_the_last_one(world: ExampleInstallation, split: Split) -> None:

@@ -250,7 +250,7 @@ def test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone(
     ):
         kept = json.dumps(stored)
         world.rows("UPDATE background_jobs SET error = %s WHERE id = %s", kept, job)
-        world.rows("UPDATE background_job_attempts SET error = %s WHERE job_id = %s", kept, job)
+        world.rows("UPDATE background_job_attempt_rows SET error = %s WHERE job_id = %s", kept, job)
         assert SECRET not in ana.told(job)
         assert (SECRET in eva.told(job)) == (SECRET in kept)
 

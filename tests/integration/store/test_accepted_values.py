@@ -143,7 +143,7 @@ class Scene:
         engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
         tickets.prune_workers(engine, -timedelta(hours=1))
         # Their backend is this test's own session, which a rescue would end.
-        self.world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")
+        self.world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
         for orphan in tickets.orphans(engine):
             recovery.rescue(engine, orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
         self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")

@@ -271,7 +271,7 @@ def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands:
     session = hands.session(new)
     attempt_steps.start(session, new, "new")
     # As if the first rescue had died before it closed the old attempt, whose backend's place the new one has.
-    world.rows("UPDATE background_job_attempts SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
+    world.rows("UPDATE background_job_attempt_rows SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
     before = snapshot(world, new)
     assert hands.rescue(old) == "gone"
     assert snapshot(world, new) == before
@@ -282,7 +282,7 @@ def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: Example
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    world.rows("UPDATE background_job_attempts SET backend_start = backend_start - interval '1 s'")
+    world.rows("UPDATE background_job_attempt_rows SET backend_start = backend_start - interval '1 s'")
     assert hands.rescue(claim) == "pending"
     assert session.execute("SELECT 1").fetchone() == (1,)
 
@@ -298,7 +298,7 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(
     claim = hands.claim()
     first = hands.session(claim)
     attempt_steps.start(first, claim, "test")
-    world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")  # as of a session that has ended
+    world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")  # as of a session that has ended
     session = hands.session(claim) if renewed else first
     attempts.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
@@ -341,13 +341,6 @@ def test_a_job_that_has_ended_does_not_end_again(world: ExampleInstallation) -> 
     assert world.rows(end, job_id) == [{"ended": False}]
     assert world.job(job_id) == before
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
-
-
-def test_the_tables_refuse_a_second_notification_of_one_job(world: ExampleInstallation) -> None:
-    world.cancel(world.enqueue({"order_ids": [1]}))
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        world.rows("INSERT INTO notifications (job_id, user_id, kind, data) SELECT job_id, user_id, kind, data"
-                   " FROM notifications")  # fmt: skip
 
 
 def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, hands: Hands) -> None:

@@ -53,10 +53,11 @@ def running(world: ExampleInstallation) -> Iterator[Attempts]:
         yield Attempts(world, stack)
 
 
-@pytest.mark.parametrize("table", ["background_job_attempts", "external_effects"])
+@pytest.mark.parametrize("table", ["background_job_attempt_rows", "external_effects"])
 def test_a_handler_reads_the_record_and_no_token(running: Attempts, table: str) -> None:
     session, _ = running.start()
-    session.execute(sql.SQL("SELECT job_id, attempt FROM {}").format(sql.Identifier(table)))
+    readable = table.replace("attempt_rows", "attempts")
+    session.execute(sql.SQL("SELECT job_id, attempt FROM {}").format(sql.Identifier(readable)))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         session.execute(sql.SQL("SELECT token FROM {}").format(sql.Identifier(table)))
 
@@ -131,12 +132,12 @@ def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: ExampleInstalla
 def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     world.rows(
-        "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, finished_at,"
-        " outcome) SELECT %s, n, gen_random_uuid(), 'here/1', 1, now(), now(), 'rescheduled'"
+        "INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, backend_start,"
+        " finished_at, outcome) SELECT %s, n, gen_random_uuid(), 'here/1', 1, now(), now(), 'rescheduled'"
         " FROM generate_series(2, 299) AS n",
         claim.job_id,
     )
-    world.rows("UPDATE background_job_attempts SET attempt = 300 WHERE attempt = 1")
+    world.rows("UPDATE background_job_attempt_rows SET attempt = 300 WHERE attempt = 1")
     world.rows("UPDATE background_jobs SET attempt = 300 WHERE id = %s", claim.job_id)
     world.rows("UPDATE turno.tickets SET attempt = 300 WHERE job_id = %s", claim.job_id)
     attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))

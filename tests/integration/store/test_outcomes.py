@@ -22,7 +22,7 @@ def long_ago(world: ExampleInstallation, job_id: UUID) -> None:
     """Put everything that happened to the job back by an hour."""
     world.rows("UPDATE background_jobs SET created_at = created_at - interval '1 h', run_at = run_at - interval '1 h',"
                " started_at = started_at - interval '1 h' WHERE id = %s", job_id)  # fmt: skip
-    world.rows("UPDATE background_job_attempts SET started_at = started_at - interval '1 h',"
+    world.rows("UPDATE background_job_attempt_rows SET started_at = started_at - interval '1 h',"
                " finished_at = finished_at - interval '1 h' WHERE job_id = %s", job_id)  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did(world:
 def test_an_attempt_s_time_is_told_when_it_ends_and_not_again(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=Odd)
     attempt(world, job_id)
-    world.rows("UPDATE background_job_attempts SET started_at = finished_at - interval '1 h'")
+    world.rows("UPDATE background_job_attempt_rows SET started_at = finished_at - interval '1 h'")
     due_since(world, job_id, 0)
     world.rows('UPDATE background_jobs SET payload = \'{"how": "ok"}\' WHERE id = %s', job_id)
     assert attempt(world, job_id)["status"] == "completed"

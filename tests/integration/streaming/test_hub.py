@@ -166,9 +166,7 @@ def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: ExampleInst
     job_id = world.enqueue({"order_ids": [1]})
     mine = join(world, hinted)
     world.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
-    world.rows(
-        "INSERT INTO notifications (user_id, kind, job_id, data) VALUES ('ana', 'needs_review', %s, '{}')", job_id
-    )
+    world.rows("INSERT INTO notifications_of_reviews (user_id, job_id, data) VALUES ('ana', %s, '{}')", job_id)
     hint(world, job_id)
     assert mine.sees(lambda told: bool(told["kind"] == "needs_review"), kind="notification")
 

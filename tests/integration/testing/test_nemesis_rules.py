@@ -21,7 +21,7 @@ WITH made AS (
     SELECT '{}', 1, 'hot', 1, 'completed', '{{"pieces": 1}}', 'ana', 4, 1, now() + n * interval '1 s',
            now() + n * interval '1 s', now() + interval '10 s', {}
     FROM generate_series(1, 3) AS n RETURNING id, started_at, finished_at)
-INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
+INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
 SELECT id, 1, gen_random_uuid(), 'test', 1, started_at, finished_at, 'completed' FROM made
 """
 RUN = "INSERT INTO job_schedule_runs (schedule_id, moment, job_id) VALUES ('{0}', '2026-11-23 10:0{1}:00', '{2}')"

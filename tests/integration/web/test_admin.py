@@ -444,8 +444,9 @@ shop.Boom: it broke
 def test_a_job_s_page_tells_its_whole_life(service: Service) -> None:
     [job] = failed(service)
     service.rows(
-        "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, started_at,"
-        " finished_at, outcome, error) VALUES (%s, 1, gen_random_uuid(), 'app-1:7', 1, now(), now(), now(), 'error',"
+        "INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, backend_start,"
+        " started_at, finished_at, outcome, error)"
+        " VALUES (%s, 1, gen_random_uuid(), 'app-1:7', 1, now(), now(), now(), 'error',"
         " jsonb_build_object('class', 'Boom', 'message', 'it broke', 'traceback', %s::text))",
         job,
         TRACE,

@@ -36,8 +36,8 @@ def test_a_running_job_shows_its_progress(service: Service) -> None:
         job_id,
     )
     service.rows(
-        "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, started_at)"
-        " VALUES (%s, 1, gen_random_uuid(), 'host:1', 1, now(), now() - interval '3 seconds')",
+        "INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, backend_start,"
+        " started_at) VALUES (%s, 1, gen_random_uuid(), 'host:1', 1, now(), now() - interval '3 seconds')",
         job_id,
     )
     service.rows(

@@ -235,7 +235,7 @@ def test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone(serv
     ana.post(f"/jobs/{cancelled}/cancel", form)
     page = ana.get(f"/jobs/{cancelled}?branch=north&lang=es").text
     assert page.count("Lo canceló quien lo pidió.") == 2  # its story and its history
-    service.rows("UPDATE background_job_events SET reason = 'duplicate key' WHERE job_id = %s", failed)
+    service.rows("UPDATE background_job_event_rows SET reason = 'duplicate key' WHERE job_id = %s", failed)
     page = ana.get(f"/jobs/{failed}?branch=north&lang=es").text
     assert "El trabajo encontró una falla" in page
     assert "it broke" in page

@@ -5,8 +5,16 @@ from uuid import UUID
 
 import psycopg
 
-# Returns found: whether this user has such a notification.
-READ: LiteralString = "SELECT {}.notification_read(%s, %s) AS found"
+# Returns the job of the notification; None if this user has no such notification.
+READ: LiteralString = "SELECT {}.notification_read(%s, %s) AS job_id"
+# Each source is limited by itself: then an index has its newest in order, however many it has.
+_PAGE: LiteralString = """
+    (SELECT id, job_id, kind, data, created_at, read_at FROM {source}
+     WHERE user_id = %(user)s AND (NOT %(unread)s OR read_at IS NULL)
+       AND (%(before)s::uuid IS NULL
+            OR (created_at, id) < ((SELECT created_at FROM notifications WHERE id = %(before)s), %(before)s))
+     ORDER BY created_at DESC, id DESC LIMIT %(limit)s)
+"""
 
 
 def search(
@@ -14,23 +22,13 @@ def search(
 ) -> list[dict[str, Any]]:
     """Return a page of a user's notifications, newest first."""
     reader.execute(
-        """
-        SELECT id, job_id, kind, data, created_at, read_at FROM notifications
-        WHERE user_id = %(user)s AND (NOT %(unread)s OR read_at IS NULL)
-          AND (%(before)s::uuid IS NULL OR id < %(before)s)
-        ORDER BY id DESC LIMIT %(limit)s
-        """,
+        _PAGE.format(source="notifications_of_ends")
+        + " UNION ALL "
+        + _PAGE.format(source="notifications_of_reviews")
+        + " ORDER BY created_at DESC, id DESC LIMIT %(limit)s",
         {"user": user_id, "unread": unread, "before": before, "limit": limit},
     )
     return reader.fetchall()
-
-
-def job_of(reader: psycopg.Cursor[dict[str, Any]], notification: UUID) -> UUID:
-    """Return the job that a notification tells of, which its user has just marked as read."""
-    reader.execute("SELECT job_id FROM notifications WHERE id = %s", (notification,))
-    (row,) = reader.fetchall()
-    job: UUID = row["job_id"]
-    return job
 
 
 def count_unread(reader: psycopg.Cursor[dict[str, Any]], user_id: str) -> int:

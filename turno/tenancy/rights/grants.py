@@ -14,6 +14,9 @@ def _roles(words: str) -> Roles:
 _OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 _READ_WRITE = "SELECT INSERT UPDATE DELETE"
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
+_EFFECT_COLUMNS = (
+    "key type outside_key state result job_id attempt calls caller_gone waiting intended_at settled_at settled_by"
+)
 
 # Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
@@ -276,7 +279,8 @@ TENANT = Matrix(
     },
     relations={
         "background_jobs": _READ_JOBS,
-        "background_job_attempts": {},
+        "background_job_attempts": _READ_JOBS,
+        "background_job_attempt_rows": {},
         "background_job_logs": _may(api="SELECT"),
         "background_job_progress": _READ_JOBS,
         "background_job_checkpoints": _may(handler="SELECT"),
@@ -284,6 +288,7 @@ TENANT = Matrix(
         "background_job_parts": _READ_JOBS,
         "background_job_keys": {},
         "background_job_events": _READ_JOBS,
+        "background_job_event_rows": {},
         "background_jobs_dead_letter": _READ_JOBS,
         "background_events": _may(api="SELECT"),
         "background_event_jobs": _may(api="SELECT"),
@@ -292,23 +297,16 @@ TENANT = Matrix(
         "external_effects": {},
         "external_doubt": {},
         "notifications": _may(api="SELECT"),
+        "notifications_of_ends": _may(api="SELECT"),
+        "notifications_of_reviews": _may(api="SELECT"),
         "job_files": _READ_JOBS,
         "job_file_pieces": _READ_JOBS,
         "schema_migrations": {},
         "schema_functions": {},
         "application_migrations": {},
     },
-    # All but the tokens: a claim's token is its pass.
-    columns={
-        (table, column): _READ_JOBS
-        for table, columns in {
-            "background_job_attempts": "job_id attempt worker backend_pid backend_start started_at finished_at outcome"
-            " error",
-            "external_effects": "key type outside_key state result job_id attempt calls caller_gone waiting intended_at"
-            " settled_at settled_by",
-        }.items()
-        for column in columns.split()
-    },
+    # All but the token: a claim's token is its pass.
+    columns={("external_effects", column): _READ_JOBS for column in _EFFECT_COLUMNS.split()},
     invokers=frozenset(
         {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire"}
         | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job", "session_gone", "assert_few_open"}

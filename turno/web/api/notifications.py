@@ -107,11 +107,11 @@ def mark_read(call: Call, notification_id: str) -> Response:
 def read(scope: Scope, notification: UUID) -> UUID | None:
     """Mark a user's notification as read and tell those who watch; returns its job, None if there is no such one."""
     with services().connection() as connection:
-        if not call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))["found"]:
-            return None
-    with scope.reading() as reader:
-        job = stored.job_of(reader, notification)
-    services().hub.announce(scope.tenant.id, job)
+        job: UUID | None = call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))[
+            "job_id"
+        ]
+    if job is not None:
+        services().hub.announce(scope.tenant.id, job)
     return job
 
 

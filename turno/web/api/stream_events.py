@@ -65,7 +65,7 @@ class StreamEvents:
     def notification(self, row: Row) -> State:
         """Return the event of a notification."""
         body = notification_body(row, self._root)
-        return State(body.id, 1 if body.read_at is None else 2, "", Event(body, "notification"))
+        return State(("notification", body.id), 1 if body.read_at is None else 2, "", Event(body, "notification"))
 
 
 def ready(unread: int | None) -> State:

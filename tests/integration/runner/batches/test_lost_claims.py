@@ -153,7 +153,7 @@ class NeverSent(Lossy):
 
 def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
     """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
-    world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
+    world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
     wait = timedelta(hours=1) if later else timedelta(0)
     take = partial(recovery.rescue, world.engine, world.one.schema, job_id, ticket["token"])

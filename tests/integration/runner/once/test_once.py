@@ -204,7 +204,7 @@ def test_a_zombie_s_answer_is_refused_and_looked_up(world: ExampleInstallation, 
     claim = claim_here(world, job_id)
 
     def lose_the_claim() -> str:
-        world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")
+        world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
         recovery.rescue(world.engine, world.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
         return "too late"
 

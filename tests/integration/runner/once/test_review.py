@@ -50,7 +50,7 @@ def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: Exampl
     assert len(place.outside.calls) == 1
     (event,) = world.rows("SELECT reason FROM background_job_events WHERE old_status = new_status")
     assert event["reason"] == f"{KEY} was settled as done by ana"
-    (told, ended) = world.rows("SELECT kind, read_at FROM notifications ORDER BY id")
+    (told, ended) = world.rows("SELECT kind, read_at FROM notifications ORDER BY created_at")
     assert (told["read_at"] is not None, ended["kind"]) == (True, "completed")
 
 

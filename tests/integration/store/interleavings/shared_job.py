@@ -64,8 +64,9 @@ class SharedJob:
         self.lost.clear()
         self.world.rows(
             """
-            DELETE FROM background_jobs; DELETE FROM background_job_attempts; DELETE FROM background_job_progress;
-            DELETE FROM background_job_items; DELETE FROM background_job_events; DELETE FROM notifications;
+            DELETE FROM background_jobs; DELETE FROM background_job_attempt_rows; DELETE FROM background_job_progress;
+            DELETE FROM background_job_items; DELETE FROM background_job_event_rows;
+            DELETE FROM notifications_of_reviews;
             DELETE FROM background_jobs_dead_letter; DELETE FROM customers WHERE country = 'effect';
             DELETE FROM turno.tickets; DELETE FROM turno.workers; DELETE FROM turno.leases
             """
@@ -89,7 +90,7 @@ class SharedJob:
         attempt_steps.start(self.session(by), claim, "test")
         if by != "handler":  # as of a session that has ended, so that another one may take over the attempt
             self.world.rows(
-                "UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", claim.job_id
+                "UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", claim.job_id
             )
         return claim
 

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION attempt_close(p_job uuid, p_token uuid, p_outcome tex
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM claim_hold(p_job, p_token);
-    UPDATE background_job_attempts
+    UPDATE background_job_attempt_rows
     SET finished_at = clock_timestamp(), outcome = p_outcome, error = error_kept(p_error)
     WHERE job_id = p_job AND finished_at IS NULL;
     IF NOT FOUND THEN

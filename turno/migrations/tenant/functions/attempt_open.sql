@@ -11,7 +11,7 @@ BEGIN
         WHERE j.id = p_job AND j.status = 'pending' AND t.job_id = p_job AND t.token = p_token
         RETURNING j.id, j.attempt
     )
-    INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, started_at)
+    INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, backend_start, started_at)
     SELECT s.id, s.attempt, p_token, p_worker, p_backend, coalesce(a.backend_start, '-infinity'), p_began
     FROM started s LEFT JOIN pg_stat_get_activity(p_backend) AS a ON true;
 END $$;

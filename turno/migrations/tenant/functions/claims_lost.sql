@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION claims_lost(p_jobs uuid[], p_tokens uuid[]) RETURNS v
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
     WITH lost AS (
-        UPDATE background_job_attempts a SET lost = true
+        UPDATE background_job_attempt_rows a SET lost = true
         FROM unnest(p_jobs[:100], p_tokens[:100]) AS l (job_id, token)
         WHERE a.job_id = l.job_id AND a.token = l.token AND a.outcome IN ('crashed', 'released') AND NOT a.lost
         RETURNING a.job_id

@@ -19,11 +19,11 @@ BEGIN
         WHERE id = ANY (waiters) AND status = 'pending' AND run_at = 'infinity'
         RETURNING id, run_at, attempt, reason
     ), told AS (
-        INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
+        INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
         SELECT id, 'pending', 'pending', attempt, reason FROM woken
     ), answered AS (
-        UPDATE notifications n SET read_at = clock_timestamp()
-        FROM woken WHERE n.job_id = woken.id AND n.kind = 'needs_review' AND n.read_at IS NULL
+        UPDATE notifications_of_reviews n SET read_at = clock_timestamp()
+        FROM woken WHERE n.job_id = woken.id AND n.read_at IS NULL
     ), ready AS (
         UPDATE turno.tickets t
         SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'scheduled' END, run_at = woken.run_at FROM woken

@@ -24,7 +24,7 @@ BEGIN
         SELECT * INTO job FROM background_jobs WHERE id = p_job;
         -- Who waits for nothing more has its history too.
         IF p_job <> ALL (woken) THEN
-            INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
+            INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
             VALUES (p_job, job.status, job.status, job.attempt, format('%s was settled as %s by %s', p_key, found_state, p_by));
         END IF;
         IF p_user IS NULL THEN  -- an operator's word, not the user's own

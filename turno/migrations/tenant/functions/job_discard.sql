@@ -14,7 +14,7 @@ BEGIN
     UPDATE background_jobs_dead_letter SET discarded_at = clock_timestamp(), discarded_by = p_by
     WHERE job_id = p_job AND replayed_at IS NULL AND discarded_at IS NULL;
     SELECT * INTO job FROM background_jobs WHERE id = p_job;
-    INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
+    INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
     VALUES (p_job, job.status, job.status, job.attempt, 'its dead letter was discarded by an operator');
     RETURN 'discarded';
 END $$;

@@ -9,7 +9,8 @@ BEGIN
     UPDATE background_jobs
     SET status = p_status, reason = shortened(p_reason, 1000), result = p_result,
         error = CASE WHEN p_status <> 'completed' THEN coalesce(error_kept(p_error), error) END,
-        finished_at = clock_timestamp()
+        finished_at = clock_timestamp(),
+        notifies = NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL)
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;
     IF NOT FOUND THEN
@@ -24,7 +25,7 @@ BEGIN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
         SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
-        FROM (SELECT * FROM background_job_attempts
+        FROM (SELECT * FROM background_job_attempt_rows
               WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
     END IF;
     IF p_status = 'failed' OR p_status = 'completed' AND own_items.failed > 0 THEN
@@ -36,12 +37,6 @@ BEGIN
                 own_items.failed, CASE p_status WHEN 'failed' THEN job.concurrency_key END,
                 CASE p_status WHEN 'failed' THEN job.key_position END);
     END IF;
-    INSERT INTO notifications (job_id, user_id, kind, data)
-    SELECT job.id, job.user_id, p_status,
-           jsonb_build_object('type', job.type, 'reason', job.reason, 'done', items.done, 'failed', items.failed,
-                              'total', items.total)
-    -- A part has no notification of its own.
-    WHERE NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL);
     PERFORM outcome_put(p_job, outcome, own_items.done, own_items.failed);
     IF p_status <> 'completed' THEN
         PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');

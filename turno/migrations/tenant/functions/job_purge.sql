@@ -33,15 +33,15 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
-    DELETE FROM background_job_attempts WHERE job_id = ANY (old);
+    DELETE FROM background_job_attempt_rows WHERE job_id = ANY (old);
     DELETE FROM background_job_logs WHERE job_id = ANY (old);
     DELETE FROM background_job_progress WHERE job_id = ANY (old);
     DELETE FROM background_job_checkpoints WHERE job_id = ANY (old);
-    DELETE FROM background_job_events WHERE job_id = ANY (old);
+    DELETE FROM background_job_event_rows WHERE job_id = ANY (old);
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM turno.callbacks WHERE job_id = ANY (old);
-    DELETE FROM notifications WHERE job_id = ANY (old);
+    DELETE FROM notifications_of_reviews WHERE job_id = ANY (old);
     DELETE FROM background_job_parts WHERE job_id = ANY (old);
     DELETE FROM job_files WHERE job_id = ANY (old);
     DELETE FROM job_schedule_runs WHERE job_id = ANY (old);

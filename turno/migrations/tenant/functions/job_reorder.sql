@@ -28,7 +28,7 @@ BEGIN
                      WHEN coalesce(p_run_at, run_at) > clock_timestamp() OR concurrency_key IS NOT NULL THEN 'scheduled'
                      ELSE 'ready' END
     WHERE job_id = p_job AND state <> 'running';
-    INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
+    INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
     VALUES (p_job, job.status, job.status, job.attempt,
             concat_ws(' and ', 'priority ' || (ARRAY['urgent', 'normal', 'low'])[p_priority + 1], 'due ' || p_run_at)
             || ' by an operator');

@@ -13,7 +13,7 @@ BEGIN
         WHERE j.finished_at IS NULL AND j.status = 'running' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
         FOR UPDATE SKIP LOCKED
     ), closed AS (
-        UPDATE background_job_attempts a SET finished_at = clock_timestamp(), outcome = 'released'
+        UPDATE background_job_attempt_rows a SET finished_at = clock_timestamp(), outcome = 'released'
         FROM lost WHERE a.job_id = lost.id AND a.finished_at IS NULL
     )
     UPDATE background_jobs j SET status = 'pending', reason = 'its ticket was missing', run_at = clock_timestamp()

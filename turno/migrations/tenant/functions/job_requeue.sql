@@ -12,8 +12,8 @@ BEGIN
     RETURNING attempt INTO latest;
     -- A job that runs for ever keeps the history of its last hundred attempts, of two hundred at most.
     IF latest % 100 = 0 AND latest > 100 THEN
-        DELETE FROM background_job_attempts WHERE job_id = p_job AND attempt <= latest - 100;
-        DELETE FROM background_job_events WHERE job_id = p_job AND attempt BETWEEN 1 AND latest - 100;
+        DELETE FROM background_job_attempt_rows WHERE job_id = p_job AND attempt <= latest - 100;
+        DELETE FROM background_job_event_rows WHERE job_id = p_job AND attempt BETWEEN 1 AND latest - 100;
     END IF;
     UPDATE turno.tickets
     SET state = CASE WHEN p_run_at = 'infinity' THEN 'review'

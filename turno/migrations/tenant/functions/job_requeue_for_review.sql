@@ -9,8 +9,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM job_requeue(p_job, 'infinity', p_reason, p_error, 0, p_crashes);
-    INSERT INTO notifications (job_id, user_id, kind, data)
-    SELECT p_job, user_id, 'needs_review', jsonb_build_object('type', type, 'reason', shortened(p_reason, 1000), 'key', p_key)
+    INSERT INTO notifications_of_reviews (job_id, user_id, data)
+    SELECT p_job, user_id, jsonb_build_object('type', type, 'reason', shortened(p_reason, 1000), 'key', p_key)
     FROM background_jobs WHERE id = p_job;
     RETURN true;
 END $$;

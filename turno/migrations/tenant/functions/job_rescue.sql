@@ -19,7 +19,7 @@ BEGIN
     PERFORM pg_terminate_backend(s.pid, 1000) FROM pg_stat_get_activity(NULL) AS s
     WHERE s.application_name LIKE format('turno-handler %s %s', ticket.worker_id, coalesce(p_child::text, '%'))
           AND pg_has_role(s.usesysid, 'MEMBER')
-       OR (s.pid, s.backend_start) IN (SELECT a.backend_pid, a.backend_start FROM background_job_attempts a
+       OR (s.pid, s.backend_start) IN (SELECT a.backend_pid, a.backend_start FROM background_job_attempt_rows a
                                        WHERE a.job_id = p_job AND a.token = p_token AND a.finished_at IS NULL);
 
     SELECT * INTO ticket FROM turno.tickets WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;
@@ -51,7 +51,7 @@ BEGIN
     -- Its session is not known by number. What it died of stands in the history all the same.
     PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());
     -- Not attempt_close: a rescue mends what it finds and refuses nothing.
-    UPDATE background_job_attempts
+    UPDATE background_job_attempt_rows
     SET finished_at = clock_timestamp(), outcome = CASE WHEN counts THEN 'crashed' ELSE 'released' END, error = crash
     WHERE job_id = p_job AND finished_at IS NULL;
     IF job.cancel_requested_at IS NOT NULL THEN

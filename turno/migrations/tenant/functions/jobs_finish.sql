@@ -16,11 +16,15 @@ BEGIN
     ), ended AS (
         UPDATE background_jobs j
         SET status = 'completed', attempt = g.attempt, reason = NULL, result = c.result::jsonb, error = NULL,
-            started_at = coalesce(j.started_at, c.began), finished_at = c.ended
-        FROM (SELECT u.id, u.result, least(u.began, clock_timestamp()) AS began, least(u.ended, clock_timestamp()) AS ended
+            started_at = coalesce(j.started_at, c.began), finished_at = c.ended,
+            worker = CASE WHEN j.started_at IS NULL THEN p_worker END, notifies = g.awaited_by IS NULL
+        FROM (SELECT u.id, u.result, least(u.began, clock_timestamp()) AS began,
+                     -- Readers find recent ends by this time: a slow clock of the worker must not hide one.
+                     least(greatest(u.ended, now()), clock_timestamp()) AS ended
               FROM unnest(p_jobs, p_results, p_began, p_ended) AS u (id, result, began, ended)) AS c, gone g
         WHERE j.id = ANY (p_jobs) AND j.id = c.id AND c.id = g.job_id AND j.status IN ('pending', 'running')
-        RETURNING j.id, j.user_id, j.type, j.run_at, c.began, c.ended, g.token, g.tenant_id, g.attempt, g.awaited_by
+        RETURNING j.id, j.type, j.run_at, j.worker IS NOT NULL AS brief, c.began, c.ended, g.token, g.tenant_id, g.attempt,
+                  g.awaited_by
     ), counts AS MATERIALIZED (  -- a handler that reports progress itself has reported the last step, or not: it is done
         SELECT e.*, i.counted, p.done AS shown, p.failed, p.total,
                CASE WHEN i.counted THEN p.done ELSE greatest(p.done, p.total) END AS done,
@@ -30,18 +34,13 @@ BEGIN
     ), whole AS (
         UPDATE background_job_progress p SET done = c.done, revision = p.revision + 1, updated_at = clock_timestamp()
         FROM counts c WHERE c.shown < c.done AND p.job_id = c.id
-    ), ran AS (  -- what was shown as running has its row since then
-        INSERT INTO background_job_attempts AS a
+    ), ran AS (  -- an attempt that was shown as running has its row since then
+        INSERT INTO background_job_attempt_rows AS a
                (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
-        SELECT e.id, e.attempt, e.token, p_worker, pg_backend_pid(), e.began, e.ended, 'completed' FROM ended e
+        SELECT e.id, e.attempt, e.token, p_worker, pg_backend_pid(), e.began, e.ended, 'completed'
+        FROM ended e WHERE NOT e.brief
         ON CONFLICT (job_id, attempt) DO UPDATE SET finished_at = excluded.finished_at, outcome = excluded.outcome
         RETURNING a.job_id, a.backend_pid
-    ), told AS (
-        INSERT INTO notifications (job_id, user_id, kind, data)
-        SELECT e.id, e.user_id, 'completed',
-               jsonb_build_object('type', e.type, 'reason', NULL, 'done', e.done, 'failed', e.failed, 'total', e.total)
-        FROM counts e
-        WHERE e.awaited_by IS NULL  -- of a part its job tells
     ), fell_short AS (
         INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed)
         SELECT e.id, e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), item_error(e.id), e.done, e.failed
@@ -61,7 +60,7 @@ BEGIN
         RAISE EXCEPTION 'the claim on a job of the batch was lost; it must not be completed' USING ERRCODE = 'TU001';
     END IF;
     IF elsewhere <> '{}' THEN
-        PERFORM session_gone(a.backend_pid, a.backend_start) FROM background_job_attempts a
+        PERFORM session_gone(a.backend_pid, a.backend_start) FROM background_job_attempt_rows a
         WHERE a.job_id = ANY (elsewhere) AND a.token = ANY (p_tokens);
     END IF;
 END $$;

@@ -6,11 +6,11 @@ CREATE OR REPLACE FUNCTION outcome_put(p_job uuid, p_outcome text, p_done intege
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     job background_jobs;
-    ran background_job_attempts;
+    ran background_job_attempt_rows;
     waited_until timestamptz;
 BEGIN
     SELECT * INTO job FROM background_jobs WHERE id = p_job;
-    SELECT a.* INTO ran FROM background_job_attempts a JOIN turno.tickets t ON t.job_id = a.job_id AND t.token = a.token
+    SELECT a.* INTO ran FROM background_job_attempt_rows a JOIN turno.tickets t ON t.job_id = a.job_id AND t.token = a.token
     WHERE a.job_id = p_job AND p_outcome <> 'rescued';
     waited_until := coalesce(ran.started_at, clock_timestamp());
     INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, items_done, items_failed, wait_ms, run_ms)

@@ -43,6 +43,12 @@ CREATE TABLE background_jobs (
     -- The one job that a retry or a replay made of this one; set once.
     successor_id        uuid,
     revision            integer NOT NULL DEFAULT 1,
+    -- The worker of a brief job: its first attempt succeeded before it was shown as running. The row is then the record of
+    -- that attempt and of its end.
+    worker              turno.job_words,
+    -- False for a part: its job has the notification. read_at: when the user read the notification of the end.
+    notifies            boolean NOT NULL DEFAULT true,
+    read_at             timestamptz,
     -- The key of jobs of which few run at the same time, and the position in the key's order; the ticket is repaired from
     -- both.
     concurrency_key     text,
@@ -52,7 +58,7 @@ CREATE TABLE background_jobs (
     -- Few and short, because each statement that writes the table reads them anew.
     CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
     CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
-    CHECK (result IS NULL OR status = 'completed'),
+    CHECK (num_nonnulls(result, worker) = 0 OR status = 'completed'),
     CHECK (status <> 'failed' OR error IS NOT NULL),
     CHECK (errors >= 0 AND crashes >= 0 AND errors + crashes <= attempt AND max_attempts > 0 AND priority BETWEEN 0 AND 2)
 ) WITH (fillfactor = 70);
@@ -65,6 +71,8 @@ CREATE INDEX background_jobs_open ON background_jobs (user_id) WHERE finished_at
 CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX background_jobs_parked ON background_jobs (id) WHERE finished_at IS NULL AND run_at = 'infinity';
 CREATE INDEX background_jobs_finished ON background_jobs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX background_jobs_notified ON background_jobs (user_id, finished_at) INCLUDE (read_at)
+    WHERE finished_at IS NOT NULL AND notifies;
 
 -- Idempotency keys that identify a job for ever, of jobs that were purged.
 CREATE TABLE background_job_keys (
@@ -76,7 +84,8 @@ CREATE TABLE background_job_keys (
     PRIMARY KEY (user_id, type, idempotency_key)
 );
 
-CREATE TABLE background_job_attempts (
+-- The view background_job_attempts has no tokens: a claim's token is its pass. It adds the attempts of brief jobs.
+CREATE TABLE background_job_attempt_rows (
     job_id        uuid NOT NULL,
     attempt       integer NOT NULL,
     token         uuid NOT NULL,
@@ -93,6 +102,12 @@ CREATE TABLE background_job_attempts (
     PRIMARY KEY (job_id, attempt),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
 );
+CREATE VIEW background_job_attempts AS
+SELECT job_id, attempt, worker, backend_pid, backend_start, started_at, finished_at, outcome, error
+FROM background_job_attempt_rows
+UNION ALL
+SELECT id, attempt, worker, NULL, NULL, started_at, finished_at, 'completed', NULL
+FROM background_jobs WHERE worker IS NOT NULL;
 
 CREATE TABLE background_job_progress (
     job_id     uuid PRIMARY KEY,
@@ -122,9 +137,10 @@ CREATE TABLE background_job_items (
     CHECK ((state = 'failed') = (error IS NOT NULL))
 );
 
--- The audit of transitions, written by a trigger so that no function can forget it.
-CREATE TABLE background_job_events (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+-- The audit of transitions, written by a trigger so that no function can omit it. The view background_job_events adds the
+-- creation of each job and the end of brief jobs; their ids precede and follow all others.
+CREATE TABLE background_job_event_rows (
+    id         bigint GENERATED ALWAYS AS IDENTITY (START WITH 2) PRIMARY KEY,
     job_id     uuid NOT NULL,
     old_status text,
     new_status text NOT NULL,
@@ -132,7 +148,16 @@ CREATE TABLE background_job_events (
     reason     text,
     at         timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX background_job_events_of_job ON background_job_events (job_id, id);
+CREATE INDEX background_job_event_rows_of_job ON background_job_event_rows (job_id, id);
+CREATE VIEW background_job_events AS
+SELECT 1::bigint AS id, id AS job_id, NULL AS old_status, 'pending' AS new_status, 0 AS attempt, NULL AS reason,
+       created_at AS at
+FROM background_jobs
+UNION ALL
+SELECT id, job_id, old_status, new_status, attempt, reason, at FROM background_job_event_rows
+UNION ALL
+SELECT 9223372036854775807, id, 'pending', 'completed', attempt, NULL, finished_at
+FROM background_jobs WHERE worker IS NOT NULL;
 
 -- A failed job with its history; kept until somebody has replayed it.
 CREATE TABLE background_jobs_dead_letter (
@@ -154,28 +179,35 @@ CREATE TABLE background_jobs_dead_letter (
     CHECK ((replayed_at IS NULL) = (replayed_as IS NULL))
 );
 
--- One for each job that ended, and one for each job that waits for a person's decision.
-CREATE TABLE notifications (
+-- One for each time that a job waits for a person's decision.
+CREATE TABLE notifications_of_reviews (
     id         uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
     job_id     uuid NOT NULL,
     user_id    text NOT NULL,
-    kind       text NOT NULL CHECK (kind IN ('completed', 'failed', 'cancelled', 'needs_review')),
+    kind       text NOT NULL GENERATED ALWAYS AS ('needs_review') STORED,
     data       jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     read_at    timestamptz
 );
-CREATE INDEX notifications_of_user ON notifications (user_id, id);
-CREATE UNIQUE INDEX notifications_of_an_end ON notifications (job_id) WHERE kind <> 'needs_review';
-CREATE INDEX notifications_of_a_review ON notifications (job_id) WHERE kind = 'needs_review';
+CREATE INDEX notifications_of_reviews_of_user ON notifications_of_reviews (user_id, created_at);
+CREATE INDEX notifications_of_reviews_of_job ON notifications_of_reviews (job_id);
+
+-- The end of a job notifies its user: the job's row is that notification, under the job's id.
+CREATE VIEW notifications_of_ends AS
+SELECT j.id, j.id AS job_id, j.user_id::text AS user_id, j.status::text AS kind,
+       jsonb_build_object('type', j.type, 'reason', j.reason, 'done', p.done, 'failed', p.failed, 'total', p.total) AS data,
+       j.finished_at::timestamptz AS created_at, j.read_at
+FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.notifies;
+CREATE VIEW notifications AS SELECT * FROM notifications_of_reviews UNION ALL SELECT * FROM notifications_of_ends;
 
 -- Declared here for the triggers; the bodies are in ../functions.
 CREATE FUNCTION job_revise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION job_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_revise();
-CREATE TRIGGER audit_insert AFTER INSERT ON background_jobs REFERENCING NEW TABLE AS after
-    FOR EACH STATEMENT EXECUTE FUNCTION job_audit();
-CREATE TRIGGER audit_update AFTER UPDATE ON background_jobs REFERENCING OLD TABLE AS before NEW TABLE AS after
-    FOR EACH STATEMENT EXECUTE FUNCTION job_audit();
+-- The user's reading of a notification is no change of the job.
+CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW
+    WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_revise();
+CREATE TRIGGER audit AFTER UPDATE ON background_jobs FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL) EXECUTE FUNCTION job_audit();
 
 -- Effects outside the database, such as an authorisation by the tax authority: each is issued once, or a person is asked.
 --
