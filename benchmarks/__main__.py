@@ -40,6 +40,7 @@ NAMES = (
     "import",
     "parts",
     "scaling",
+    "rows",
     "report",
     "events",
 )
