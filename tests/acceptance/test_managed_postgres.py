@@ -19,7 +19,7 @@ from tests.acceptance.turno_process import bare_environment, turno
 from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.provisioning.uninstall import Removal
+from turno.tenancy.provisioning.uninstall import obstacles
 from turno.testing.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ def test_every_command_works_for_an_administrator_that_is_no_superuser(
     command(environment, "tenant", "reset-login", "made")
     command(environment, "tenant", "remove", "made", "--yes")
     with psycopg.connect(managed.url, autocommit=True) as admin:
+        admin.execute("UPDATE turno.workers SET alive_at = '-infinity'")
         # A session that was closed is on the server's list for a moment.
         logins = Logins(managed.url, KEY.encode())
-        assert wait_until(lambda: not Removal.of(admin, logins).sessions, within=20)
-        admin.execute("UPDATE turno.workers SET alive_at = '-infinity'")
+        assert wait_until(lambda: not list(obstacles(admin, logins, drop_tenants=True)), within=20)
     command(environment, "uninstall", "--yes", "--drop-tenants")
     assert rights(managed) == before
     managed.run("DROP OWNED BY {erp}; DROP ROLE {erp}", managed.url)

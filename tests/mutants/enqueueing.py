@@ -168,6 +168,6 @@ MUTANTS = (
         "turno/tenancy/provisioning/plan.py",
         'filter(NOTED.match, text.split(";\\n"))',
         "filter(NOTED.match, [text])",
-        ("tests/integration/tenancy/test_host_roles.py::test_a_plan_tells_what_would_change_and_changes_nothing",),
+        ("tests/integration/tenancy/test_host_roles.py::test_a_plan_lists_each_statement_and_changes_nothing",),
     ),
 )

@@ -12,7 +12,7 @@ from turno.errors import InvalidSettings
 from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
+from turno.tenancy.provisioning.plan import PlanningConnection, plan_installation
 from turno.tenancy.provisioning.provision import raise_connections
 from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
@@ -42,9 +42,7 @@ COUNT = click.IntRange(min=1)
     "--redefine", is_flag=True, help="Redefine functions and rights in every schema, not only where their text changed."
 )
 @click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
-@click.option(
-    "--plan", is_flag=True, help="Print which roles and rights would change, in words and as SQL; change nothing."
-)
+@click.option("--plan", is_flag=True, help="Print the SQL that changes roles and rights; change nothing.")
 @click.option("--yes", is_flag=True, help="Change a database that other roles use, or go back beside live workers.")
 @click.option(
     "--over-newer",
@@ -85,7 +83,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
             all_schemas.rollback(connect, logins, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
         )
     if options["plan"]:
-        return show(_plan(settings))
+        return _plan(settings)
     unregistered = 0
     if not options["dry_run"]:
         _ask(settings, agreed=options["yes"])
@@ -97,30 +95,25 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     return report(all_schemas.migrate(connect, logins, **how, **shared)) or unregistered
 
 
-def show(plan: InstallationPlan) -> int:
-    """Print the plan in words and as SQL."""
-    for sentence in plan.sentences:
-        click.echo(f"- {sentence}")
-    for statement in plan.statements:
-        click.echo(f"{statement};")
-    return 0
-
-
-def _plan(settings: Settings) -> InstallationPlan:
+def _plan(settings: Settings) -> int:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
-        return InstallationPlan.of(
+        statements = plan_installation(
             admin, logins_of(settings), migrations=migrations(settings), shared=settings.shared_schemas
         )
+    for statement in statements:
+        click.echo(f"{statement};")
+    return 0
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
     """Ask before an installation takes rights from PUBLIC where other roles or schemas are."""
     with opened(provisioner(settings)) as admin:
-        others = bool(public_rights(admin)) and bool(hosts(admin) or foreign_schemas(admin))
+        roles, schemas = [host.name for host in hosts(admin)], foreign_schemas(admin)
+        others = bool(public_rights(admin)) and bool(roles or schemas)
     if others and not agreed:
-        for sentence in _plan(settings).sentences:
-            click.echo(f"- {sentence}")
-        click.confirm("An application uses this database. Install Turno beside it (--yes answers this)?", abort=True)
+        click.echo(f"roles that keep the rights of PUBLIC: {', '.join(roles) or 'none'}")
+        click.echo(f"schemas that stay as they are: {', '.join(schemas) or 'none'}")
+        click.confirm("Install Turno beside them? --plan lists each statement, --yes answers this", abort=True)
 
 
 def _refuse_beside_workers(settings: Settings) -> None:

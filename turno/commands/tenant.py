@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -13,14 +12,12 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
-from turno.named import load
 from turno.process_name import person
-from turno.setting_forms import PLACE
 from turno.store.operator import fairness
 from turno.store.operator.audit import speak_for
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
-from turno.tenancy.provisioning.adopt_many import Added, adopt_many, from_file, from_query, from_rows
+from turno.tenancy.provisioning.adopt_many import Added, adopt_many, read_list
 from turno.tenancy.provisioning.adoption import Adoption
 from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 from turno.tenancy.provisioning.provision import add_company, add_tenant
@@ -59,18 +56,19 @@ def show_callback_secret(slug: str) -> None:
 @click.option("--schema", help="Adopt this schema of the application: handlers work in it, it stays as it is.")
 @click.option("--owner", help="The role that makes the schema's tables; by default the schema's owner.")
 @click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
-@click.option("--from", "source", metavar="FILE|PLACE", help="Adopt what a CSV file, or module:function, lists.")
-@click.option("--from-query", "query", metavar="SQL", help="Adopt what a query lists, with a CSV file's columns.")
+@click.option(
+    "--from", "source", type=click.File(encoding="utf-8-sig"), help="Adopt the schemas of a CSV file; - is the input."
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
-def add(slug: str | None, company: str | None, source: str | None, query: str | None, **options: Any) -> int:
+def add(slug: str | None, company: str | None, source: TextIO | None, **options: Any) -> int:
     """Make the tenant SLUG with its schema and roles, or go on where that was stopped.
 
     A list has the columns slug, schema, owner, rights and company; the last three may be missing or empty.
     """
-    if [slug, source, query].count(None) != len([slug, source, query]) - 1:
-        raise click.UsageError("give one of SLUG, --from and --from-query")
-    if slug is None:
-        return _add_listed(source, query, jobs=options["jobs"])
+    if source is not None and slug is None:
+        return _add_listed(source, jobs=options["jobs"])
+    if slug is None or source is not None:
+        raise click.UsageError("give either SLUG or --from")
     schema, name = options["schema"], options["name"]
     if schema is None and company is None:
         raise click.UsageError("--company says which company the tenant is a branch of")
@@ -95,18 +93,10 @@ def add(slug: str | None, company: str | None, source: str | None, query: str | 
     return 0
 
 
-def _add_listed(source: str | None, query: str | None, *, jobs: int) -> int:
+def _add_listed(source: TextIO, *, jobs: int) -> int:
     settings = read_settings()
     connect = provisioner(settings)
-    if source is None:
-        with opened(connect) as admin:
-            listed = from_query(admin, query or "")
-    elif PLACE.fits(source):
-        listed = from_rows(load(source)())
-    elif Path(source).is_file():
-        listed = from_file(Path(source))
-    else:
-        raise click.UsageError(f"--from {source}: there is no such file, and it is not package.module:function")
+    listed = read_list(source)
 
     def show(added: Added, ended: int, total: int) -> None:
         if added.error:

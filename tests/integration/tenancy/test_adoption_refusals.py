@@ -17,7 +17,7 @@ from turno.tenancy.provisioning.adoption import Adoption, CannotAdopt
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import TenantExists, add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
-from turno.tenancy.provisioning.uninstall import Removal, uninstall
+from turno.tenancy.provisioning.uninstall import obstacles, uninstall
 from turno.tenancy.rights.adopted import InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
@@ -166,7 +166,7 @@ def test_a_provisioner_that_is_no_superuser_adopts_what_it_was_granted(host: Hos
         with host.handler("suc0001") as handler:
             handler.execute("INSERT INTO orders (total) VALUES (1)")
         # A session that was closed is on the server's list for a moment.
-        assert wait_until(lambda: not Removal.of(host.admin, host.logins).sessions, within=20)
+        assert wait_until(lambda: not list(obstacles(host.admin, host.logins, drop_tenants=True)), within=20)
         uninstall(ordinary, host.logins)
     assert host.rights == before
     host.admin.execute(sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(database))

@@ -15,7 +15,7 @@ from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.uninstall import Removal, StillInUse, uninstall
+from turno.tenancy.provisioning.uninstall import StillInUse, obstacles, uninstall
 from turno.tenancy.schema_migrations.all_schemas import migrate
 
 OF_PUBLIC = """
@@ -93,7 +93,7 @@ def test_it_is_refused_while_workers_live_or_data_would_go(bare_host: Host) -> N
     web = service_session(host.logins, host.logins.web, application="turno-web")
     with web, pytest.raises(StillInUse, match=r"sessions of Turno are open \(turno-web\): stop the web"):
         uninstall(host.admin, host.logins)
-    wait_until(lambda: not Removal.of(host.admin, host.logins).sessions, within=5)
+    wait_until(lambda: not list(obstacles(host.admin, host.logins)), within=5)
     host.run("INSERT INTO {ours}.external_doubt DEFAULT VALUES", ours=tenant.schema)
     with pytest.raises(StillInUse, match=r"the tenants own hold data .* with --drop-tenants"):
         uninstall(host.admin, host.logins)
@@ -128,16 +128,17 @@ def test_by_command_first_the_plan(bare_host: Host) -> None:
 
     asked = turno("migrate", typed="n\n")
     assert asked.exit_code == 1
-    assert "- these schemas stay as they are: suc0001, suc0002" in asked.output
+    assert "schemas that stay as they are: suc0001, suc0002" in asked.output
     assert turno("migrate", "--yes").exit_code == 0
     assert turno("tenant", "add", "suc0001", "--schema", "suc0001").exit_code == 0
     planned = turno("uninstall", "--plan")
-    assert "- the schema suc0001 stays with everything that is the application's" in planned.output
-    assert "- PUBLIC gets back: CONNECT, TEMPORARY, USAGE on the schema public, EXECUTE on" in planned.output
+    assert "keep schema suc0001 with everything that is the application's\n" in planned.output
+    assert "GRANT CONNECT, TEMPORARY ON DATABASE" in planned.output
+    assert "GRANT USAGE ON SCHEMA public TO PUBLIC\n" in planned.output
     assert f"drop role {host.logins.engine}\n" in planned.output
     assert left(host) != []
     assert turno("uninstall", typed="n\n").exit_code == 1
     gone = turno("uninstall", "--yes")
     assert (gone.exit_code, gone.output.endswith("Turno is no longer in this database\n")) == (0, True)
     assert left(host) == []
-    assert turno("uninstall", "--plan").output == "- nothing of Turno is here\n"
+    assert turno("uninstall", "--plan").output == ""

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.roles_page import render
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.matrix import CatalogObject, Kind, Matrix, Right, Role
-from turno.tenancy.rights.roles_page import render
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "roles.md"
 WRITES = {"INSERT", "UPDATE", "DELETE"}
@@ -15,9 +15,7 @@ def rights(matrix: Matrix, kind: Kind, name: str) -> set[tuple[Role, str]]:
 
 
 def test_the_page_is_the_matrix() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render(), (
-        "run `python -m turno.tenancy.rights.roles_page > docs/roles.md`"
-    )
+    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.roles_page > docs/roles.md`"
 
 
 def test_what_is_not_named_is_nobodys() -> None:

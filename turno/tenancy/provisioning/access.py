@@ -1,6 +1,6 @@
 """Restore a login whose password or settings were changed, and revoke tokens."""
 
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection
 
@@ -12,34 +12,16 @@ from turno.tenancy.schema_migrations.locks import lock_roles
 
 
 def reset_login(admin: Connection[Any], logins: Logins, slug: str) -> int:
-    """Give the tenant's handler login a new password and no settings of its own; return the new epoch.
+    """Give the tenant's handler login a new password and remove its own settings; return the new epoch.
 
-    A role may change its own password and defaults: this undoes both. Sessions that are open stay open.
+    A role may change its own password and defaults: this undoes both. Open sessions stay open.
     """
-    with admin.transaction():
-        lock_roles(admin)
-        row = admin.execute(
-            "UPDATE turno.tenants SET login_epoch = login_epoch + 1 WHERE slug = %s AND state = 'active'"
-            " RETURNING handler_role, login_epoch",
-            [slug],
-        ).fetchone()
-        if row is None:
-            raise UnknownTenant(slug)
-        return _reset(admin, logins, *row)
+    return _reset(admin, logins, _TENANT, slug, UnknownTenant)
 
 
 def reset_report_login(admin: Connection[Any], logins: Logins, company: str) -> int:
     """Do the same for a company's report login."""
-    with admin.transaction():
-        lock_roles(admin)
-        row = admin.execute(
-            "UPDATE turno.companies SET login_epoch = login_epoch + 1 WHERE slug = %s"
-            " RETURNING report_role, login_epoch",
-            [company],
-        ).fetchone()
-        if row is None:
-            raise UnknownCompany(company)
-        return _reset(admin, logins, *row)
+    return _reset(admin, logins, _COMPANY, company, UnknownCompany)
 
 
 def revoke_tokens(connection: Connection[Any], slug: str) -> None:
@@ -53,8 +35,25 @@ def revoke_tokens(connection: Connection[Any], slug: str) -> None:
             raise UnknownTenant(slug)
 
 
-def _reset(admin: Connection[Any], logins: Logins, role: str, epoch: int) -> int:
-    set_password(admin, logins, role, epoch)
-    forget_settings(admin, role)
-    bound_temporary_files(admin, [role])
-    return epoch
+_TENANT: LiteralString = """
+UPDATE turno.tenants SET login_epoch = login_epoch + 1 WHERE slug = %s AND state = 'active'
+RETURNING handler_role, login_epoch
+"""
+_COMPANY: LiteralString = """
+UPDATE turno.companies SET login_epoch = login_epoch + 1 WHERE slug = %s RETURNING report_role, login_epoch
+"""
+
+
+def _reset(
+    admin: Connection[Any], logins: Logins, statement: LiteralString, slug: str, unknown: type[LookupError]
+) -> int:
+    with admin.transaction():
+        lock_roles(admin)
+        row = admin.execute(statement, [slug]).fetchone()
+        if row is None:
+            raise unknown(slug)
+        role, epoch = row
+        set_password(admin, logins, role, epoch)
+        forget_settings(admin, role)
+        bound_temporary_files(admin, [role])
+    return int(epoch)

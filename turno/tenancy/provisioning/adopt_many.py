@@ -1,14 +1,12 @@
-"""Adopt many schemas, as a CSV file, a query or a function of the application lists them: a second run continues."""
+"""Adopt the schemas that a CSV file lists; a second run continues."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import psycopg
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import TENANT_CONNECTIONS
@@ -42,10 +40,12 @@ class Listed:
     adoption: Adoption
 
     @classmethod
-    def read(cls, place: str, row: Mapping[str, Any]) -> "Listed | list[str]":
+    def read(cls, place: str, row: Mapping[Any, Any]) -> "Listed | list[str]":
         """Return the tenant that a row says, or what is wrong with the row."""
         values = {column: str(row.get(column) or "").strip() for column in COLUMNS}
         problems = []
+        if None in row:
+            problems.append(f"{place}: more values than columns; quote a list of tables")
         if not SLUG.fullmatch(values["slug"]):
             problems.append(f"{place}, column slug: {values['slug'][:60]!r} is not a slug: a-z, then a-z, 0-9, _ and -")
         if not NAME.fullmatch(values["schema"]):
@@ -70,40 +70,19 @@ class Added:
     error: str | None = None
 
 
-def from_file(path: Path) -> list[Listed]:
+def read_list(file: TextIO) -> list[Listed]:
     """Read a CSV file whose first line names its columns, all or some of COLUMNS; raises InvalidList."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, skipinitialspace=True)
-        names = [name.strip() for name in reader.fieldnames or ()]
-        if not {"slug", "schema"} <= set(names) or not set(names) <= set(COLUMNS):
-            raise InvalidList([f"{path}, line 1: columns are {', '.join(COLUMNS)}; slug and schema must be there"])
-        reader.fieldnames = names
-        rows = []
-        for row in reader:
-            if None in row:
-                raise InvalidList([f"{path}, line {reader.line_num}: more values than columns; quote a list of tables"])
-            rows.append((f"{path}, line {reader.line_num}", row))
-        return _listed(rows)
-
-
-def from_query(admin: Connection[Any], query: str) -> list[Listed]:
-    """Read the rows of a query with these columns, in a transaction that can write nothing; raises InvalidList."""
-    with admin.transaction(force_rollback=True), admin.cursor(row_factory=dict_row) as cursor:
-        cursor.execute("SET TRANSACTION READ ONLY")
-        rows = cursor.execute(query.encode()).fetchall()
-    return from_rows(rows)
-
-
-def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Listed]:
-    """Read rows with these columns, as a function of the application returns them; raises InvalidList."""
-    return _listed((f"row {number}", row) for number, row in enumerate(rows, 1))
-
-
-def _listed(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Listed]:
+    reader = csv.DictReader(file, skipinitialspace=True)
+    source = getattr(file, "name", "standard input")
+    names = [name.strip() for name in reader.fieldnames or ()]
+    if not {"slug", "schema"} <= set(names) or not set(names) <= set(COLUMNS):
+        raise InvalidList([f"{source}, line 1: columns are {', '.join(COLUMNS)}; slug and schema must be there"])
+    reader.fieldnames = names
     found: list[Listed] = []
     problems: list[str] = []
     first: dict[tuple[str, str], str] = {}
-    for place, row in rows:
+    for row in reader:
+        place = f"{source}, line {reader.line_num}"
         listed = Listed.read(place, row)
         if isinstance(listed, list):
             problems += listed
@@ -130,7 +109,8 @@ def adopt_many(
 ) -> list[Added]:
     """Adopt what is listed and not yet adopted so, `jobs` at a time; a tenant that is refused stops no other."""
     with opened(connect) as admin:
-        done = set(_adopted_already(admin))
+        rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
+        done = set(rows.fetchall())
     todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
 
     def add(admin: Connection[Any], one: Listed) -> Added:
@@ -150,8 +130,3 @@ def adopt_many(
         return Added(one)
 
     return fan_out(connect, todo, add, jobs=jobs, progress=progress)
-
-
-def _adopted_already(admin: Connection[Any]) -> Iterator[tuple[str, str, str]]:
-    rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
-    return iter(rows.fetchall())

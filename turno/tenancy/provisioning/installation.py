@@ -1,6 +1,5 @@
 """The installation as it should be: its schemas and roles, from its own tables and nothing else."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,33 +45,18 @@ class Installation:
 
 def read_installation(admin: Connection[Any], logins: Logins) -> Installation:
     """Return the installation that turno.tenants and turno.companies describe."""
-    unfinished = tenant_schemas(admin, logins, state="provisioning")
-    roles = [*service_roles(logins), *_tenants_roles(admin), *_report_roles(admin)]
+    shared = shared_schemas(admin, logins)
+    roles = service_roles(logins)
+    memberships = reserved_memberships(admin, logins)
+    for names in admin.execute("SELECT owner_role, handler_role, api_role FROM turno.tenants WHERE state <> 'removed'"):
+        roles += tenant_roles(*names)
+        memberships += tenant_memberships(logins, *names, sharing=bool(shared))
+    roles += [report_role(report) for (report,) in admin.execute("SELECT report_role FROM turno.companies")]
     return Installation(
         logins=logins,
         schemas=(control_schema(logins), *tenant_schemas(admin, logins)),
         roles={spec.name: spec for spec in roles},
-        memberships=frozenset(_memberships(admin, logins)),
-        unfinished=tuple(schema.slug for schema in unfinished),
-        shared=shared_schemas(admin, logins),
+        memberships=frozenset(memberships),
+        unfinished=tuple(schema.slug for schema in tenant_schemas(admin, logins, state="provisioning")),
+        shared=shared,
     )
-
-
-_ROLES = "SELECT owner_role, handler_role, api_role FROM turno.tenants WHERE state <> 'removed'"
-
-
-def _tenants_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
-    for owner, handler, api in admin.execute(_ROLES):
-        yield from tenant_roles(owner, handler, api)
-
-
-def _memberships(admin: Connection[Any], logins: Logins) -> Iterator[Membership]:
-    yield from reserved_memberships(admin, logins)
-    sharing = bool(shared_schemas(admin, logins))
-    for owner, handler, api in admin.execute(_ROLES):
-        yield from tenant_memberships(logins, owner, handler, api, sharing=sharing)
-
-
-def _report_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
-    for (report,) in admin.execute("SELECT report_role FROM turno.companies"):
-        yield report_role(report)

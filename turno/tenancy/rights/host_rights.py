@@ -47,28 +47,29 @@ class Host:
 
 
 def public_rights(admin: Connection[Any]) -> PublicRights:
-    """Return which of these rights PUBLIC has now."""
-    rows = admin.execute(
+    """Return the rights that PUBLIC has now, of those that an installation revokes."""
+    return _rights_of(admin, "public")
+
+
+def group_rights(admin: Connection[Any], logins: Logins) -> PublicRights:
+    """Return the rights of the group of existing roles; none if there is no such group."""
+    return _rights_of(admin, logins.host) if any(existing_roles(admin, [logins.host])) else PublicRights((), (), ())
+
+
+def _rights_of(admin: Connection[Any], role: str) -> PublicRights:
+    words = admin.execute(
         """
-        SELECT 'database', a.privilege_type
-        FROM pg_catalog.pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
-        WHERE d.datname = current_database() AND a.grantee = 0
-        UNION ALL
-        SELECT 'schema', a.privilege_type FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a
-        WHERE n.nspname = 'public' AND a.grantee = 0
-        UNION ALL
-        SELECT 'function', s
-        FROM unnest(%s::text[]) AS s
-        JOIN pg_catalog.pg_proc p ON p.oid = to_regprocedure(s),
-             aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-        WHERE a.grantee = 0
+        SELECT array(SELECT w FROM unnest('{CONNECT,CREATE,TEMPORARY}'::text[]) w
+                     WHERE has_database_privilege(%(role)s, current_database(), w)),
+               array(SELECT w FROM unnest('{CREATE,USAGE}'::text[]) w
+                     WHERE has_schema_privilege(%(role)s, to_regnamespace('public'), w)),
+               array(SELECT s FROM unnest(%(functions)s::text[]) s
+                     WHERE to_regprocedure(s) IS NOT NULL AND has_function_privilege(%(role)s, s, 'EXECUTE'))
         """,
-        [list(CLOSED_FUNCTIONS)],
-    ).fetchall()
-    database, schema, functions = (
-        tuple(sorted(what for kind, what in rows if kind == wanted)) for wanted in ("database", "schema", "function")
-    )
-    return PublicRights(database, schema, functions)
+        {"role": role, "functions": list(CLOSED_FUNCTIONS)},
+    ).fetchone()
+    assert words is not None, "a query without a table has one row"  # noqa: S101
+    return PublicRights(*map(tuple, words))
 
 
 def hosts(admin: Connection[Any]) -> list[Host]:
@@ -119,23 +120,3 @@ def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
     if not host.inherits:
         for statement in group_rights(admin, logins).statements(admin.info.dbname, host.name):
             execute_if_allowed(admin, statement)
-
-
-def group_rights(admin: Connection[Any], logins: Logins) -> PublicRights:
-    """Return the rights of the group of existing roles; none if there is no such group."""
-    group = logins.host
-    if not any(existing_roles(admin, [group])):
-        return PublicRights((), (), ())
-    words = admin.execute(
-        """
-        SELECT array(SELECT w FROM unnest('{CONNECT,CREATE,TEMPORARY}'::text[]) w
-                     WHERE has_database_privilege(%(group)s, current_database(), w)),
-               array(SELECT w FROM unnest('{CREATE,USAGE}'::text[]) w
-                     WHERE has_schema_privilege(%(group)s, to_regnamespace('public'), w)),
-               array(SELECT s FROM unnest(%(functions)s::text[]) s
-                     WHERE to_regprocedure(s) IS NOT NULL AND has_function_privilege(%(group)s, s, 'EXECUTE'))
-        """,
-        {"group": group, "functions": list(CLOSED_FUNCTIONS)},
-    ).fetchone()
-    assert words is not None, "a query without a table has one row"  # noqa: S101
-    return PublicRights(*map(tuple, words))

@@ -1,4 +1,4 @@
-"""Render the matrix as docs/roles.md: `python -m turno.tenancy.rights.roles_page > docs/roles.md`."""
+"""Render the matrix as docs/roles.md: `python -m tests.roles_page > docs/roles.md`."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from turno.tenancy.rights.matrix import Kind, Matrix, Rights, Role
 INTRODUCTION = """\
 # Who may do what
 
-Rendered from `turno/tenancy/rights/grants.py` by `python -m turno.tenancy.rights.roles_page`; a test keeps the two in step, and
+Rendered from `turno/tenancy/rights/grants.py` by `python -m tests.roles_page`; a test keeps the two in step, and
 `turno migrate --check` holds the live catalog to it. What is not named is revoked from everybody.
 
 All names carry the installation's id (`turno_<id>_…`), because roles belong to the whole cluster; the keys of
