@@ -29,7 +29,7 @@ OF_REQUESTS = {
     "job_enqueue", "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
     "job_end_cancelled", "shortened", "error_kept", "outcome_of", "callbacks_put",
 }  # fmt: skip
-FUNCTIONS = sorted(TABLES.tenant.function_names - OF_REQUESTS)
+FUNCTIONS = sorted(TABLES.tenant.function_sources.keys() - OF_REQUESTS)
 LARGEST = 7_900  # bytes of a notification
 RESTORE_TRIES = 20
 

@@ -29,8 +29,10 @@ ABOVE = (
 ARROWS: dict[str, set[str]] = {
     "turno.migrations": set(),
     "turno.tenancy.identity": {"turno.tenancy.identity", "psycopg"},
-    "turno.tenancy.rights": {"turno.tenancy.identity", "turno.tenancy.rights", "psycopg"},
+    "turno.capability": {"turno.errors", "turno.tenancy.rights.matrix"},
+    "turno.tenancy.rights": {"turno.capability", "turno.tenancy.identity", "turno.tenancy.rights", "psycopg"},
     "turno.tenancy.schema_migrations": {
+        "turno.capability",
         "turno.migrations",
         "turno.tenancy.identity",
         "turno.tenancy.rights",
@@ -45,6 +47,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.tenancy.catalog": {
+        "turno.capability",
         "turno.tenancy.identity",
         "turno.tenancy.rights",
         "turno.tenancy.provisioning",
@@ -142,6 +145,8 @@ ARROWS: dict[str, set[str]] = {
     "turno.alerts": {"turno.alerts", "turno.jobs.moment", "turno.mail", "turno.store.operator", "psycopg"},
     "turno.schedules": {"turno.errors", "turno.schedules", "cronsim"},
     "turno.maintenance": {
+        "turno.capability",
+        "turno.named",
         "turno.errors",
         "turno.files.folder",
         "turno.schedules",
@@ -210,6 +215,8 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.web": {
+        "turno.capability",
+        "turno.named",
         "turno.files",
         "turno.errors",
         "turno.schedules",
@@ -230,6 +237,7 @@ ARROWS: dict[str, set[str]] = {
         "msgspec",
         "werkzeug",
     },
+    "turno.capabilities": set(),
     "turno": set(),
     "handlers.services.tax_authority": {"handlers.services.tax_authority", "cryptography", "lxml", "zeep"},
     "handlers.services.authorising.certificates": {"handlers.services.tax_authority", "cryptography"},
@@ -269,8 +277,12 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+# Commands of a capability stand with its other code, and use the composition roots as those of the core do.
+COMMAND = re.compile(r"turno\.capabilities\.\w+\.command\b")
+
+
 def above(module: str) -> bool:
-    return any(f"{module}.".startswith(f"{room}.") for room in ABOVE)
+    return COMMAND.match(module) is not None or any(f"{module}.".startswith(f"{room}.") for room in ABOVE)
 
 
 def room_of(module: str) -> str | None:
@@ -291,6 +303,23 @@ def test_a_room_imports_only_what_its_arrows_allow(module: str, path: Path) -> N
     assert room is not None, f"{module} is in no room: give it one in ARROWS"
     wrong = sorted(target for target in imports(path) if not allowed(target, ARROWS[room]))
     assert not wrong, f"{module} may not import {', '.join(wrong)}"
+
+
+def foreign_capabilities(module: str, path: Path) -> list[str]:
+    """Return the imports of capabilities, but for the module's own capability."""
+    own = ".".join(module.split(".")[:3]) if module.startswith("turno.capabilities.") else "nothing"
+    found = (target for target in [*imports(path), *only_typed(path)] if target.startswith("turno.capabilities."))
+    return [target for target in found if not f"{target}.".startswith(f"{own}.")]
+
+
+def test_neither_the_core_nor_a_capability_imports_a_capability(tmp_path: Path) -> None:
+    wrong = {name: found for name, path in modules() if (found := foreign_capabilities(name, path))}
+    assert {name for name in wrong if not name.startswith("nemesis.")} == set()
+    file = tmp_path / "wrong.py"
+    file.write_text("def f():\n    from turno.capabilities.schedules import rule\n", encoding="utf-8")
+    assert foreign_capabilities("turno.maintenance.tasks", file) == ["turno.capabilities.schedules.rule"]
+    assert foreign_capabilities("turno.capabilities.files.api", file) == ["turno.capabilities.schedules.rule"]
+    assert foreign_capabilities("turno.capabilities.schedules.api", file) == []
 
 
 def test_one_module_alone_reads_the_tenants_of_a_task() -> None:

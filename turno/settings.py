@@ -52,6 +52,9 @@ class Settings:
         (), "look-up schemas that the handlers of every tenant may read, by comma; set by `turno migrate`"
     )
     commands: str = variable("", "further commands of `turno`, as package.module:name", form=PLACE)
+    capabilities: str = variable(
+        "", "capabilities whose routes, pages, commands and tasks are off: all-but-NAME,NAME; by default none"
+    )
     enable_background_jobs: bool = variable(default=True, about="false runs the work inside the request")
     queue_backend: str = variable("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", one_of=BACKENDS)
     queue_canary_backend: str = variable("", "a second backend, for some of the tenants", one_of=BACKENDS)

@@ -33,8 +33,7 @@ SQL
     [ "$paused" = t ] || refuse "in $2 $slug is at work: turno tenant set $slug --paused"
     [ "$running" = f ] || refuse "in $2 jobs of $slug are running: wait until they have ended, or cancel them"
     [ "$adopted" = f ] || refuse "in $2 $slug has adopted a schema of the application's, which moves it together with Turno's"
-    printf 'SELECT version FROM %s.schema_migrations WHERE version > 0 ORDER BY 1;\n' "$schema" > "$work/steps"
-    printf "SELECT 'application', version FROM %s.application_migrations ORDER BY 2;\n" "$schema" >> "$work/steps"
+    printf 'SELECT source, version FROM %s.schema_migrations WHERE version > 0 ORDER BY 1, 2;\n' "$schema" > "$work/steps"
     ask "$1" < "$work/steps" > "$work/steps of $2"
 }
 
@@ -50,9 +49,7 @@ cmp -s "$work/steps of the old cell" "$work/steps of the new cell" || refuse "th
 [ "$(jobs "$to" "$new")" = 0 ] || refuse "in the new cell $slug has jobs already"
 
 before=$(jobs "$from" "$schema")
-pg_dump --data-only --schema="$schema" --exclude-table="$schema.schema_migrations" \
-    --exclude-table="$schema.schema_functions" --exclude-table="$schema.application_migrations" \
-    --file="$work/rows.sql" "$from"
+pg_dump --data-only --schema="$schema" --exclude-table="$schema.schema_migrations" --file="$work/rows.sql" "$from"
 echo "COPY (SELECT * FROM turno.callbacks WHERE tenant_id = $id) TO STDOUT;" | ask "$from" > "$work/callbacks"
 echo "COPY (SELECT $new_id, key, at, start FROM turno.key_looks WHERE tenant_id = $id) TO STDOUT;" | ask "$from" > "$work/looks"
 ask "$from" > "$work/settings.sql" <<'SQL'
@@ -70,7 +67,7 @@ SQL
     cat <<SQL
 SELECT format('TRUNCATE %s', string_agg(format('%I.%I', relnamespace::regnamespace, relname), ', ')) FROM pg_catalog.pg_class
 WHERE relnamespace = '$schema'::regnamespace AND relkind IN ('r', 'p')
-  AND relname NOT IN ('schema_migrations', 'schema_functions', 'application_migrations') \gexec
+  AND relname <> 'schema_migrations' \gexec
 SQL
     cat "$work/rows.sql"
     echo "SET session_replication_role = origin; ALTER SCHEMA $schema RENAME TO $new;"

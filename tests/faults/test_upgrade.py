@@ -15,7 +15,7 @@ from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback
-from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.files import Files, Migrations
 from turno.testing.checker import Checker
 
 if TYPE_CHECKING:
@@ -43,16 +43,20 @@ def this_release(tmp_path: Path) -> Migrations:
 def next_release(tmp_path: Path) -> Migrations:
     """The same with one step more, and a function that writes what the step has made."""
     folder = copied(tmp_path / "next")
-    version = max(Migrations.read(folder).tenant.steps) + 1
+    version = latest(Migrations.read(folder).tenant) + 1
     (folder / "tenant" / "schema" / f"{version:04d}_colour.sql").write_text(UP)
     (folder / "tenant" / "schema" / f"{version:04d}_colour.down.sql").write_text(DOWN)
-    version = max(Migrations.read(folder).control.steps) + 1
+    version = latest(Migrations.read(folder).control) + 1
     (folder / "control" / "schema" / f"{version:04d}_colour.sql").write_text(CONTROL_UP)
     function = folder / "tenant" / "functions" / "job_checkpoint.sql"
     text = function.read_text()
     assert text.count(RECORDED) == 1
     function.write_text(text.replace(RECORDED, COLOURED + RECORDED))
     return Migrations.read(folder)
+
+
+def latest(files: Files) -> int:
+    return max(int(version) for version in files.steps if version.isdecimal())
 
 
 def copied(folder: Path) -> Path:

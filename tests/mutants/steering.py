@@ -61,8 +61,8 @@ MUTANTS = (
         "the operator may rewrite the audit",
         ON_RECORD,
         "turno/tenancy/rights/grants.py",
-        '"operator_audit": _may(owners="INSERT", operator="SELECT"),',
-        '"operator_audit": _may(owners="INSERT", operator=_READ_WRITE),',
+        '"operator_audit": may(owners="INSERT", operator="SELECT"),',
+        '"operator_audit": may(owners="INSERT", operator=READ_WRITE),',
         (f"{STEERING}::test_the_audit_is_append_only_for_the_operator[remove]",),
     ),
     Mutant(

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from handlers.services.authorising.settings import VARIABLES
-from turno.commands.main import COMMANDS, application_commands, main
+from turno.commands.main import all_commands, main
 from turno.commands.settings_reference import markdown_table
 from turno.settings import PREFIX, Settings
 
@@ -90,7 +90,7 @@ def test_the_settings_are_those_of_the_class() -> None:
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
-    rows = [f"| `turno {name}` | {entry.line} |" for name, entry in (COMMANDS | application_commands()).items()]
+    rows = [f"| `turno {name}` | {entry.line} |" for name, entry in all_commands().items()]
     shown = between(ROOT / "docs" / "commands.md", "commands")
     assert shown == "\n".join(["| command | what it does |", "|---|---|", *rows])
 

@@ -3,69 +3,71 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 import click
 
+from turno.capability import Command, enabled, merged
 from turno.commands.output.failures import run_plainly
-from turno.environment import read_env_file, said
+from turno.environment import read_env_file, variables
 from turno.errors import InvalidSettings
 from turno.named import load
-
-
-class Entry(NamedTuple):
-    """Where a command is defined, as `module:name`, and its line in `turno --help`."""
-
-    place: str
-    line: str
-
+from turno.settings import Settings
 
 COMMANDS = {
-    "init": Entry("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
-    "new-handler": Entry("turno.commands.new_handler:new_handler", "Write a handler and its test."),
-    "doctor": Entry("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
-    "status": Entry("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
-    "alerts": Entry("turno.commands.alerts:alerts", "Show which alerts are raised, and try whether they arrive."),
-    "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
-    "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
-    "pool": Entry("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
-    "workers": Entry("turno.commands.workers:workers", "List the workers and how long each has been silent."),
-    "consume": Entry("turno.commands.consume:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
-    "maintain": Entry("turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."),
-    "cleanup": Entry("turno.commands.cleanup:cleanup", "Run every maintenance task once, as cron does."),
-    "migrate": Entry(
+    "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
+    "new-handler": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
+    "doctor": Command("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
+    "status": Command("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
+    "alerts": Command("turno.commands.alerts:alerts", "Show which alerts are raised, and try whether they arrive."),
+    "serve": Command("turno.commands.serve:serve", "Serve HTTP."),
+    "worker": Command("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
+    "pool": Command("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
+    "workers": Command("turno.commands.workers:workers", "List the workers and how long each has been silent."),
+    "consume": Command("turno.commands.consume:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
+    "maintain": Command(
+        "turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."
+    ),
+    "cleanup": Command("turno.commands.cleanup:cleanup", "Run every maintenance task once, as cron does."),
+    "migrate": Command(
         "turno.commands.migrate:migrate", "Migrate the database and every tenant to this release, or back."
     ),
-    "backend": Entry(
+    "backend": Command(
         "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
     ),
-    "broker": Entry("turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."),
-    "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
-    "events": Entry("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
-    "schedule": Entry("turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."),
-    "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
-    "type": Entry("turno.commands.type_settings:job_type", "List and change the settings of job types."),
-    "callbacks": Entry(
+    "broker": Command(
+        "turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
+    ),
+    "jobs": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
+    "events": Command("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
+    "schedule": Command(
+        "turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."
+    ),
+    "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
+    "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
+    "callbacks": Command(
         "turno.commands.callbacks:callbacks", "Have addresses told of jobs' ends, and send again what nobody took."
     ),
-    "audit": Entry("turno.commands.audit:audit", "Show what operators have changed."),
-    "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
-    "uninstall": Entry("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
-    "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),
-    "token": Entry("turno.commands.token:token", "Print a token for development."),
+    "audit": Command("turno.commands.audit:audit", "Show what operators have changed."),
+    "host": Command("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
+    "uninstall": Command("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
+    "company": Command("turno.commands.company:company", "Add companies, which group tenants."),
+    "token": Command("turno.commands.token:token", "Print a token for development."),
 }
 
 
-def application_commands() -> dict[str, Entry]:
-    """Return the further commands of the application, where COMMANDS names a table of them.
+def all_commands() -> dict[str, Command]:
+    """Return the commands of the core, of the enabled capabilities and of the application, in this order.
 
-    The table maps a command's name to its place, as `module:name`, and its line in `turno --help`.
+    COMMANDS names the application's table: a command's name, with its place as `module:name` and its line of help.
     """
-    place = said("COMMANDS")
+    found = variables()
+    capabilities = enabled(Settings.value(found, "CAPABILITIES"))
+    own = merged("command", [COMMANDS, *(one.commands for one in capabilities)])
+    place = Settings.value(found, "COMMANDS")
     if not place:
-        return {}
+        return own
     try:
-        return {name: Entry(*entry) for name, entry in load(place).items()}
+        return own | {name: Command(*entry) for name, entry in load(place).items() if name not in own}
     except Exception as error:  # a module may raise anything
         raise InvalidSettings([f"COMMANDS={place}: {type(error).__name__}: {error}"]) from error
 
@@ -76,12 +78,12 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the tables' order."""
         del ctx
-        return [*COMMANDS, *application_commands()]
+        return [*all_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command's module."""
         del ctx
-        entry = COMMANDS.get(cmd_name) or application_commands().get(cmd_name)
+        entry = all_commands().get(cmd_name)
         if entry is None:
             return None
         command: click.Command = load(entry.place)
@@ -91,7 +93,7 @@ class LazyGroup(click.Group):
         """Write the table's lines: help for all must not load all."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in (COMMANDS | application_commands()).items()])
+            formatter.write_dl([(name, entry.line) for name, entry in all_commands().items()])
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command; what it returns is the exit status, 1 after an error that a person can act on."""

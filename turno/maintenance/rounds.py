@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event, Thread
@@ -76,7 +76,7 @@ class Maintenance(Tasks):
             self._engine.run(leases.keep, *STEADY)
             self.announce()
             self._wait_for_heartbeats()
-        return self._run((*URGENT, *OFTEN, *RARELY))
+        return self._run((*URGENT, *OFTEN, *RARELY), self.of_capabilities())
 
     def close(self) -> None:
         """Send the last hints and end the engine's session."""
@@ -85,7 +85,7 @@ class Maintenance(Tasks):
 
     def _run_due(self) -> None:
         self._prolong_at = monotonic() + PROLONG
-        self._run(OFTEN)
+        self._run(OFTEN, self.of_capabilities())
         if self._engine.run(leases.take, "upkeep", process_name(), RARE_PERIOD):
             self._run(RARELY)
 
@@ -96,8 +96,8 @@ class Maintenance(Tasks):
             self._prolong_at = monotonic() + PROLONG
             self._engine.run(leases.keep, "maintenance", process_name(), LEASE)
 
-    def _run(self, names: Collection[str]) -> dict[str, int]:
-        """Run these tasks; raises MaintenanceFailed at the end if a task failed."""
+    def _run(self, names: Collection[str], more: Mapping[str, Callable[[], int]] | None = None) -> dict[str, int]:
+        """Run the tasks of these names, and more tasks; raises MaintenanceFailed at the end if a task failed."""
         tasks = {
             "rescued": self.rescue,
             "promoted": self.promote,
@@ -112,9 +112,7 @@ class Maintenance(Tasks):
             "unserved": self.unserved,
         }
         counts, troubles = dict[str, int](), dict[str, str]()
-        for name, run in tasks.items():
-            if name not in names:
-                continue
+        for name, run in ({name: tasks[name] for name in names} | dict(more or {})).items():
             self._step()
             try:
                 with apart(troubles, name):

@@ -1,11 +1,13 @@
 """The tasks that repair the effects of crashes: each idempotent, safe to overlap and to miss for a day."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
+from turno.capability import Task
 from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
@@ -13,6 +15,7 @@ from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
 from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.unreferenced_files import files_without_row
+from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
 from turno.store.engine_link import EngineLink, undone
@@ -62,6 +65,7 @@ class Tasks:
         queue: QueueInterface,
         registry: Registry,
         terms: Terms,
+        capability_tasks: Callable[[], Iterable[Task]] = tuple,
         pending_limit: int | None = 20,
         dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
@@ -77,6 +81,7 @@ class Tasks:
         self._queue = queue
         self._registry = registry
         self._terms = terms
+        self._capability_tasks = capability_tasks
         self._pending_limit = pending_limit
         self._each_tenant = EachTenant(engine, dry_run=dry_run, at_each_step=self._step)
 
@@ -109,6 +114,13 @@ class Tasks:
     def schedule(self) -> int:
         """Make the jobs of schedules whose moments come soon, or were missed; returns how many jobs."""
         return _total(fire_due(self._engine, self._each_tenant))
+
+    def of_capabilities(self) -> dict[str, Callable[[], int]]:
+        """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
+        return {task.name: partial(self._of_capability, task) for task in self._capability_tasks()}
+
+    def _of_capability(self, task: Task) -> int:
+        return _total(load(task.run)(self._engine, self._each_tenant))
 
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
 
 
-def tables_without_rows(admin: psycopg.Connection[Any], schemas: Sequence[str]) -> list[sql.Identifier]:
-    """Return the tables of these schemas that are empty now: what the others have was given to the tenants to keep."""
-    listed = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = ANY (%s)"
-    tables = [sql.Identifier(*names) for names in admin.execute(listed, [list(schemas)])]
+def tables_without_rows(
+    admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str]
+) -> list[sql.Identifier]:
+    """Return the tables of these schemas that are empty now, but for `kept` ones; the rows of the others stay."""
+    listed = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = ANY (%s) AND tablename <> ALL (%s)"
+    tables = [sql.Identifier(*names) for names in admin.execute(listed, [list(schemas), list(kept)])]
     first_row = sql.SQL("SELECT FROM {} LIMIT 1")
     return [table for table in tables if not admin.execute(first_row.format(table)).rowcount]
 

@@ -34,33 +34,8 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
     from turno.tenancy.identity.logins import Logins
 
-# Emptied between tests, too.
-CONTROL = (
-    "tickets",
-    "schedules",
-    "callbacks",
-    "callback_addresses",
-    "key_looks",
-    "key_locks",
-    "part_looks",
-    "workers",
-    "exec_hosts",
-    "outcomes",
-    "outcome_counts",
-    "tenant_loads",
-    "recent_ends",
-    "counted_jobs",
-    "alert_states",
-    "alert_messages",
-    "alert_receivers",
-    "leases",
-    "tenant_tasks",
-    "tenant_failures",
-    "dead_letters",
-    "dead_letter_counts",
-    "operator_audit",
-    "job_types",
-)
+# Tables of the control schema that tests keep: the registered handlers, and positions of counting.
+KEPT = ("handlers", "subscriptions", "settings", "rate_limits", "stream_tickets")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}
@@ -93,8 +68,8 @@ class Installation(WorkerProcesses):
         # What is empty now is emptied again between tests; what is filled was given to the tenants to keep.
         schemas = [tenant.schema for tenant in self.tenants.values()]
         self._emptied = [
-            *tables_without_rows(self.admin, schemas),
-            *(sql.Identifier("turno", name) for name in CONTROL),
+            *tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT),
+            *(sql.Identifier("turno", name) for name in ("job_types", "leases")),
         ]
 
     @property

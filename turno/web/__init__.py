@@ -10,9 +10,11 @@ from typing import Any
 from flask import Blueprint, Flask
 from werkzeug.exceptions import default_exceptions
 
+from turno.capability import enabled, merged
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
+from turno.named import load
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
@@ -155,6 +157,9 @@ def install(
     if url_prefix and not PREFIX.fullmatch(url_prefix):
         raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {url_prefix!r}")
     handlers = registry.handlers
+    capabilities = enabled(settings.capabilities)
+    routes = (*ROUTES, *(load(place) for one in capabilities for place in one.routes))
+    shown = (*PAGES, *OPERATOR_PAGES, *(load(place) for one in capabilities for place in one.pages))
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,
@@ -169,7 +174,9 @@ def install(
         clock=clock,
         tokens=None if principal else TokenCheck(settings),
         catalogues=catalogues(locale, handlers),
-        published=published(partial(build_document, ROUTES, handlers)),
+        published=published(partial(build_document, routes, handlers)),
+        menu=tuple(link for one in capabilities for link in one.menu),
+        operator_menu=tuple(link for one in capabilities for link in one.operator_menu),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,
@@ -190,7 +197,10 @@ def install(
     for code in default_exceptions:
         turno.register_error_handler(code, answer_error)
     # Of two pages at one address Flask shows the one that came first.
-    for blueprint in (*pages, *ROUTES, *PAGES, *OPERATOR_PAGES, *(() if principal else (token_sign_in,))):
+    ours = {f"turno.{name}" for name in merged("blueprint", ({one.name: one} for one in (*routes, *shown)))}
+    for blueprint in (*pages, *routes, *shown, *(() if principal else (token_sign_in,))):
         turno.register_blueprint(blueprint)
     install_unknown_address(turno)
     app.register_blueprint(turno)
+    rules = [rule for rule in app.url_map.iter_rules() if rule.endpoint.rpartition(".")[0] in ours]
+    merged("route", ({f"{method} {rule.rule}": rule} for rule in rules for method in rule.methods or ()))

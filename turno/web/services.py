@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Request, current_app
 
+from turno.capability import Link
 from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
@@ -58,6 +59,8 @@ class Services:
     catalogues: "Catalogues"
     published: Published
     prefix: str
+    menu: tuple[Link, ...]
+    operator_menu: tuple[Link, ...]
     principal: "AskPrincipal | None"
     sign_in: str | None
     layout: str | None

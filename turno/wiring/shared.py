@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from turno.capability import enabled
 from turno.environment import variables
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
@@ -144,6 +145,7 @@ def maintenance(
             retention=timedelta(days=settings.retention_days),
             files_folder=settings.files_folder,
         ),
+        capability_tasks=lambda: (task for one in enabled(settings.capabilities) for task in one.tasks),
         pending_limit=settings.pending_limit,
     )
 

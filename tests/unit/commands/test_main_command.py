@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from turno.capability import Command
 from turno.commands import main as table
 from turno.commands.main import COMMANDS, main
 from turno.tenancy.identity.directory import UnknownTenant
@@ -65,7 +66,7 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
     monkeypatch.setattr(table, "expected", fails(UnknownTenant), raising=False)
     monkeypatch.setattr(table, "unexpected", fails(RuntimeError), raising=False)
     for name in ("expected", "unexpected"):
-        monkeypatch.setitem(COMMANDS, name, table.Entry(f"turno.commands.main:{name}", "fails"))
+        monkeypatch.setitem(COMMANDS, name, Command(f"turno.commands.main:{name}", "fails"))
     told = CliRunner().invoke(main, ["expected"])
     assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'; see `turno tenant list`\n")
     assert isinstance(CliRunner().invoke(main, ["unexpected"]).exception, RuntimeError)
@@ -73,6 +74,7 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
 
 SHOWS = """
 import sys, click
+from turno.capability import Command
 from turno.commands import main
 from turno.environment import read_settings
 @click.command()
@@ -80,7 +82,7 @@ def shows():
     read = read_settings()
     print([read.log_level, read.web_bind, read.master_key, read.jwt_key])
 main.shows = shows
-main.COMMANDS["shows"] = main.Entry("turno.commands.main:shows", "shows")
+main.COMMANDS["shows"] = Command("turno.commands.main:shows", "shows")
 main.main(["--env-file", sys.argv[1], "shows"])
 """
 

@@ -1,25 +1,26 @@
 import pytest
 from click.testing import CliRunner
 
+from turno.capability import LIBRARY
 from turno.commands.main import main
 from turno.commands.output.migrate_report import Report, print_standings, versions
-from turno.tenancy.schema_migrations.ledger import LIBRARY, Standing
+from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
-def standing(*, pending: tuple[int, ...] = (), unknown: tuple[int, ...] = (), redefine: bool = False) -> Standing:
+def standing(*, pending: tuple[str, ...] = (), unknown: tuple[str, ...] = (), redefine: bool = False) -> Standing:
     return Standing("t_000000000001", "suc0001", LIBRARY, 2, pending, (), unknown, redefine)
 
 
 def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_standings([standing()]) == 0
-    for bad in (standing(pending=(3,)), standing(unknown=(9,)), standing(redefine=True)):
+    for bad in (standing(pending=("0003",)), standing(unknown=("0009",)), standing(redefine=True)):
         assert print_standings([standing(), bad]) == 1
     assert "applied by a newer release" in capsys.readouterr().out
 
 
 def test_what_is_behind_is_counted_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    print_standings([standing(), standing(pending=(3,)), standing(redefine=True), standing(unknown=(9,))])
+    print_standings([standing(), standing(pending=("0003",)), standing(redefine=True), standing(unknown=("0009",))])
     assert capsys.readouterr().out.endswith(
         "2 of 4 are behind this release: run `turno migrate`, which goes on with those.\n"
     )
@@ -29,10 +30,10 @@ def test_what_is_behind_is_counted_with_what_to_do(capsys: pytest.CaptureFixture
 
 def test_each_ended_schema_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(dry_run=False, back=False)
-    report(Outcome("t_1", "suc0001", (1, 2)), 1, 3)
+    report(Outcome("t_1", "suc0001", ("0001", "0002")), 1, 3)
     report(Outcome("t_2", "suc0002", (), redefined=True), 2, 3)
     report(Outcome("t_3", "suc0003", (), "broken"), 3, 3)
-    Report(dry_run=True, back=True)(Outcome("t_1", "suc0001", (2,)), 1, 1)
+    Report(dry_run=True, back=True)(Outcome("t_1", "suc0001", ("0002",)), 1, 1)
     assert capsys.readouterr().out.splitlines() == [
         "1/3 suc0001 got 0001, 0002",
         "2/3 suc0002 got its functions and rights anew",
@@ -41,7 +42,7 @@ def test_each_ended_schema_is_a_line_where_there_is_no_terminal(capsys: pytest.C
 
 
 def test_versions_are_written_as_in_file_names() -> None:
-    assert versions((1, 12)) == "0001, 0012"
+    assert versions(("0001", "schedules/0012")) == "0001, schedules/0012"
     assert versions(()) == "nothing"
 
 

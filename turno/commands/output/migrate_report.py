@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from turno.commands.output.progress_bars import Bar, LiveBars
 from turno.commands.output.tables import print_table, printable
-from turno.tenancy.schema_migrations.ledger import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ class Report:
             what = "its functions and rights anew" if outcome.redefined else versions(outcome.done)
             print(f"{ended}/{total} {outcome.slug} {self._done} {what}", flush=True)
 
-    def control(self, done: Sequence[int]) -> None:
+    def control(self, done: Sequence[str]) -> None:
         """Say what was applied to the schema that all tenants share."""
         if done:
             print(f"the control schema {self._done} {versions(done)}", flush=True)
@@ -43,7 +42,7 @@ def print_standings(standings: Sequence[Standing]) -> int:
         (
             s.slug or "(control)",
             s.schema,
-            "turno" if s.ledger == LIBRARY else "application",
+            s.source,
             f"{s.at:04d}",
             versions(s.pending),
             "old" if s.redefine else "current",
@@ -68,6 +67,6 @@ def print_findings(findings: Sequence[object]) -> int:
     return int(bool(findings))
 
 
-def versions(numbers: Sequence[int]) -> str:
-    """Return versions as they are written in file names."""
-    return ", ".join(f"{number:04d}" for number in numbers) or "nothing"
+def versions(applied: Sequence[str]) -> str:
+    """Return a list of versions as text."""
+    return ", ".join(applied) or "nothing"

@@ -6,6 +6,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from turno.capability import left_behind
 from turno.tenancy.catalog.finding import Finding
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.provisioning.adoption import hiding_names
@@ -48,6 +49,8 @@ def _check_schema(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
     for found in live:
         if found.owner != schema.owner:
             yield Finding(_name(schema, found.thing), f"is owned by {found.owner}", f"give it to {schema.owner}")
+        if left_behind(found.source):
+            continue
         if found.thing.kind is Kind.FUNCTION:
             yield from _check_function(schema, found)
         if found.row_security != any(table == found.thing.name for table, _ in schema.matrix.policies):
@@ -132,13 +135,16 @@ def _live_policies(admin: Connection[Any], schema: str) -> Iterable[tuple[tuple[
         SELECT c.relname, p.polname, p.polcmd::text,
                replace(pg_get_expr(p.polqual, c.oid), c.relnamespace::regnamespace || '.', ''),
                replace(pg_get_expr(p.polwithcheck, c.oid), c.relnamespace::regnamespace || '.', ''),
-               p.polpermissive AND p.polroles = '{0}'
+               p.polpermissive AND p.polroles = '{0}',
+               substring(obj_description(c.oid, 'pg_class') FROM '^turno/(.*)$')
         FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
         WHERE c.relnamespace = %s::regnamespace
         """,
         [schema],
     )
-    for table, name, command, using, check, plain in rows:
+    for table, name, command, using, check, plain, source in rows:
+        if left_behind(source):
+            continue
         yield (table, name), Policy(command if plain else f"{command}, restricted", using, check)
 
 

@@ -31,7 +31,7 @@ def install(
     *,
     migrations: Migrations | None = None,
     shared: Sequence[str] | None = None,
-) -> tuple[int, ...]:
+) -> tuple[str, ...]:
     """Install or mend the installation; return the versions of the control schema that were applied.
 
     `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from PUBLIC

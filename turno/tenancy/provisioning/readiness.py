@@ -4,8 +4,7 @@ from typing import Any
 
 import psycopg
 
-from turno.tenancy.schema_migrations.files import packaged
-from turno.tenancy.schema_migrations.ledger import DEFINITIONS
+from turno.tenancy.schema_migrations.files import packaged, version_of
 
 
 def what_is_pending(web: psycopg.Connection[Any]) -> str | None:
@@ -15,11 +14,11 @@ def what_is_pending(web: psycopg.Connection[Any]) -> str | None:
     while releases change, it is the newer one's, and an older release that runs on is no less ready.
     """
     try:
-        rows = web.execute("SELECT version FROM turno.schema_migrations WHERE version <> %s", [DEFINITIONS]).fetchall()
+        rows = web.execute("SELECT source, version FROM turno.schema_migrations").fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
         # The right to look comes with the migrations, too.
         return "Migrations are pending; run `turno migrate`."
-    lacking = sorted(packaged().control.steps.keys() - {version for (version,) in rows})
+    lacking = sorted(packaged().control.steps.keys() - {version_of(*row) for row in rows})
     if lacking:
-        return f"Migrations are pending, from {lacking[0]:04d} on; run `turno migrate`."
+        return f"Migrations are pending, from {lacking[0]} on; run `turno migrate`."
     return None

@@ -14,7 +14,7 @@ from turno.tenancy.rights.public_rights import execute_if_allowed
 from turno.tenancy.rights.schemas import CONTROL_SCHEMA
 from turno.tenancy.schema_migrations.locks import lock_roles
 
-LEDGERS = ("schema_migrations", "schema_functions", "application_migrations")
+LEDGER = "schema_migrations"
 
 
 class StillInUse(RuntimeError):
@@ -110,9 +110,9 @@ def _holds_data(admin: Connection[Any], schema: str) -> bool:
     rows = admin.execute(
         """
         SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND c.relname <> ALL (%s)
+        WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND c.relname <> %s
         """,
-        [schema, list(LEDGERS)],
+        [schema, LEDGER],
     ).fetchall()
     some = sql.SQL("SELECT FROM {} LIMIT 1")
     return any(admin.execute(some.format(sql.Identifier(schema, table))).rowcount for (table,) in rows)

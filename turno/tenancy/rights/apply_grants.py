@@ -20,11 +20,13 @@ class Difference(NamedTuple):
 
 
 def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Difference]:
-    """Yield what is not as the matrix says, object by object."""
+    """Yield the deviations from the matrix, object by object."""
     for found in live:
+        # A relation of a source that is gone belongs neither to the application nor to a role.
+        foreign = found.source is not None and found.thing.name not in schema.matrix.relations
+        named = [] if foreign and found.thing.kind is not Kind.FUNCTION else [found.thing]
         wanted = frozenset(
-            Ace(right.column, schema.roles[right.role], right.privilege)
-            for right in schema.matrix.rights([found.thing])
+            Ace(right.column, schema.roles[right.role], right.privilege) for right in schema.matrix.rights(named)
         )
         if wanted != found.aces:
             yield Difference(found.thing, found.aces - wanted, wanted - found.aces)

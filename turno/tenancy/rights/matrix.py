@@ -65,6 +65,25 @@ Roles = frozenset[Role]
 Rights = Mapping[Role, frozenset[str]]
 
 
+def may(**rights: str) -> Rights:
+    """Return the rights of roles on a relation: `may(api="SELECT", operator="SELECT INSERT")`."""
+    return {Role(role): frozenset(words.split()) for role, words in rights.items()}
+
+
+def roles(words: str) -> Roles:
+    """Return the roles that may call a function: `roles("api engine")`."""
+    return frozenset(Role(word) for word in words.split())
+
+
+# Used by the matrices of the core and of capabilities.
+OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
+READ_WRITE = "SELECT INSERT UPDATE DELETE"
+
+
+class DuplicateRight(ValueError):
+    """Two sources name the same object; the message names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """The rights within one schema.
@@ -74,13 +93,23 @@ class Matrix:
     security is on where `policies`, by table and name, has an entry, and nowhere else.
     """
 
-    usage: Roles
-    functions: Mapping[str, Roles]
-    relations: Mapping[str, Rights]
+    usage: Roles = frozenset()
+    functions: Mapping[str, Roles] = field(default_factory=dict)
+    relations: Mapping[str, Rights] = field(default_factory=dict)
     columns: Mapping[tuple[str, str], Rights] = field(default_factory=dict)
     others: Mapping[Kind, Rights] = field(default_factory=dict)
     invokers: frozenset[str] = frozenset()
     policies: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+
+    def __or__(self, other: "Matrix") -> "Matrix":
+        """Return both; raises DuplicateRight for an object that both name."""
+        merged = {}
+        for name in ("functions", "relations", "columns", "others", "policies"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if twice := mine.keys() & theirs.keys():
+                raise DuplicateRight(f"two sources name the {name} {', '.join(sorted(map(str, twice)))}; rename one")
+            merged[name] = {**mine, **theirs}
+        return Matrix(usage=self.usage | other.usage, invokers=self.invokers | other.invokers, **merged)
 
     @property
     def digest(self) -> str:

@@ -35,6 +35,7 @@ class LiveObject:
     # its owner, and a table reads its partitions.
     reaches_out: bool = False
     sequence_of: str | None = None  # the table that a sequence numbers
+    source: str | None = None  # the source that made it, from its comment
 
 
 def live_objects(
@@ -42,7 +43,7 @@ def live_objects(
 ) -> Iterator[LiveObject]:
     """Yield everything in these schemas that rights can be given on; to read `shared` schemas is not to reach out."""
     rows = admin.execute(_LIVE, {"schemas": list(schemas), "shared": ["pg_catalog", *shared]})
-    for schema, kind, name, owner, definer, config, row_security, aces, reaches_out, sequence_of in rows:
+    for schema, kind, name, owner, definer, config, row_security, aces, reaches_out, sequence_of, source in rows:
         yield LiveObject(
             schema=schema,
             thing=CatalogObject(Kind(kind), name),
@@ -53,6 +54,7 @@ def live_objects(
             aces=frozenset(Ace(*ace) for ace in aces),
             reaches_out=reaches_out,
             sequence_of=sequence_of,
+            source=source,
         )
 
 
@@ -87,11 +89,12 @@ WITH RECURSIVE spaces AS (
 ), things AS (
     SELECT nspname AS schema, 'schema' AS kind, nspname AS name, nspowner AS owner, false AS definer,
            NULL::text[] AS config, false AS row_security, coalesce(nspacl, acldefault('n', nspowner)) AS acl,
-           0::oid AS relation, false AS reaches_out, NULL::name AS sequence_of
+           0::oid AS relation, false AS reaches_out, NULL::name AS sequence_of, NULL::text AS source
     FROM spaces
     UNION ALL
     SELECT m.nspname, 'function', p.proname, p.proowner, p.prosecdef, p.proconfig, false,
-           coalesce(p.proacl, acldefault('f', p.proowner)), 0::oid, false, NULL
+           coalesce(p.proacl, acldefault('f', p.proowner)), 0::oid, false, NULL,
+           substring(obj_description(p.oid, 'pg_proc') FROM '^turno/(.*)$')
     FROM members m JOIN pg_catalog.pg_proc p ON m.classid = 'pg_catalog.pg_proc'::regclass AND p.oid = m.objid
     UNION ALL
     SELECT m.nspname,
@@ -105,7 +108,8 @@ WITH RECURSIVE spaces AS (
            c.oid IN (SELECT relation FROM reaching),
            (SELECT r.relname FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_class r ON r.oid = d.refobjid
             WHERE c.relkind = 'S' AND d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid
-              AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'a' LIMIT 1)
+              AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'a' LIMIT 1),
+           substring(obj_description(c.oid, 'pg_class') FROM '^turno/(.*)$')
     FROM members m JOIN pg_catalog.pg_class c ON m.classid = 'pg_catalog.pg_class'::regclass AND c.oid = m.objid
     WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm', 'S')
 ), entries AS (
@@ -116,7 +120,7 @@ WITH RECURSIVE spaces AS (
     FROM things t JOIN pg_catalog.pg_attribute c ON t.relation <> 0 AND c.attrelid = t.relation, aclexplode(c.attacl) a
 )
 SELECT t.schema, t.kind, t.name, pg_get_userbyid(t.owner), t.definer, t.config, t.row_security,
-       coalesce(e.aces, '[]'), t.reaches_out, t.sequence_of
+       coalesce(e.aces, '[]'), t.reaches_out, t.sequence_of, t.source
 FROM things t
 LEFT JOIN (
     SELECT schema, kind, name,

@@ -1,48 +1,62 @@
-"""What a schema has beside its tables, made anew whenever its text changes: its functions, and who may do what."""
+"""The functions and rights of a schema, defined again whenever their text changes.
+
+Each function and table has the comment `turno/<source>`. Objects of a source whose folder is gone stay, so that its
+triggers keep its tables consistent, and have no rights.
+"""
 
 import hashlib
 from typing import Any
 
 from psycopg import Connection, sql
 
+from turno.capability import LIBRARY, installed
 from turno.tenancy.rights.apply_grants import apply_grants
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.files import Files
 
 UNCHECKED = "SET LOCAL check_function_bodies = {};"
+# Name, kind and source of each function and relation.
+OBJECTS = """
+SELECT p.proname, 'FUNCTION', substring(obj_description(p.oid, 'pg_proc') FROM '^turno/(.*)$')
+FROM pg_catalog.pg_proc p WHERE p.pronamespace = current_schema()::regnamespace
+UNION ALL
+SELECT c.relname, CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END,
+       substring(obj_description(c.oid, 'pg_class') FROM '^turno/(.*)$')
+FROM pg_catalog.pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v')
+"""
 
 
 def digest_of(schema_matrix_digest: str, files: Files) -> str:
-    """Return what changes whenever a right or the text of a function does."""
+    """Return a digest that changes with each right and with the text of each function."""
     return hashlib.sha256(f"{schema_matrix_digest} {files.digest}".encode()).hexdigest()
 
 
 def define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
-    """Make functions and rights what the files and the matrix say; return whether a right was not.
+    """Define the functions and rights as the files and the matrix state; return whether a right changed.
 
-    Functions that an earlier definition made and these files no longer have are dropped; those of others stay.
+    A function of a present source that is no longer in the files is dropped; other functions stay.
     Runs as the schema's owner on its search_path, inside the caller's transaction.
     """
-    _drop(admin, _defined(admin) - files.function_names)
+    wanted = files.function_sources
+    for name, kind, source in admin.execute(OBJECTS).fetchall():
+        if kind == "FUNCTION" and source in files.sources and name not in wanted:
+            admin.execute(sql.SQL("DROP FUNCTION {}").format(sql.Identifier(name)))
     texts = [script.text for script in (files.functions or {}).values()]
-    # All in one message, and read by nobody but the tests before their first call: both are dear, tenant by tenant.
+    # One message, unchecked until the first call outside the tests: both are expensive for each tenant.
     admin.execute("\n".join([UNCHECKED.format("off"), *texts, UNCHECKED.format("on")]).encode(), prepare=False)
-    admin.execute("DELETE FROM schema_functions")
-    admin.execute("INSERT INTO schema_functions (name) SELECT unnest(%s::text[])", [sorted(files.function_names)])
+    _comment(admin, schema, wanted)
     return apply_grants(admin, schema)
 
 
-def undefine(admin: Connection[Any]) -> None:
-    """Drop every function that a definition made; runs after the tables are gone."""
-    _drop(admin, _defined(admin))
-    admin.execute("DELETE FROM schema_functions")
-
-
-def _defined(admin: Connection[Any]) -> frozenset[str]:
-    admin.execute("CREATE TABLE IF NOT EXISTS schema_functions (name text PRIMARY KEY)")
-    return frozenset(name for (name,) in admin.execute("SELECT name FROM schema_functions"))
-
-
-def _drop(admin: Connection[Any], names: frozenset[str]) -> None:
-    for name in sorted(names):
-        admin.execute(sql.SQL("DROP FUNCTION IF EXISTS {}").format(sql.Identifier(name)))
+def _comment(admin: Connection[Any], schema: Schema, functions: dict[str, str]) -> None:
+    """Write the source of each function and relation into the catalog."""
+    relations = dict.fromkeys(schema.matrix.relations, LIBRARY)
+    for one in installed():
+        relations |= dict.fromkeys((one.tenant if schema.slug else one.control).relations, one.name)
+    comments = [
+        sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), sql.Identifier(name), sql.Literal(f"turno/{wanted}"))
+        for name, kind, source in admin.execute(OBJECTS).fetchall()
+        if (wanted := (functions if kind == "FUNCTION" else relations).get(name, source)) != source
+    ]
+    if comments:
+        admin.execute(sql.SQL(";\n").join(comments))

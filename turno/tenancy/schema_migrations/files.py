@@ -1,4 +1,7 @@
-"""The SQL of a schema as files: steps in `schema`, and in `functions` the whole current text of each function."""
+"""The SQL of a schema as files: numbered steps in `schema`, and the complete text of each function in `functions`.
+
+The library, each capability and the application are sources: each numbers its steps from 0001.
+"""
 
 import hashlib
 import re
@@ -9,6 +12,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Self
 
+from turno.capability import LIBRARY, installed
+
+APPLICATION = "application"  # the source of the application's steps
 FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
 # Outside a transaction the server wants one statement at a time; such files hold no function bodies.
@@ -32,9 +38,10 @@ class MissingMigration(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One SQL file."""
+    """One SQL file of a source."""
 
     text: str
+    source: str = LIBRARY
 
     @property
     def transactional(self) -> bool:
@@ -54,17 +61,27 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of a schema. `checksum` tells whether the file is still the one that was applied."""
+    """One step of a schema, by the number within its source. `checksum` changes with the text of the file."""
 
-    version: int
+    number: int
     name: str
     up: Script
     down: Script | None
 
     @property
+    def version(self) -> str:
+        """The step's name in reports; see `version_of`."""
+        return version_of(self.up.source, self.number)
+
+    @property
     def checksum(self) -> str:
-        """SHA-256 of the file's text, whatever its line ends."""
+        """SHA-256 of the file's text, independent of its line ends."""
         return hashlib.sha256(self.up.text.encode()).hexdigest()
+
+
+def version_of(source: str, number: int) -> str:
+    """Return a step's version: `0002` of the library or the application, `schedules/0002` of a capability."""
+    return f"{number:04d}" if source in (LIBRARY, APPLICATION) else f"{source}/{number:04d}"
 
 
 class BadFunctionFile(ValueError):
@@ -76,20 +93,21 @@ class BadFunctionFile(ValueError):
 
 @dataclass(frozen=True)
 class Files:
-    """What one source brings to a schema: its steps by version, and the files of its functions by name.
+    """The steps of a schema by version, in the order of their application, and the files of its functions by name.
 
-    An application's source has steps alone: `functions` is None. `ledger` is the table that remembers its steps.
+    The steps of the library and of all capabilities share a transaction. Those of the application come after them,
+    without functions.
     """
 
-    steps: dict[int, Migration]
+    steps: dict[str, Migration]
     functions: dict[str, Script] | None
-    ledger: str = "schema_migrations"
+    sources: tuple[str, ...]
 
     @cached_property
-    def function_names(self) -> frozenset[str]:
-        """Every function that the files create."""
+    def function_sources(self) -> dict[str, str]:
+        """The source of each function that the files create."""
         scripts = (self.functions or {}).values()
-        return frozenset(name for script in scripts for name in FUNCTION.findall(script.text))
+        return {name: script.source for script in scripts for name in FUNCTION.findall(script.text)}
 
     @cached_property
     def digest(self) -> str:
@@ -108,9 +126,9 @@ class Migrations:
 
     @classmethod
     def read(cls, root: Traversable, application: Traversable | None = None) -> Self:
-        """Read the folders `control` and `tenant` below this one, and the folder of an application's steps."""
-        steps = {} if application is None else _steps(application)
-        return cls(_read(root / "control"), _read(root / "tenant"), Files(steps, None, "application_migrations"))
+        """Read `control` and `tenant` in this folder and in `sql` of each capability, and the application's steps."""
+        steps = {} if application is None else _steps(application, APPLICATION)
+        return cls(_read(root, "control"), _read(root, "tenant"), Files(steps, None, (APPLICATION,)))
 
     @property
     def of_tenant(self) -> tuple[Files, Files]:
@@ -118,8 +136,15 @@ class Migrations:
         return self.tenant, self.application
 
 
-def _read(folder: Traversable) -> Files:
-    return Files(_steps(folder / "schema"), _functions(folder / "functions"))
+def _read(root: Traversable, part: str) -> Files:
+    folders: dict[str, Traversable] = {LIBRARY: root / part}
+    folders |= {one.name: folder for one in installed() if (folder := one.folder(f"sql/{part}")) is not None}
+    steps: dict[str, Migration] = {}
+    functions: dict[str, Script] = {}
+    for source, home in folders.items():
+        steps |= _steps(home / "schema", source)
+        _add_functions(functions, home / "functions", source)
+    return Files(steps, functions, (LIBRARY, *(one.name for one in installed())))
 
 
 @cache
@@ -128,7 +153,7 @@ def packaged(application: Path | None = None) -> Migrations:
     return Migrations.read(files("turno.migrations"), application)
 
 
-def _steps(folder: Traversable) -> dict[int, Migration]:
+def _steps(folder: Traversable, source: str) -> dict[str, Migration]:
     ups: dict[int, tuple[str, Script]] = {}
     downs: dict[str, Script] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -137,7 +162,7 @@ def _steps(folder: Traversable) -> dict[int, Migration]:
         match = FILE.fullmatch(file.name)
         if not match or (not match[3] and int(match[1]) in ups):
             raise BadMigrationName(file.name)
-        script = Script(file.read_text(encoding="utf-8"))
+        script = Script(file.read_text(encoding="utf-8"), source)
         if match[3]:
             downs[f"{match[1]}_{match[2]}"] = script
         else:
@@ -147,19 +172,18 @@ def _steps(folder: Traversable) -> dict[int, Migration]:
     for expected, version in enumerate(sorted(ups), start=1):
         if version != expected:
             raise MissingMigration(expected, ups[version][0])
-    return {version: Migration(version, name, up, downs.get(name)) for version, (name, up) in ups.items()}
+    steps = (Migration(number, name, up, downs.get(name)) for number, (name, up) in sorted(ups.items()))
+    return {step.version: step for step in steps}
 
 
-def _functions(folder: Traversable) -> dict[str, Script]:
-    functions: dict[str, Script] = {}
-    created: set[str] = set()
+def _add_functions(functions: dict[str, Script], folder: Traversable, source: str) -> None:
+    created = {name for script in functions.values() for name in FUNCTION.findall(script.text)}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
             continue
-        script = Script(file.read_text(encoding="utf-8"))
+        script = Script(file.read_text(encoding="utf-8"), source)
         names = FUNCTION.findall(script.text)
         if file.name.removesuffix(".sql") not in names or created.intersection(names) or len(set(names)) < len(names):
             raise BadFunctionFile(file.name)
         created.update(names)
         functions[file.name.removesuffix(".sql")] = script
-    return functions

@@ -10,7 +10,7 @@ from psycopg import Connection
 from turno.tenancy.rights.application_grants import ApplicationChanged
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, packaged
-from turno.tenancy.schema_migrations.ledger import Ledger, Standing
+from turno.tenancy.schema_migrations.ledger import Standing, read_ledgers
 from turno.tenancy.schema_migrations.step import Irreversible, step_down, step_up
 
 
@@ -23,7 +23,7 @@ class Outcome:
 
     schema: str
     slug: str
-    done: tuple[int, ...] = ()
+    done: tuple[str, ...] = ()
     error: str | None = None
     redefined: bool = False
 
@@ -40,7 +40,7 @@ class Planned:
         """Return the same as if no newer release had been here: what it made stays, and this release works with it."""
         return replace(self, standing=replace(self.standing, unknown=()))
 
-    def outcome(self, done: Iterable[int] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
+    def outcome(self, done: Iterable[str] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
         """Return what happened to this schema."""
         return Outcome(self.schema.name, self.schema.slug, tuple(done), error, redefined)
 
@@ -54,14 +54,14 @@ class MigrationFailed(RuntimeError):
 
 def plan(admin: Connection[Any], schemas: Sequence[Schema], files: Files) -> list[Planned]:
     """Return where each of these schemas stands; their ledgers are read together."""
-    ledgers = Ledger(files.ledger).read(admin, [schema.name for schema in schemas])
+    ledgers = read_ledgers(admin, [schema.name for schema in schemas], files)
     return [Planned(s, Standing.of(s, ledgers.get(s.name, {}), files), files) for s in schemas]
 
 
-def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[int, ...]:
+def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[str, ...]:
     """Apply what one schema lacks, and all its rights; return the versions applied or raise MigrationFailed."""
     migrations = migrations or packaged()
-    done: list[int] = []
+    done: list[str] = []
     for files in migrations.of_tenant if schema.slug else (migrations.control,):
         if not files.steps:
             continue
@@ -83,7 +83,7 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
         return planned.outcome(error=planned.standing.trouble)
     if dry_run:
         return planned.outcome(pending, redefined=not pending)
-    done: list[int] = []
+    done: list[str] = []
     rights_changed = False
     transactions = _transactions([planned.files.steps[version] for version in pending])
     for steps in transactions:
@@ -113,17 +113,18 @@ def _transactions(steps: Sequence[Migration]) -> list[list[Migration]]:
 def downgrade(
     admin: Connection[Any], planned: Planned, *, to: int | None, steps: int, dry_run: bool = False
 ) -> Outcome:
-    """Take back the last `steps` versions, or all above `to`, newest first."""
+    """Take back the last `steps` versions, or all above `to`, newest first; steps of capabilities stay."""
     if planned.standing.trouble:
         return planned.outcome(error=planned.standing.trouble)
-    applied = sorted(planned.files.steps.keys() - set(planned.standing.pending), reverse=True)
-    versions = applied[:steps] if to is None else [version for version in applied if version > to]
+    pending = planned.standing.pending
+    applied = sorted((v for v in planned.files.steps if v.isdecimal() and v not in pending), reverse=True)
+    versions = applied[:steps] if to is None else [version for version in applied if int(version) > to]
     if dry_run:
         return planned.outcome(versions)
-    done: list[int] = []
+    done: list[str] = []
     for migration in (planned.files.steps[version] for version in versions):
         try:
-            if step_down(admin, planned.schema, migration, planned.files):
+            if step_down(admin, planned.schema, migration):
                 done.append(migration.version)
         except (psycopg.Error, Irreversible) as error:
             return planned.outcome(done, error=f"{migration.name}: {error}")

@@ -1,4 +1,4 @@
-"""Steps of one schema, up or down, in a transaction and as the schema's owner."""
+"""Apply steps of one schema or take them back, in a transaction and as the schema's owner."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,16 +10,16 @@ from psycopg import Connection, sql
 from turno.tenancy.rights.application_grants import grant_on_application
 from turno.tenancy.rights.apply_grants import apply_grants
 from turno.tenancy.rights.schemas import Schema
-from turno.tenancy.schema_migrations.definitions import define, digest_of, undefine
+from turno.tenancy.schema_migrations.definitions import define, digest_of
 from turno.tenancy.schema_migrations.files import Files, Migration, Script
-from turno.tenancy.schema_migrations.ledger import DEFINITIONS, Ledger
+from turno.tenancy.schema_migrations.ledger import has, record, record_definitions, strike
 from turno.tenancy.schema_migrations.locks import hold_schema_lock, limit_lock_wait, lock_schema, retry_when_locked
 
 
 class Stepped(NamedTuple):
     """The versions that one transaction applied, and whether a right was not as the matrix says."""
 
-    versions: tuple[int, ...]
+    versions: tuple[str, ...]
     rights_changed: bool
 
 
@@ -38,32 +38,31 @@ def step_up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], 
     """
     if steps and not steps[0].up.transactional:
         (step,) = steps
-        return Stepped(retry_when_locked(lambda: _up_by_statement(admin, schema, step, files)), rights_changed=False)
+        return Stepped(retry_when_locked(lambda: _up_by_statement(admin, schema, step)), rights_changed=False)
     return retry_when_locked(lambda: _up(admin, schema, steps, files, last=last))
 
 
-def step_down(admin: Connection[Any], schema: Schema, migration: Migration, files: Files) -> bool:
+def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> bool:
     """Take the migration back; return whether it was there.
 
-    Functions and rights stay as this release has them until a release is migrated to; without any step they go too.
+    Functions and rights stay as this release has them until another release is migrated to.
     """
     script = migration.down
     if script is None:
         raise Irreversible
-    return retry_when_locked(lambda: _down(admin, schema, migration.version, script, files))
+    return retry_when_locked(lambda: _down(admin, schema, migration, script))
 
 
 def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files, *, last: bool) -> Stepped:
-    done: list[int] = []
+    done: list[str] = []
     rights_changed = False
-    ledger = Ledger(files.ledger)
     with admin.transaction(), _as_owner(admin, schema):
         for step in steps:
-            # Looked up again under the lock: somebody else may have just done it.
-            if not ledger.has(admin, step.version):
+            # Read again under the lock: another process may have applied the step.
+            if not has(admin, step):
                 with _named(step.name):
                     admin.execute(step.up.text.encode(), prepare=False)
-                ledger.record(admin, step)
+                record(admin, step)
                 done.append(step.version)
         if last:
             with _named("functions and rights"):
@@ -79,34 +78,25 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     if files.functions is None:
         return apply_grants(admin, schema)
     changed = define(admin, schema, files)
-    Ledger(files.ledger).record_definitions(admin, digest_of(schema.matrix.digest, files))
+    record_definitions(admin, digest_of(schema.matrix.digest, files))
     return changed
 
 
-def _up_by_statement(admin: Connection[Any], schema: Schema, step: Migration, files: Files) -> tuple[int, ...]:
+def _up_by_statement(admin: Connection[Any], schema: Schema, step: Migration) -> tuple[str, ...]:
     """Run a file that may not run inside a transaction; after a crash the next run repeats it from the top."""
-    ledger = Ledger(files.ledger)
-    applied = _by_statement(
-        admin, schema, step.version, step.up, ledger=ledger, note=lambda: ledger.record(admin, step), had=False
-    )
+    applied = _by_statement(admin, schema, step, step.up, note=lambda: record(admin, step), had=False)
     return (step.version,) if applied else ()
 
 
-def _down(admin: Connection[Any], schema: Schema, version: int, script: Script, files: Files) -> bool:
-    ledger = Ledger(files.ledger)
-
+def _down(admin: Connection[Any], schema: Schema, step: Migration, script: Script) -> bool:
     def note() -> None:
-        ledger.strike(admin, version)
-        if files.functions is not None:
-            ledger.strike(admin, DEFINITIONS)
-            if not ledger.any_step(admin):
-                undefine(admin)
+        strike(admin, step)
         apply_grants(admin, schema)
 
     if not script.transactional:
-        return _by_statement(admin, schema, version, script, ledger=ledger, note=note, had=True)
+        return _by_statement(admin, schema, step, script, note=note, had=True)
     with admin.transaction(), _as_owner(admin, schema):
-        if not ledger.has(admin, version):
+        if not has(admin, step):
             return False
         admin.execute(script.text.encode(), prepare=False)
         note()
@@ -114,20 +104,13 @@ def _down(admin: Connection[Any], schema: Schema, version: int, script: Script, 
 
 
 def _by_statement(
-    admin: Connection[Any],
-    schema: Schema,
-    version: int,
-    script: Script,
-    *,
-    ledger: Ledger,
-    note: Callable[[], None],
-    had: bool,
+    admin: Connection[Any], schema: Schema, step: Migration, script: Script, *, note: Callable[[], None], had: bool
 ) -> bool:
     with hold_schema_lock(admin, schema.name):
         with admin.transaction(), _as_owner(admin, schema):
-            if ledger.has(admin, version) is not had:
+            if has(admin, step) is not had:
                 return False
-        with _session_as_owner(admin, schema), _named(f"version {version:04d}"):
+        with _session_as_owner(admin, schema), _named(f"version {step.version}"):
             for statement in script.statements:
                 admin.execute(statement.encode(), prepare=False)
         with admin.transaction(), _as_owner(admin, schema):

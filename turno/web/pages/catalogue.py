@@ -10,6 +10,7 @@ from gettext import NullTranslations, translation
 from pathlib import Path
 from typing import Any
 
+from turno.capability import installed
 from turno.jobs.handler import JobHandler
 from turno.jobs.type_words import ERROR
 from turno.web.pages.language import LANGUAGES, Language
@@ -54,7 +55,8 @@ def catalogues(application: Path | None = None, handlers: Sequence[type[JobHandl
     """
     found: dict[Language, NullTranslations] = {language: HandlerWords(handlers, language) for language in LANGUAGES}
     for language, catalogue in found.items():
-        catalogue.add_fallback(translation("messages", OWN, [language]))
+        for folder in (*filter(None, (one.folder("locale") for one in installed())), OWN):
+            catalogue.add_fallback(translation("messages", folder, [language]))
     if application is None:
         return found
     own = {language: translation("messages", application, [language]) for language in LANGUAGES}

@@ -44,6 +44,8 @@ def draw(
         "at": at,
         "layout": services().layout or "turno/layout.html",
         "framed": services().layout is None,
+        "menu": services().menu,
+        "operator_menu": services().operator_menu,
     }
     text = render_template(template, **frame | context)
     response = Response(text, status, mimetype="text/html")

@@ -7,13 +7,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from turno.capability import LIBRARY
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.all_schemas import migrate, rollback, status
 from turno.tenancy.schema_migrations.files import Migrations
-from turno.tenancy.schema_migrations.ledger import LIBRARY
 from turno.tenancy.schema_migrations.one_schema import Outcome
 
 KEY = b"the tests' own master key, 32 or more"
@@ -57,11 +57,11 @@ class Place:
 
     def versions(self) -> dict[str, int]:
         found = status(self.admin, self.logins, migrations=self.migrations)
-        return {one.slug: one.at for one in found if one.ledger == LIBRARY}
+        return {one.slug: one.at for one in found if one.source == LIBRARY}
 
     def application_versions(self) -> dict[str, int]:
         found = status(self.admin, self.logins, migrations=self.migrations)
-        return {one.slug: one.at for one in found if one.ledger != LIBRARY}
+        return {one.slug: one.at for one in found if one.source != LIBRARY}
 
     def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
         with self.admin.transaction():

@@ -16,7 +16,7 @@ def applied(place: Place) -> Place:
         "application/0001_stock.sql", "CREATE TABLE stock (id integer); CREATE VIEW shown AS SELECT id FROM stock"
     )
     place.write("application/0001_stock.down.sql", "DROP VIEW shown; DROP TABLE stock")
-    assert [outcome.done for outcome in place.migrate()] == [(1,)] * 3
+    assert [outcome.done for outcome in place.migrate()] == [("0001",)] * 3
     return place
 
 
@@ -37,10 +37,10 @@ def test_an_application_s_views_are_shown_and_its_tables_are_not(applied: Place)
 
 
 def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
-    assert {outcome.done for outcome in applied.rollback(application=True)} == {(1,)}
+    assert {outcome.done for outcome in applied.rollback(application=True)} == {("0001",)}
     assert applied.application_versions() == dict.fromkeys(SLUGS, 0)
     assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
-    assert {outcome.done for outcome in applied.migrate()} == {(1,)}
+    assert {outcome.done for outcome in applied.migrate()} == {("0001",)}
 
 
 def test_a_tenant_whose_library_s_step_failed_gets_none_of_the_application(applied: Place) -> None:

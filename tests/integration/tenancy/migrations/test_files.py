@@ -22,7 +22,7 @@ def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None
     assert {outcome.error for outcome in outcomes} == {
         "version 0002 was changed after it was applied here; restore the file"
     }
-    assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), (2,)}
+    assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
     assert set(place.versions().values()) == {1, 2}
 
 
@@ -40,9 +40,9 @@ def test_a_step_without_a_transaction(place: Place) -> None:
         "tenant/schema/0003_by_name.down.sql",
         "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;\n",
     )
-    assert {outcome.done for outcome in place.migrate(jobs=2)} == {(2, 3)}
+    assert {outcome.done for outcome in place.migrate(jobs=2)} == {("0002", "0003")}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_size') IS NULL").fetchone() == (False,)
-    assert {outcome.done for outcome in place.rollback()} == {(3,)}
+    assert {outcome.done for outcome in place.rollback()} == {("0003",)}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
     assert check(place.admin, place.logins) == []
 
@@ -77,7 +77,7 @@ def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place:
     assert len(failed(place.migrate())) == 3
     assert set(place.versions().values()) == {1}
     place.write("tenant/schema/0002_half.sql", step.format(1))
-    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+    assert {outcome.done for outcome in place.migrate()} == {("0002",)}
     # The session is itself again: it was the owner outside of any transaction.
     assert check(place.admin, place.logins) == []
 
@@ -112,7 +112,7 @@ def test_a_step_and_its_functions_are_one_transaction(place: Place) -> None:
     assert {(one.done, (one.error or "").split(":")[0]) for one in place.migrate()} == {((), "functions and rights")}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('widgets')").fetchone() == (None,)
     place.write("tenant/schema/0002_widgets.sql", WIDGETS.replace("name text", "name text, size bigint"))
-    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+    assert {outcome.done for outcome in place.migrate()} == {("0002",)}
 
 
 CREATE = "CREATE OR REPLACE FUNCTION {}() RETURNS integer LANGUAGE sql RETURN 1;\n"
@@ -152,7 +152,7 @@ def test_a_folder_with_a_gap_is_refused_and_nothing_is_applied(place: Place) -> 
     with pytest.raises(MissingMigration, match=r"^0003_later\.sql stands where no 0002_\*\.sql does\. .*restore"):
         place.migrate()
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
-    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
+    assert {outcome.done for outcome in place.migrate()} == {("0002", "0003")}
 
 
 def test_the_bodies_of_all_functions_can_be_read(place: Place) -> None:

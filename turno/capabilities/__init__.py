@@ -1,0 +1,1 @@
+"""One folder for each capability; the core reads its `capability.py` and imports nothing of it."""

@@ -1,0 +1,105 @@
+"""The declaration of a capability, and the kernel that reads all declarations.
+
+A capability is the folder `turno/capabilities/<name>` with the constant `CAPABILITY` in `capability.py`. Code is named
+as `package.module:name` and loaded by the process that needs it: a launched worker imports no Flask and no Click. Found
+by folder: `sql/{control,tenant}/{schema,functions}`, and `locale`. Templates belong to the blueprints.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from turno.errors import InvalidSettings
+from turno.tenancy.rights.matrix import Matrix
+
+HOME = Path(__file__).parent / "capabilities"
+LIBRARY = "core"  # the source of everything that is in no capability
+ALL_BUT = "all-but-"
+Place = str  # package.module:name
+Value = TypeVar("Value")
+
+
+class Task(NamedTuple):
+    """A maintenance task, run every ten seconds: `run(engine, each_tenant) -> TaskReport`.
+
+    `name` is the key of its count in logs and in `turno cleanup`.
+    """
+
+    name: str
+    run: Place
+
+
+class Command(NamedTuple):
+    """A Click command and its line in `turno --help`."""
+
+    place: Place
+    line: str
+
+
+class Link(NamedTuple):
+    """An entry of a menu: the path, and the phrase of the catalogues that names it."""
+
+    path: str
+    phrase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One capability. `name` is its folder, its source in ledgers and comments, and its word in TURNO_CAPABILITIES.
+
+    `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
+    there.
+    """
+
+    name: str
+    control: Matrix = field(default_factory=Matrix)
+    tenant: Matrix = field(default_factory=Matrix)
+    tasks: tuple[Task, ...] = ()
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    routes: tuple[Place, ...] = ()
+    pages: tuple[Place, ...] = ()
+    menu: tuple[Link, ...] = ()
+    operator_menu: tuple[Link, ...] = ()
+
+    def folder(self, path: str) -> Path | None:
+        """Return a folder of this capability, or None if it has none."""
+        found = HOME / self.name / path
+        return found if found.is_dir() else None
+
+
+@cache
+def installed() -> tuple[Capability, ...]:
+    """Return the capabilities whose folders exist, by name: SQL and rights follow them."""
+    names = sorted(file.parent.name for file in HOME.glob("*/capability.py"))
+    found = tuple(import_module(f"turno.capabilities.{name}.capability").CAPABILITY for name in names)
+    if wrong := [name for name, one in zip(names, found, strict=True) if one.name != name]:
+        raise InvalidSettings([f"turno/capabilities/{wrong[0]}/capability.py declares another name; rename the folder"])
+    return found
+
+
+def enabled(switch: str) -> tuple[Capability, ...]:
+    """Return the capabilities whose tasks, commands, routes and pages are on; `switch` is TURNO_CAPABILITIES."""
+    known = {one.name: one for one in installed()}
+    off = set(filter(None, switch.removeprefix(ALL_BUT).split(",")))
+    if off - known.keys() or not (switch.startswith(ALL_BUT) or not switch):
+        names = ", ".join(known) or "none"
+        raise InvalidSettings([f"CAPABILITIES={switch[:60]!r}: expected {ALL_BUT}NAME,NAME with names of: {names}"])
+    return tuple(one for name, one in known.items() if name not in off)
+
+
+def left_behind(source: str | None) -> bool:
+    """Return whether this source, from an object's comment, is a capability whose folder is gone."""
+    return source is not None and source != LIBRARY and source not in {one.name for one in installed()}
+
+
+def merged(kind: str, tables: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
+    """Return the entries of all tables in one; raises InvalidSettings for a name that two of them have."""
+    found: dict[str, Value] = {}
+    for table in tables:
+        if twice := sorted(found.keys() & table.keys()):
+            raise InvalidSettings([f"the {kind} {twice[0]} is declared twice; rename it in one turno/capabilities/*/"])
+        found |= table
+    return found
