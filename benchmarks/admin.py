@@ -19,6 +19,7 @@ from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from turno import Principal, Turno
 from turno.store.engine import outcomes
+from turno.store.engine.engine import Engine
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.session import service_session
 from turno.web.services import NAME, services_of
@@ -141,7 +142,7 @@ def run(options: Options) -> Report:
     with open_environment() as bench:
         _make(bench, ended)
         began = time.perf_counter()
-        with service_session(bench.logins, bench.logins.engine, application="bench-engine") as engine:
+        with Engine.on(service_session(bench.logins, bench.logins.engine, application="bench-engine")) as engine:
             while outcomes.count(engine, COUNT_BATCH, from_lowest=False):
                 pass
             outcomes.fold_dead_letters(engine)

@@ -26,7 +26,7 @@ from turno.servers.wait import wait_until
 from turno.store.api.commands import NewJob
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
-from turno.wiring.shared import engine_link, queue_named
+from turno.wiring.shared import engine_of, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ class BrokerEnvironment:
             retention=timedelta(days=settings.retention_days),
         )
         passes = Maintenance(
-            engine=engine_link(settings), queue=self.exec_queue(), registry=Registry.of(bare_jobs.HANDLERS), terms=terms
+            engine=engine_of(settings), queue=self.exec_queue(), registry=Registry.of(bare_jobs.HANDLERS), terms=terms
         )
         over = Event()
 

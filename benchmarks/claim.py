@@ -11,8 +11,8 @@ import psycopg
 from benchmarks import processor_time
 from benchmarks.environment import KEY, open_environment
 from benchmarks.report import Report
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -116,14 +116,15 @@ class Stage:
         install(self._admin, logins)
         add_company(self._admin, logins, "northwind", "Northwind Traders")
         self._set(stack, scene, url)
-        self._engine = stack.enter_context(service_session(logins, logins.engine, application="bench-claim"))
-        self._worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=1)
+        session = stack.enter_context(service_session(logins, logins.engine, application="bench-claim"))
+        self._engine, self._pid = Engine.on(session), session.info.backend_pid
+        self._worker = self._engine.start_worker(backend="exec", host="bench", pid=1)
         self._claimer = Claimer(backend="exec", queues=["hot"], types=[("work", 1)])
         self._slots, self._size = slots, size
 
     def turn(self) -> list[float]:
         """Claim some batches and return the milliseconds of processor time of each job; its end is not measured."""
-        pid = self._engine.info.backend_pid
+        pid = self._pid
         used, jobs = 0.0, 0
         for _ in range(CLAIMS):
             before = processor_time.milliseconds(pid)

@@ -18,7 +18,8 @@ from benchmarks.report import Report
 from benchmarks.sampling import milliseconds, timed
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.rights.host_rights import hosts, join_host
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def run(options: Options) -> Report:
     with open_environment() as bench, ExitStack() as stack:
         report.facts[PEER] = "left out: ask for it with --peers"
         bench.tenant("suc0001")
-        announce(bench.admin, of(build_registry()), 20)
+        Engine.on(bench.admin).announce(of(build_registry()), 20)
         contestants = _ours(bench, stack)
         peer = _peer(bench, stack, report) if options.peers else None
         if peer is not None:

@@ -20,7 +20,8 @@ from benchmarks.report import Report
 from benchmarks.throughput import Pool
 from turno.jobs.registry import Registry
 from turno.servers.wait import wait_until
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,7 +134,7 @@ def _ours(bench: BenchEnvironment, stack: ExitStack) -> dict[str, System]:
     bench.admin.execute(
         "CREATE TABLE public.business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number integer)"
     )
-    announce(bench.admin, of(Registry.of(HANDLERS)), 20)
+    Engine.on(bench.admin).announce(of(Registry.of(HANDLERS)), 20)
     stack.enter_context(Pool(bench, PLACE))
     ends = ENDS.format(tenant.schema)
     systems = {

@@ -23,7 +23,7 @@ from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.store.engine import tickets
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 
@@ -149,14 +149,14 @@ class Here:
         """Run one attempt of a job, from its start to its record."""
         _clear(self._bench, self._tenant)
         job_id, registry = _enqueue(self._bench, self._tenant), build_registry()
-        worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=os.getpid())
-        claim = tickets.claim_job(self._engine, worker, job_id, types=registry.versions)
+        worker = Engine.on(self._engine).start_worker(backend="exec", host="bench", pid=os.getpid())
+        claim = Engine.on(self._engine).claim_job(worker, job_id, types=registry.versions)
         assert claim is not None  # noqa: S101 - nobody else takes it
         executor = Executor(registry=registry, sessions=self._sessions, worker="bench", callbacks=WorkerCallbacks())
         before = self._spent()
         executor.execute((claim,))
         took = self._spent() - before
-        tickets.stop_worker(self._engine, worker)
+        Engine.on(self._engine).stop_worker(worker)
         _check(self._bench, self._tenant)
         return [took]
 

@@ -12,7 +12,7 @@ from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tenants.northwind.load import load_orders
 from turno.store.api.commands import ENQUEUE, NewJob
-from turno.store.engine.tickets import wake
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _batch(bench: BenchEnvironment, tenant: Tenant, ids: list[int], handlers: st
         ):
             start = time.perf_counter()
             job_id = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
-            wake(bench.admin)
+            Engine.on(bench.admin).wake()
             while not _ended(bench, tenant, str(job_id)):
                 time.sleep(0.02)
             took = time.perf_counter() - start

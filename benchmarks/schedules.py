@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -22,8 +22,8 @@ from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant
 from turno.schedules.firing import AHEAD
 from turno.store.engine import schedules
-from turno.store.engine.announcements import Announcement, announce
-from turno.store.engine_link import EngineLink
+from turno.store.engine.announcements import Announcement
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -85,7 +85,7 @@ def run(options: Options) -> Report:
 
 def _put(bench: BenchEnvironment, tenants: list[Tenant], period: int, *, ahead: int) -> None:
     """Save the schedules as they are saved, but a statement for all of a tenant's."""
-    announce(bench.admin, [Announcement("ring", 1, Ring.queue, 1)], 20)
+    Engine.on(bench.admin).announce([Announcement("ring", 1, Ring.queue, 1)], 20)
     begin = datetime.now(UTC) + timedelta(seconds=ahead)  # the server is on this host
     for tenant in tenants:
         rows = []
@@ -125,10 +125,9 @@ def _firings(bench: BenchEnvironment, tenants: list[Tenant]) -> list[float]:
         bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = clock_timestamp() + interval '1 s'")
     began: list[float] = []
     with closing(_engine(bench.logins)) as engine:
-        link = EngineLink(lambda: engine)
-        each_tenant = EachTenant(link, at_each_step=lambda: began.append(time.perf_counter()))
+        each_tenant = EachTenant(engine, at_each_step=lambda: began.append(time.perf_counter()))
         each_tenant.complete = True
-        fire_due(link, each_tenant)
+        fire_due(engine, each_tenant)
     return [(end - begin) * 1000 for begin, end in pairwise(began)]
 
 
@@ -146,7 +145,7 @@ def _idle(bench: BenchEnvironment, report: Report, options: Options) -> None:
     report.compare(samples, MANY, NONE)
 
 
-def _asked(engine: psycopg.Connection[Any]) -> list[float]:
+def _asked(engine: Engine) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()
@@ -156,5 +155,5 @@ def _asked(engine: psycopg.Connection[Any]) -> list[float]:
     return took
 
 
-def _engine(logins: Logins) -> psycopg.Connection[Any]:
-    return service_session(logins, logins.engine, application="bench-engine")
+def _engine(logins: Logins) -> Engine:
+    return Engine.on(service_session(logins, logins.engine, application="bench-engine"))

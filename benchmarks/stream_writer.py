@@ -14,7 +14,7 @@ from psycopg import sql
 from turno.environment import read_settings
 from turno.jobs.claim import Claim
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 from turno.worker.change_notifier import ChangeNotifier
 
 STEP = (
@@ -35,7 +35,7 @@ class Writer:
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url)
-        self._change_notifier = ChangeNotifier(engine_link(read_settings()))
+        self._change_notifier = ChangeNotifier(engine_of(read_settings()))
         self.done: list[tuple[str, int, float]] = []
 
     def change(self, job: dict[str, Any], *, end: bool = False) -> None:

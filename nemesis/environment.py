@@ -18,7 +18,8 @@ from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.settings import Settings
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -181,7 +182,7 @@ def _install(url: str) -> list[Tenant]:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
-        announce(admin, of(REGISTRY), None)  # before the first event is told
+        Engine.on(admin).announce(of(REGISTRY), None)  # before the first event is told
         tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind", migrations=TABLES) for n in (1, 2, 3)]
         for tenant, share in zip(tenants, BRANCH_SHARES, strict=True):
             with admin.transaction():

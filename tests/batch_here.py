@@ -10,7 +10,6 @@ from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.runner.shared_state import SharedState
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
 
@@ -26,7 +25,7 @@ EIGHT = 8  # jobs a batch
 
 def worker_here(world: ExampleInstallation) -> UUID:
     """Enter this process as a resident worker."""
-    return tickets.start_worker(world.engine, backend="pool", host="test", pid=1)
+    return world.engine.start_worker(backend="pool", host="test", pid=1)
 
 
 def claimer_here() -> Claimer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from turno.store.engine.claims import Claimer
 
@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from uuid import UUID
 
-    import psycopg
-
     from turno.jobs.claim import Claim
-    from turno.store.engine.tickets import TypeVersion
+    from turno.store.engine.engine import Engine, TypeVersion
 
 
 def claimer(*, queues: Sequence[str], types: Sequence[TypeVersion], backend: str) -> Claimer:
@@ -22,7 +20,7 @@ def claimer(*, queues: Sequence[str], types: Sequence[TypeVersion], backend: str
 
 
 def claim(
-    engine: psycopg.Connection[Any],
+    engine: Engine,
     worker: UUID,
     *,
     queues: Sequence[str],

@@ -15,7 +15,6 @@ from tax_authority_stub.certificates import make_certificate
 from tax_authority_stub.server import serving
 from turno import Registry
 from turno.store.api import effect_review
-from turno.store.engine import tickets
 from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class FiscalBranch:
     def attempt(self, job_id: UUID, **how: float) -> dict[str, Any]:
         """Run one attempt of a job here, whenever it is due; return the job after it."""
         self.world.make_due()
-        tickets.promote(self.world.engine, 1000)
+        self.world.engine.promote(1000)
         here = InProcessWorker(self.world, self.registry(**how))
         claim = here.claim(job_id)
         assert claim is not None, self.world.ticket(job_id)

@@ -14,8 +14,7 @@ from turno.maintenance.each_tenant import EachTenant
 from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.settings import Settings
-from turno.store.engine import tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
@@ -135,12 +134,12 @@ class Administration:
 
     def rescue_all(self, cause: str) -> None:
         """Take back what workers hold that are known to be dead, all of them; nobody else may run one now."""
-        with service_session(self._logins, self._logins.engine, application="turno-admin") as engine:
-            tickets.prune_workers(engine, timedelta(0))
-            link = EngineLink(lambda: engine)
-            each_tenant = EachTenant(link)
+        with service_session(self._logins, self._logins.engine, application="turno-admin") as session:
+            engine = Engine.on(session)
+            engine.prune_workers(timedelta(0))
+            each_tenant = EachTenant(engine)
             each_tenant.complete = True
-            report = rescue_orphans(link, each_tenant, cause=cause, retry_in=timedelta(0), counted=False)
+            report = rescue_orphans(engine, each_tenant, cause=cause, retry_in=timedelta(0), counted=False)
             if report.troubles:
                 raise MaintenanceFailed.of(report.troubles)
 

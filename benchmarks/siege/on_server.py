@@ -12,7 +12,7 @@ from benchmarks.siege.attack import Attack, Ending, first_line, of_job, refused
 from benchmarks.siege.place import in_its_attempt
 from tests.misbehaving_handlers import Odd, OddOnce
 from turno.servers.wait import wait_until
-from turno.store.engine import tickets
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def full_notification_queue(place: Place, seconds: float) -> Callable[[], Ending
             sender.execute("SELECT pg_notify('flood', rpad(g::text, 7999, 'x')) FROM generate_series(1, 1000) AS g")
         usage = place.rows("SELECT pg_notification_queue_usage() AS usage")[0]["usage"]
         with service_session(place.bench.logins, place.bench.logins.web, application="turno-web") as web:
-            tickets.wake(web)
+            Engine.on(web).wake()
     return lambda: Ending(decent=True, how=f"the queue was {usage:.1%} full, and a hint was sent or left out")
 
 

@@ -17,7 +17,6 @@ from tests.misbehaving_handlers import Odd, OddHealthy, OddHurried
 from turno.jobs.job import JobRef
 from turno.queues.notify import PoolQueue
 from turno.servers.wait import wait_until
-from turno.store.engine import leases, tickets
 from turno.tenancy.provisioning.provision import raise_connections
 from turno.wiring.shared import pool_queue
 
@@ -389,8 +388,8 @@ def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: Exampl
 
 def test_residents_mend_what_other_hosts_left_behind(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    gone = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, gone, job_id, types=[("odd", 1)])
+    gone = world.engine.start_worker(backend="pool", host="gone", pid=2**22 + 1)
+    assert world.engine.claim_job(gone, job_id, types=[("odd", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
     world.start_pool()
     assert wait_until(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
@@ -406,10 +405,10 @@ def test_a_worker_enters_what_it_runs(world: ExampleInstallation) -> None:
 
 def test_one_process_at_a_time_maintains(world: ExampleInstallation) -> None:
     minute = timedelta(minutes=1)
-    assert leases.take(world.engine, "a test's", "one", minute)
-    assert not leases.take(world.engine, "a test's", "other", minute)
+    assert world.engine.take_lease("a test's", "one", minute)
+    assert not world.engine.take_lease("a test's", "other", minute)
     world.rows("UPDATE turno.leases SET until = now() WHERE name = 'a test''s'")
-    assert leases.take(world.engine, "a test's", "other", minute)
+    assert world.engine.take_lease("a test's", "other", minute)
 
 
 def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: ExampleInstallation) -> None:
@@ -432,7 +431,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world:
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     (worker,) = world.rows("SELECT id FROM turno.workers")
-    assert tickets.claim_job(world.engine, worker["id"], job_id, types=[("odd", 1)])
+    assert world.engine.claim_job(worker["id"], job_id, types=[("odd", 1)])
     assert wait_until(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
     job = world.job(job_id)
     assert (job["status"], job["crashes"]) == ("pending", 0)

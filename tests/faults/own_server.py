@@ -11,6 +11,7 @@ import psycopg
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.wait import wait_until
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
 
@@ -62,4 +63,4 @@ def reconnect(world: ExampleInstallation, url: str | None = None) -> None:
     world.engine.close()
     world.logins = type(world.logins)(world.url, world.logins.master_key)
     world.web = service_session(world.logins, world.logins.web, application="test-web")
-    world.engine = service_session(world.logins, world.logins.engine, application="test-engine")
+    world.engine = Engine.on(service_session(world.logins, world.logins.engine, application="test-engine"))

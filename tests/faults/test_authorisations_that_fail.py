@@ -24,7 +24,6 @@ from tests.fiscal_branch import FIRST_ORDER, FiscalBranch, fiscal_branch
 from tests.installation import ExampleInstallation
 from turno import crash_points
 from turno.servers.wait import wait_until
-from turno.store.engine import recovery, tickets
 from turno.testing.build import FOREVER
 from turno.testing.in_process_worker import InProcessWorker
 
@@ -92,7 +91,7 @@ def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
 def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fate) -> None:
     """Run an attempt; if it dies, its supervisor sees that, or nobody does."""
     world = branch.world
-    tickets.promote(world.engine, 1000)
+    world.engine.promote(1000)
     claim = here.claim(job_id)
     if claim is None:
         return
@@ -100,9 +99,7 @@ def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fat
         here.execute(claim)
     except Died:
         seen = 1 if fate.chance.random() < 0.5 else None
-        recovery.rescue(
-            world.engine, world.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen
-        )
+        world.engine.rescue(world.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen)
     # What the authority was sent late, it has done by the time that anybody looks.
     assert wait_until(lambda: branch.stub.under_way == 0, within=10)
 

@@ -9,7 +9,6 @@ import pytest
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.store.engine import tickets
 
 WRONG = """
 import datetime, time
@@ -97,7 +96,7 @@ def test_a_listener_that_came_back_is_heard(world: ExampleInstallation, tmp_path
         assert wait_until(lambda: world.rows(listening) != [], within=20)
         for _ in range(2):  # the first may be found by the look that follows a new listener
             job_id = world.enqueue({"how": "ok"}, handler=Odd)
-            tickets.wake(world.engine)
+            world.engine.wake()
             assert wait_until(partial(completed, world, job_id), within=10)
         (listener,) = world.rows(listening)
         world.rows("SELECT pg_terminate_backend(%s, 5000)", listener["pid"])

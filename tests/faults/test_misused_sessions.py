@@ -8,7 +8,6 @@ from uuid import UUID
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.store.engine import tickets
 
 # What the deed does, how its job ends, and the class of its error; `text` is the deed's word.
 DEEDS: list[tuple[str, str, str | None, str]] = [
@@ -35,7 +34,7 @@ DEEDS: list[tuple[str, str, str | None, str]] = [
 
 def finished(world: ExampleInstallation, how: str, text: str = "") -> dict[str, Any]:
     job_id: UUID = world.enqueue({"how": how, "text": text}, handler=Odd)
-    tickets.wake(world.engine)  # else an idle pool finds it half a second to two seconds later
+    world.engine.wake()  # else an idle pool finds it half a second to two seconds later
     assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=30), how
     return world.job(job_id)
 

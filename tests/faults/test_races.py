@@ -15,7 +15,7 @@ from tests import attempt_steps
 from tests.installation import ExampleInstallation
 from turno.errors import ClaimLost
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery, tickets
+from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 
@@ -25,8 +25,8 @@ KINDS = (("batch_invoicing", 1),)
 def lose_workers(world: ExampleInstallation, number: int) -> None:
     for _ in range(number):
         job_id = world.enqueue({"order_ids": [1]})
-        worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
-        claim = tickets.claim_job(world.engine, worker, job_id, types=KINDS)
+        worker = world.engine.start_worker(backend="exec", host="gone", pid=2**22 + 1)
+        claim = world.engine.claim_job(worker, job_id, types=KINDS)
         assert claim is not None
         with handler_session(world.logins, claim.login, application="test", kind=HandlerConnection) as session:
             attempt_steps.start(session, claim, "gone")
@@ -69,8 +69,8 @@ def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: ExampleInstalla
 def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation, seed: int) -> None:
     chance = Random(seed)  # noqa: S311 - a seed, not a secret
     job_id = world.enqueue({"order_ids": [1]})
-    worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
-    claim = tickets.claim_job(world.engine, worker, job_id, types=KINDS)
+    worker = world.engine.start_worker(backend="exec", host="test", pid=1)
+    claim = world.engine.claim_job(worker, job_id, types=KINDS)
     assert claim is not None
     start = Barrier(2)
     with ExitStack() as stack, ThreadPoolExecutor(2) as both:
@@ -94,7 +94,9 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation
         def reap() -> str:
             start.wait()
             world_pause(reaper, waits[1])
-            return recovery.rescue(reaper, claim.login.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
+            return Engine.on(reaper).rescue(
+                claim.login.schema, job_id, claim.token, cause="test", retry_in=timedelta(0)
+            )
 
         ended, taken = both.submit(finish), both.submit(reap)
         outcome = (ended.result(), taken.result())
@@ -140,5 +142,5 @@ def test_only_what_ended_longer_ago_than_the_retention_is_removed(
             kept.add(job_id)
         if not ended or days < 30:
             kept.add(job_id)
-    recovery.purge(world.engine, world.one.schema, timedelta(days=30), 1000)
+    world.engine.purge(world.one.schema, timedelta(days=30), 1000)
     assert {row["id"] for row in world.rows("SELECT id FROM background_jobs")} == kept

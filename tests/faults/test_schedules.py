@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from turno.servers.wait import wait_until
-from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine.announcements import Announcement
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
@@ -27,12 +27,12 @@ import os
 from turno.environment import read_settings
 from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 from turno.wiring.logins import logins_of
 logins = logins_of(read_settings())
 engine = service_session(logins, logins.engine, application="a host")
-link = EngineLink(lambda: engine)
+link = Engine(lambda: engine)
 each_tenant = EachTenant(link)
 each_tenant.complete = True
 fire_due(link, each_tenant)
@@ -59,7 +59,7 @@ def sweep_and_kill(world: ExampleInstallation, goal: int) -> int:
 
 
 def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(world: ExampleInstallation) -> None:
-    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
     world.rows(FILL, SCHEDULES)
     (first,) = world.rows("SELECT min(next_at) FROM job_schedules")
     killed = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count, cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -14,8 +14,7 @@ import turno
 from tests.faults.own_server import own_world
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.store import changes
-from turno.store.engine import tickets
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.provisioning.provision import raise_connections
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.store.engine.tickets import Engine
     from turno.tenancy.identity.tenant import HandlerLogin
 
 
@@ -40,22 +38,26 @@ def full_notification_queue(url: str) -> Iterator[None]:
         yield
 
 
-def send_endlessly(sender: Engine) -> None:
+def send_endlessly(sender: psycopg.Connection[Any]) -> None:
     for number in count():
         sender.execute("SELECT pg_notify('flood', rpad(%s, 7999, 'x'))", (str(number),))
 
 
-def enqueue(session: Engine) -> None:
+def enqueue(session: psycopg.Connection[Any]) -> None:
     turno.enqueue(session, "suc0001", "batch_invoicing", {"order_ids": [1]})
 
 
-def announce(session: Engine) -> None:
-    changes.announce(session, ["1 x"])
+def announce(session: psycopg.Connection[Any]) -> None:
+    Engine.on(session).announce_changes(["1 x"])
 
 
-@pytest.mark.parametrize("send", [enqueue, tickets.wake, announce])
+def wake(session: psycopg.Connection[Any]) -> None:
+    Engine.on(session).wake()
+
+
+@pytest.mark.parametrize("send", [enqueue, wake, announce])
 def test_full_notification_queue_refuses_no_sender(
-    tmp_path: Path, postgres_template: Path, send: Callable[[Engine], None]
+    tmp_path: Path, postgres_template: Path, send: Callable[[psycopg.Connection[Any]], None]
 ) -> None:
     with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
         world.odd = False

@@ -150,8 +150,8 @@ MUTANTS = (
         "a sweep tells nothing of the handlers",
         STRICT,
         "turno/maintenance/rounds.py",
-        "            self.announce()\n            if self._engine.run(leases.take",
-        "            if self._engine.run(leases.take",
+        "            self.announce()\n            if self._engine.take_lease(",
+        "            if self._engine.take_lease(",
         ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
     ),
     Mutant(

@@ -26,9 +26,8 @@ MUTANTS = (
         "only the process that does maintenance announces",
         TWO_RELEASES,
         "turno/maintenance/rounds.py",
-        "            self.announce()\n"
-        '            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):\n',
-        '            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):\n'
+        '            self.announce()\n            if self._engine.take_lease("maintenance", process_name(), LEASE):\n',
+        '            if self._engine.take_lease("maintenance", process_name(), LEASE):\n'
         "                self.announce()\n",
         (f"{TESTS}::test_each_process_announces_whoever_holds_the_lease",),
     ),

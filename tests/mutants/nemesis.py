@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
-MOVE = "        return self._until_done(\n            lambda: self._run_one(tickets.move_unserved"
+MOVE = "        return self._until_done(\n            lambda: self._run_one(self._engine.move_unserved"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "sweep": (
@@ -44,8 +44,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "rescue": (
         Cut(
             MAINTENANCE,
-            "        if self._dry_run:\n            return len(self._engine.run(tickets.orphans",
-            "        return 0\n        if self._dry_run:\n            return len(self._engine.run(tickets.orphans",
+            "        if self._dry_run:\n            return len(self._engine.orphans(",
+            "        return 0\n        if self._dry_run:\n            return len(self._engine.orphans(",
         ),
     ),
     "unique": (

@@ -291,8 +291,8 @@ MUTANTS = (
         "a dead child's job is left to cron",
         ALIVE,
         "turno/worker/rescuer.py",
-        "self._engine.run(\n            recovery.rescue,",
-        "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
+        "verdict = self._engine.rescue(",
+        "verdict = (lambda *_rescue, **_terms: 'gone')(",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
     ),
     Mutant(

@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "a full notification queue refuses the hint to workers",
         SHARED,
-        "turno/store/engine/tickets.py",
+        "turno/store/engine/engine.py",
         " WHERE pg_notification_queue_usage() < 0.5",
         "",
         (f"{TESTS}::test_full_notification_queue_refuses_no_sender[wake]",),
@@ -101,7 +101,7 @@ MUTANTS = (
         "a million fresh rows are not in the planner's figures",
         "promise 7: the cost of finding does not grow",
         "turno/maintenance/tasks.py",
-        "        self._run_one(outcomes.analyze)\n",
+        "        self._run_one(outcomes.analyze, self._engine)\n",
         "",
         (f"{MAINTENANCE}::test_maintenance_analyzes_a_table_that_grew",),
     ),

@@ -80,9 +80,9 @@ MUTANTS = (
     Mutant(
         "a rescue waits for a lock as long as any statement",
         TROUBLE,
-        "turno/store/engine/recovery.py",
-        'LOCK_TIMEOUT = "200ms"',
-        'LOCK_TIMEOUT = "5s"',
+        "turno/store/engine/engine.py",
+        'RESCUE_LOCK_TIMEOUT = "200ms"',
+        'RESCUE_LOCK_TIMEOUT = "5s"',
         (f"{FENCING}::test_a_rescue_waits_for_a_session_that_it_cannot_end[True]",),
     ),
     Mutant(
@@ -108,6 +108,14 @@ MUTANTS = (
         "        if self.away:\n",
         "        if False:\n",
         (f"{LINK}::test_while_the_server_is_away_it_is_not_asked_and_then_again",),
+    ),
+    Mutant(
+        "a statement of a broken transaction is repeated outside of it",
+        CRASHES,
+        "turno/store/engine_link.py",
+        "if self._connection is not None and self._transactions:",
+        "if False:",
+        (f"{LINK}::test_a_broken_transaction_repeats_no_statement",),
     ),
     Mutant(
         "a process for maintenance that cannot be had ends the worker",

@@ -18,7 +18,7 @@ from turno.jobs.moment import written
 from turno.mail import MailServer
 from turno.store.engine import callbacks
 from turno.store.engine.callbacks import Delivery
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Callbacks:
     receivers that do not answer delay no other tenant's deliveries.
     """
 
-    def __init__(self, engine: EngineLink, *, secret: Secret, terms: CallbackTerms) -> None:
+    def __init__(self, engine: Engine, *, secret: Secret, terms: CallbackTerms) -> None:
         self._engine = engine
         self._secret = secret
         self._terms = terms
@@ -69,16 +69,16 @@ class Callbacks:
     def _start_due(self, calls: Calls[Delivery]) -> None:
         busy = {delivery.tenant_id for delivery in calls.in_flight}
         limit = AT_ONCE - len(calls.in_flight)
-        for delivery in self._engine.run(callbacks.take, LEASE, each=OF_A_TENANT, limit=limit, busy=busy):
+        for delivery in callbacks.take(self._engine, LEASE, each=OF_A_TENANT, limit=limit, busy=busy):
             calls.start(delivery, partial(self._mail if delivery.url.startswith(MAILTO) else self._post, delivery))
 
     def _record(self, delivery: Delivery, error: Exception | None) -> bool:
         if error is None:
-            self._engine.run(callbacks.delivered, delivery)
+            callbacks.delivered(self._engine, delivery)
             return True
         pauses = self._terms.pauses[delivery.attempts :]
         pause = pauses[0] if pauses and not isinstance(error, NeverTaken) else None
-        self._engine.run(callbacks.failed, delivery, in_words(error), pause)
+        callbacks.failed(self._engine, delivery, in_words(error), pause)
         about = {"tenant": delivery.slug, "job_id": str(delivery.job_id)}
         if pause is not None:
             log.warning("delivery failed, it is tried again: %s", in_words(error), extra=about)

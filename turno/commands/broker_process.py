@@ -24,7 +24,7 @@ from turno.queues.rabbitmq.publisher import Publisher
 from turno.queues.rabbitmq.receiver import Receiver
 from turno.queues.rabbitmq.relay import Relay
 from turno.queues.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 from turno.without_secrets import BROKER_NEEDS, seal
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     supervisor = SupervisorChannel(channel, loop, settings.rabbitmq_url, leave=leave)
     publisher = Publisher(loop, settings.rabbitmq_relay_url or settings.rabbitmq_url)
     relay = Relay(
-        engine=engine_link(settings),
+        engine=engine_of(settings),
         publisher=publisher,
         holder=process_name(),
         window=settings.rabbitmq_window,

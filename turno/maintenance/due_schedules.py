@@ -3,7 +3,6 @@
 import logging
 from collections import deque
 from datetime import timedelta
-from typing import Any
 
 import psycopg
 
@@ -11,9 +10,8 @@ from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
 from turno.schedules.firing import AHEAD, MOST_MISSED, Firing, firing
 from turno.store.engine import schedules
+from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.engine.schedules import DueSchedule
-from turno.store.engine.tenant_turns import TenantTurn
-from turno.store.engine_link import EngineLink
 from turno.store.outage import busy, in_short, unreachable
 
 log = logging.getLogger(__name__)
@@ -22,13 +20,13 @@ log = logging.getLogger(__name__)
 SCHEDULES = TenantTask(name="schedules", budget=10, repeat=True, lock_timeout="500ms", longest=timedelta(minutes=1))
 
 
-def fire_due(engine: EngineLink, each_tenant: EachTenant) -> TaskReport:
+def fire_due(engine: Engine, each_tenant: EachTenant) -> TaskReport:
     """Make every job that is due, a transaction for each schedule.
 
     The report names a refused schedule as `tenant/schedule`. A lock or statement timeout ends its tenant's turn.
     """
     turn = _Turn()
-    report = each_tenant.run(SCHEDULES, turn.fire_next, among=engine.run(schedules.due_tenants, AHEAD))
+    report = each_tenant.run(SCHEDULES, turn.fire_next, among=schedules.due_tenants(engine, AHEAD))
     report.troubles |= turn.refused
     if turn.problems:
         log.warning(
@@ -48,7 +46,7 @@ class _Turn:
         self.refused: dict[str, str] = {}
         self.problems: list[str] = []
 
-    def fire_next(self, engine: psycopg.Connection[Any], tenant: TenantTurn) -> int | None:
+    def fire_next(self, engine: Engine, tenant: TenantTurn) -> int | None:
         """Fire the tenant's next due schedule; returns how many jobs, None if no schedule is left."""
         if tenant.tenant_id not in self._due:
             self._due[tenant.tenant_id] = deque(schedules.due(engine, tenant.tenant_id, AHEAD))
@@ -57,7 +55,7 @@ class _Turn:
             return None
         return self._fire(engine, tenant, due.popleft())
 
-    def _fire(self, engine: psycopg.Connection[Any], tenant: TenantTurn, schedule: DueSchedule) -> int:
+    def _fire(self, engine: Engine, tenant: TenantTurn, schedule: DueSchedule) -> int:
         name = f"{tenant.slug}/{schedule.name}"
         decided, problem = _decide(schedule, tenant.slug)
         if problem:

@@ -1,7 +1,7 @@
 """Run a task in one tenant after another. No other code loops over tenants; tests/test_architecture.py refuses it.
 
     EXPIRE = TenantTask(name="expire", every=timedelta(minutes=5))
-    report = each_tenant.run(EXPIRE, lambda engine, tenant: recovery.expire(engine, tenant.schema))
+    report = each_tenant.run(EXPIRE, lambda engine, tenant: engine.expire(tenant.schema))
 
 Each call of the work is one transaction with a lock_timeout and a statement_timeout. A tenant whose work
 fails is logged, recorded in `turno.tenant_failures` (read by `turno status` and the alerts) and left out until its
@@ -19,18 +19,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import Any
 
 import psycopg
 
-from turno.store.engine import tenant_turns
-from turno.store.engine.tenant_turns import TenantTurn
-from turno.store.engine_link import DatabaseGone, EngineLink, undone
+from turno.store.engine.engine import Engine, TenantTurn
+from turno.store.engine_link import DatabaseGone
 from turno.store.outage import in_short, unreachable
 
 log = logging.getLogger(__name__)
 
-Work = Callable[[psycopg.Connection[Any], TenantTurn], int | None]
+Work = Callable[[Engine, TenantTurn], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class EachTenant:
 
     def __init__(
         self,
-        engine: EngineLink,
+        engine: Engine,
         *,
         dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
@@ -98,10 +96,10 @@ class EachTenant:
         for number, tenant in enumerate(tenants):
             if number and self._clock() >= over:
                 return report
-            self._note(tenant_turns.begin, task.name, tenant.tenant_id)
+            self._note(self._engine.begin_turn, task.name, tenant.tenant_id)
             if not self._run_turn(task, work, tenant, report):
                 unfinished.append(tenant)
-        self._note(tenant_turns.begin, task.name, 0)
+        self._note(self._engine.begin_turn, task.name, 0)
         while unfinished and self._clock() < over:
             tenant = unfinished.popleft()
             if not self._run_turn(task, work, tenant, report):
@@ -110,9 +108,8 @@ class EachTenant:
 
     def _turns(self, task: TenantTask, among: Collection[int] | None) -> list[TenantTurn]:
         every = timedelta(0) if self.complete else task.every
-        if self._dry_run:
-            return self._engine.run(undone, tenant_turns.turns, task.name, every, among)
-        return self._engine.run(tenant_turns.turns, task.name, every, among)
+        with self._engine.transaction(force_rollback=self._dry_run):
+            return self._engine.tenant_turns(task.name, every, among)
 
     def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
         """Call the work until nothing is left, or the tenant's share is over; False if it is to go on in this turn."""
@@ -121,7 +118,7 @@ class EachTenant:
         while not finished and len(refused) < task.tries and self._clock() < until:
             self._at_each_step()
             try:
-                done = self._engine.run(self._in_transaction, task, work, tenant)
+                done = self._in_transaction(task, work, tenant)
             except DatabaseGone:
                 raise
             except Exception as error:
@@ -135,24 +132,22 @@ class EachTenant:
         if refused:
             report.troubles[tenant.slug] = refused[-1]
             pauses = {"first": task.first, "longest": task.longest}
-            self._note(tenant_turns.failed, task.name, tenant.tenant_id, refused[-1], **pauses)
+            self._note(self._engine.fail_turn, task.name, tenant.tenant_id, refused[-1], **pauses)
         elif finished and tenant.failures:
-            self._note(tenant_turns.succeeded, task.name, tenant.tenant_id)
+            self._note(self._engine.end_turn, task.name, tenant.tenant_id)
         return finished or bool(refused)
 
-    def _in_transaction(
-        self, engine: psycopg.Connection[Any], task: TenantTask, work: Work, tenant: TenantTurn
-    ) -> int | None:
-        with engine.transaction(force_rollback=self._dry_run):
-            engine.execute(
+    def _in_transaction(self, task: TenantTask, work: Work, tenant: TenantTurn) -> int | None:
+        with self._engine.transaction(force_rollback=self._dry_run):
+            self._engine.execute(
                 "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)",
                 (task.lock_timeout, task.statement_timeout),
             )
-            return work(engine, tenant)
+            return work(self._engine, tenant)
 
-    def _note(self, statement: Callable[..., None], *parameters: object, **options: object) -> None:
+    def _note(self, record: Callable[..., None], *parameters: object, **options: object) -> None:
         if not self._dry_run:
-            self._engine.run(statement, *parameters, **options)
+            record(*parameters, **options)
 
     @staticmethod
     def _log(task: TenantTask, tenant: TenantTurn, error: Exception) -> None:

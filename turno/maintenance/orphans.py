@@ -3,14 +3,11 @@
 import logging
 from collections import defaultdict, deque
 from datetime import timedelta
-from typing import Any
 
 import psycopg
 
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
-from turno.store.engine import recovery, tickets
-from turno.store.engine.tenant_turns import TenantTurn
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine, Orphan, TenantTurn
 from turno.store.outage import in_short
 
 log = logging.getLogger(__name__)
@@ -20,20 +17,20 @@ RESCUE = TenantTask(name="rescue", repeat=True, tries=3, first=timedelta(seconds
 
 
 def rescue_orphans(
-    engine: EngineLink, each_tenant: EachTenant, *, cause: str, retry_in: timedelta, counted: bool | None = None
+    engine: Engine, each_tenant: EachTenant, *, cause: str, retry_in: timedelta, counted: bool | None = None
 ) -> TaskReport:
-    """Rescue each running job without a worker, a transaction for each job; `counted` as in `recovery.rescue`."""
-    orphans = defaultdict[int, deque[tickets.Orphan]](deque)
-    for orphan in engine.run(tickets.orphans):
+    """Rescue each running job without a worker, a transaction for each job; `counted` as in `Engine.rescue`."""
+    orphans = defaultdict[int, deque[Orphan]](deque)
+    for orphan in engine.orphans():
         orphans[orphan.tenant_id].append(orphan)
 
-    def rescue_next(session: psycopg.Connection[Any], tenant: TenantTurn) -> int | None:
+    def rescue_next(session: Engine, tenant: TenantTurn) -> int | None:
         if not orphans[tenant.tenant_id]:
             return None
         orphan = orphans[tenant.tenant_id].popleft()
         try:
-            verdict = recovery.rescue(
-                session, orphan.schema, orphan.job_id, orphan.token, cause=cause, retry_in=retry_in, counted=counted
+            verdict = session.rescue(
+                orphan.schema, orphan.job_id, orphan.token, cause=cause, retry_in=retry_in, counted=counted
             )
         except psycopg.Error as error:
             extra = {"alert": "rescue", **orphan.log_fields}

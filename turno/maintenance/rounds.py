@@ -12,7 +12,6 @@ import psycopg
 
 from turno.maintenance.tasks import MaintenanceFailed, Tasks
 from turno.process_name import process_name
-from turno.store.engine import leases, tickets
 from turno.store.outage import apart
 
 log = logging.getLogger(__name__)
@@ -43,17 +42,17 @@ class Maintenance(Tasks):
         """
         with _logged():
             if steady:
-                self._engine.run(leases.keep, *STEADY)
+                self._engine.keep_lease(*STEADY)
             # Each process, not only the holder of the lease: it may run a release with other subscriptions.
             self.announce()
-            if self._engine.run(leases.take, "maintenance", process_name(), LEASE):
+            if self._engine.take_lease("maintenance", process_name(), LEASE):
                 self._run_due()
 
     def run_unattended(self) -> None:
         """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
         with _logged():
-            if self._engine.run(leases.take, "maintenance", process_name(), LEASE, UNATTENDED):
-                self._engine.run(leases.keep, *STEADY)
+            if self._engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
+                self._engine.keep_lease(*STEADY)
                 self.announce()
                 self._run_due()
 
@@ -63,7 +62,7 @@ class Maintenance(Tasks):
         They rescue lost jobs and hint at waiting jobs.
         """
         with _logged():
-            if self._engine.run(leases.take, "sweep", process_name(), LEASE, after):
+            if self._engine.take_lease("sweep", process_name(), LEASE, after):
                 self._run(URGENT)
 
     def run_once(self) -> dict[str, int]:
@@ -73,7 +72,7 @@ class Maintenance(Tasks):
         """
         self._each_tenant.complete = True
         if not self._dry_run:
-            self._engine.run(leases.keep, *STEADY)
+            self._engine.keep_lease(*STEADY)
             self.announce()
             self._wait_for_heartbeats()
         return self._run((*URGENT, *OFTEN, *RARELY), self.of_capabilities())
@@ -86,7 +85,7 @@ class Maintenance(Tasks):
     def _run_due(self) -> None:
         self._prolong_at = monotonic() + PROLONG
         self._run(OFTEN, self.of_capabilities())
-        if self._engine.run(leases.take, "upkeep", process_name(), RARE_PERIOD):
+        if self._engine.take_lease("upkeep", process_name(), RARE_PERIOD):
             self._run(RARELY)
 
     def _step(self) -> None:
@@ -94,7 +93,7 @@ class Maintenance(Tasks):
         super()._step()
         if monotonic() > self._prolong_at:
             self._prolong_at = monotonic() + PROLONG
-            self._engine.run(leases.keep, "maintenance", process_name(), LEASE)
+            self._engine.keep_lease("maintenance", process_name(), LEASE)
 
     def _run(self, names: Collection[str], more: Mapping[str, Callable[[], int]] | None = None) -> dict[str, int]:
         """Run the tasks of these names, and more tasks; raises MaintenanceFailed at the end if a task failed."""
@@ -128,14 +127,14 @@ class Maintenance(Tasks):
     def _wait_for_heartbeats(self) -> None:
         """Wait while the silence of workers does not count yet, because no process ran maintenance."""
         silence = self._terms.dead_after
-        self._engine.run(leases.take, "sweep", process_name(), LEASE)
-        while self._engine.run(tickets.silent_workers, silence):
-            rest = silence - self._engine.run(leases.age, "sweep")
+        self._engine.take_lease("sweep", process_name(), LEASE)
+        while self._engine.silent_workers(silence):
+            rest = silence - self._engine.lease_age("sweep")
             if rest <= timedelta(0):
                 return
             self._step()
             sleep(min(rest, LEASE / 2).total_seconds())
-            self._engine.run(leases.take, "sweep", process_name(), LEASE)
+            self._engine.take_lease("sweep", process_name(), LEASE)
 
 
 @contextmanager

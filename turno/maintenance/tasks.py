@@ -17,8 +17,8 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.unreferenced_files import files_without_row
 from turno.named import load
 from turno.queues.interface import QueueInterface
-from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
-from turno.store.engine_link import EngineLink, undone
+from turno.store.engine import announcements, events, files, outcomes
+from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Tasks:
     def __init__(
         self,
         *,
-        engine: EngineLink,
+        engine: Engine,
         queue: QueueInterface,
         registry: Registry,
         terms: Terms,
@@ -87,14 +87,14 @@ class Tasks:
 
     def announce(self) -> None:
         """Register the handlers of this process and their subscriptions in the database."""
-        self._engine.run(announcements.announce, announcements.of(self._registry), self._pending_limit)
+        self._engine.announce(announcements.of(self._registry), self._pending_limit)
 
     def rescue(self) -> int:
         """Take back the jobs of workers whose heartbeat is missing."""
         silence = self._terms.dead_after
         if self._dry_run:
-            return len(self._engine.run(tickets.orphans, silence))
-        self._engine.run(tickets.prune_workers, silence)
+            return len(self._engine.orphans(silence))
+        self._engine.prune_workers(silence)
         lost = "lost: its worker was not heard of any more"
         return _total(rescue_orphans(self._engine, self._each_tenant, cause=lost, retry_in=RESCUE_PAUSE))
 
@@ -103,13 +103,13 @@ class Tasks:
 
         Tables that grew are analyzed first: the planner has no figures of fresh rows.
         """
-        self._run_one(outcomes.analyze)
-        self._run_one(outcomes.fold_dead_letters)
-        return self._until_done(lambda: self._run_one(outcomes.count, COUNT_BATCH, from_lowest))
+        self._run_one(outcomes.analyze, self._engine)
+        self._run_one(outcomes.fold_dead_letters, self._engine)
+        return self._until_done(lambda: self._run_one(outcomes.count, self._engine, COUNT_BATCH, from_lowest))
 
     def promote(self) -> int:
         """Make due tickets ready."""
-        return self._until_done(lambda: self._run_one(tickets.promote, BATCH))
+        return self._until_done(lambda: self._run_one(self._engine.promote, BATCH))
 
     def schedule(self) -> int:
         """Make the jobs of schedules whose moments come soon, or were missed; returns how many jobs."""
@@ -125,11 +125,11 @@ class Tasks:
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""
         backend = self._queue.name
-        return _total(self._each_tenant.run(REPAIR, lambda engine, one: recovery.repair(engine, one.schema, backend)))
+        return _total(self._each_tenant.run(REPAIR, lambda engine, one: engine.repair(one.schema, backend)))
 
     def expire(self) -> int:
         """Cancel jobs that were not run in time."""
-        return _total(self._each_tenant.run(EXPIRE, lambda engine, one: recovery.expire(engine, one.schema)))
+        return _total(self._each_tenant.run(EXPIRE, lambda engine, one: engine.expire(one.schema)))
 
     def purge(self) -> int:
         """Remove jobs that ended longer ago than the retention, uploads that no job has read, and files without a row.
@@ -138,8 +138,8 @@ class Tasks:
         """
         kept = self._terms.retention
         tasks: list[tuple[TenantTask, Work]] = [
-            (PURGE_UPLOADS, lambda engine, one: recovery.purge_files(engine, one.schema, FILE_BATCH) or None),
-            (PURGE_JOBS, lambda engine, one: recovery.purge(engine, one.schema, kept, BATCH) or None),
+            (PURGE_UPLOADS, lambda engine, one: files.purge(engine, one.schema, FILE_BATCH) or None),
+            (PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None),
         ]
         if self._terms.files_folder:
             tasks.append((PURGE_FOLDERS, files_without_row(self._terms.files_folder, dry_run=self._dry_run)))
@@ -152,15 +152,15 @@ class Tasks:
     def prune(self) -> int:
         """Remove old rows of the control schema; returns how many."""
         self.count(from_lowest=True)
-        pruned = self._run_one(outcomes.prune, MINUTES_KEPT, self._terms.retention)
-        self._run_one(announcements.prune)
-        self._run_one(recovery.prune_keys)
-        return pruned + self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
+        pruned = self._run_one(outcomes.prune, self._engine, MINUTES_KEPT, self._terms.retention)
+        self._run_one(self._engine.prune_announcements)
+        self._run_one(self._engine.prune_keys)
+        return pruned + self._until_done(lambda: self._run_one(self._engine.prune_rate_limits, BATCH))
 
     def move_unserved(self) -> int:
         """Stamp over to this backend the tickets of a backend that no worker serves any more."""
         return self._until_done(
-            lambda: self._run_one(tickets.move_unserved, self._queue.name, self._terms.reoffer_after)
+            lambda: self._run_one(self._engine.move_unserved, self._queue.name, self._terms.reoffer_after)
         )
 
     def offer(self) -> int:
@@ -168,8 +168,7 @@ class Tasks:
         offered, refused = set[JobRef](), set[str]()
         # A refusal may be the limit of one tenant's workers; another tenant's job may still be accepted.
         for _ in range(self._queue.useful):
-            waiting = self._engine.run(
-                tickets.unclaimed,
+            waiting = self._engine.unclaimed(
                 backend=self._queue.name,
                 queues=self._registry.queues,
                 types=self._registry.versions,
@@ -190,7 +189,7 @@ class Tasks:
 
     def unserved(self) -> int:
         """Log the waiting jobs that no living worker can run, and the reason; changes nothing."""
-        found = self._engine.run(workers.unserved, self._terms.reoffer_after)
+        found = self._engine.unserved(self._terms.reoffer_after)
         for one in found:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
         return sum(one.waiting for one in found)
@@ -198,10 +197,9 @@ class Tasks:
     def _step(self) -> None:
         self._at_each_step()
 
-    def _run_one(self, statement: Callable[..., int], *parameters: object) -> int:
-        if self._dry_run:
-            return self._engine.run(undone, statement, *parameters)
-        return self._engine.run(statement, *parameters)
+    def _run_one(self, verb: Callable[..., int], *parameters: object) -> int:
+        with self._engine.transaction(force_rollback=self._dry_run):
+            return verb(*parameters)
 
     def _until_done(self, run_batch: Callable[[], int]) -> int:
         total = done = run_batch()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from turno.files.folder import Folder
-from turno.store.engine import recovery
+from turno.store.engine import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    import psycopg
-
     from turno.maintenance.each_tenant import Work
-    from turno.store.engine.tenant_turns import TenantTurn
+    from turno.store.engine.engine import Engine, TenantTurn
 
 BATCH = 500  # files a statement
 
@@ -24,12 +22,12 @@ def files_without_row(root: str, *, dry_run: bool) -> Work:
     """Return the work that removes them from one tenant's folder, a batch a call."""
     old: dict[str, Iterator[UUID]] = {}
 
-    def remove(engine: psycopg.Connection[Any], tenant: TenantTurn) -> int | None:
+    def remove(engine: Engine, tenant: TenantTurn) -> int | None:
         folder = Folder(root, tenant.schema)
-        files = old.setdefault(tenant.schema, folder.old())
-        if not (batch := list(islice(files, BATCH))):
+        present = old.setdefault(tenant.schema, folder.old())
+        if not (batch := list(islice(present, BATCH))):
             return None
-        unknown = recovery.unknown_files(engine, tenant.schema, batch)
+        unknown = files.unknown(engine, tenant.schema, batch)
         for file_id in unknown if not dry_run else ():
             folder.remove(file_id)
         return len(unknown)

@@ -1,13 +1,16 @@
-"""The supervisor's own connection: thrown away when broken, opened again after a pause."""
+"""A session that survives outages: closed when broken, opened again after a pause."""
 
 import math
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, LiteralString, ParamSpec, Self, TypeVar
 
 import psycopg
+from psycopg import sql
+from psycopg.rows import kwargs_row, tuple_row
 
 from turno.errors import TurnoError
 from turno.store.outage import unreachable
@@ -15,26 +18,24 @@ from turno.store.outage import unreachable
 T = TypeVar("T")
 P = ParamSpec("P")
 Connection = psycopg.Connection[Any]
-RETRY = 1.0  # seconds between two tries to reach a database that is away
-# libpq tells no SQLSTATE of a login. A server whose lc_messages are not English says this in other words, and is taken
-# to be away.
+Query = LiteralString | bytes | sql.Composed
+RETRY = 1.0  # seconds between two attempts to reach a database that is away
+# libpq reports no SQLSTATE of a refused login. A server with lc_messages in another language words this differently and
+# counts as away.
 NO_DATABASE = re.compile('FATAL: +database ".*" does not exist')
 
 
 class DatabaseGone(TurnoError):
-    """The server answers, and has not had this database for so long that it was dropped."""
-
-
-def undone(
-    connection: Connection, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs
-) -> T:
-    """Call `operation(connection, …)` in a transaction that is rolled back: it returns what it would have done."""
-    with connection.transaction(force_rollback=True):
-        return operation(connection, *parameters, **options)
+    """The server answers, and has lacked this database for so long that it counts as dropped."""
 
 
 class EngineLink:
-    """Runs one statement after another as the engine, on whatever connection is sound."""
+    """Sends statements over one session, and opens another session when the first breaks.
+
+    A statement that finds its session broken is sent once more over a new session, so every statement must be safe to
+    repeat; within `transaction` nothing is repeated. Statements raise psycopg.OperationalError while the database is
+    away, and DatabaseGone if the database was dropped.
+    """
 
     def __init__(
         self,
@@ -46,10 +47,10 @@ class EngineLink:
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`rest` is for about how many seconds a database that could not be reached is not asked again.
+        """After a failed connection nothing is sent for about `rest` seconds.
 
-        After `gone_after` seconds in which the server has said at each try that there is no such database, it is gone;
-        also one that is away after all that it belonged to was `removed`.
+        A database counts as dropped after `gone_after` seconds in which the server reported at each attempt that it
+        does not exist, or in which no server was reachable after the installation was `removed`.
         """
         self._connect = connect
         self._connection: Connection | None = None
@@ -59,52 +60,121 @@ class EngineLink:
         self._no_database_since: float | None = None
         self._chance = chance
         self._clock = clock
-        self._said = ""
+        self._problem = ""
         self._server_version = 0
-        self.again_at = clock()  # not before that moment is the database asked
+        self._transactions = 0  # open blocks of `transaction`
+        self._listening: Connection | None = None
+        self.again_at = clock()  # no statement is sent before this time
+
+    @classmethod
+    def on(cls, connection: Connection) -> Self:
+        """Return a link over this session only."""
+        return cls(lambda: connection)
 
     @property
     def server_version(self) -> int:
-        """Return the version of the server that this was last seen connected to; 0 before that."""
+        """The version of the server of the last session; 0 before the first session."""
         if self._connection is not None and not self._connection.closed:
             self._server_version = self._connection.info.server_version
         return self._server_version
 
     @property
+    def address(self) -> tuple[str | int | None, ...]:
+        """The address of the present session's server, as this process reaches it."""
+        info = self._run(lambda session: session.info)
+        return info.host, info.hostaddr, info.port
+
+    @property
     def away(self) -> bool:
-        """Say whether the database could not be reached a moment ago, so that nothing asks it now."""
+        """Whether the database was unreachable a moment ago, so that no statement is sent now."""
         return self._clock() < self.again_at
 
-    def run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
-        """Call `operation(connection, …)`; on a broken connection once more on a new one.
+    # Statements --------------------------------------------------------------------------------------
 
-        Only for operations that may run twice. Raises psycopg.OperationalError while the database is away, and
-        DatabaseGone if it was dropped.
-        """
-        if self.away:
-            raise psycopg.OperationalError(self._said)
-        try:
-            return self._run(operation, *parameters, **options)
-        except psycopg.Error as error:
-            if unreachable(error):
-                self._said = str(error)
-                self.again_at = self._clock() + self._rest * (0.8 + 0.4 * self._chance())
-            raise
+    def execute(self, statement: Query, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """Send a statement; return the cursor with its rows as tuples."""
+        return self._run(_execute, tuple_row, statement, parameters)
+
+    def value(self, statement: LiteralString, *parameters: Any) -> Any:
+        """Return the only value of the only row."""
+        row = self.execute(statement, parameters).fetchone()
+        assert row is not None, "the statement always has a row"  # noqa: S101
+        return row[0]
+
+    def rows(self, make: Callable[..., T], statement: LiteralString, *parameters: Any) -> list[T]:
+        """Return each row as `make(column=value, …)`."""
+        return self._run(_execute, kwargs_row(make), statement, parameters).fetchall()
+
+    def row(self, make: Callable[..., T], statement: LiteralString, *parameters: Any) -> T | None:
+        """Return the first row as `make(column=value, …)`, or None."""
+        return self._run(_execute, kwargs_row(make), statement, parameters).fetchone()
+
+    @contextmanager
+    def transaction(self, *, force_rollback: bool = False) -> Iterator[None]:
+        """Run the block's statements in one transaction, or in a savepoint of the open transaction."""
+        with self._noted(), ExitStack() as block:
+            self._run(lambda session: block.enter_context(session.transaction(force_rollback=force_rollback)))
+            self._transactions += 1
+            try:
+                yield
+            finally:
+                self._transactions -= 1
+
+    # Notifications -----------------------------------------------------------------------------------
+
+    def listen(self, channel: LiteralString) -> tuple[int, bool]:
+        """Listen to a channel; return the session's descriptor, and whether earlier notifications may be lost."""
+        before = self._listening
+        session = self._run(self._listen, channel)
+        return session.fileno(), session is not before
+
+    def notified(self, channel: LiteralString, seconds: float, most: int) -> bool:
+        """Wait for a notification, and read up to `most` of them; return whether there was any."""
+
+        def read(session: Connection) -> bool:
+            return sum(1 for _ in self._listen(session, channel).notifies(timeout=seconds, stop_after=most)) > 0
+
+        return self._run(read)
+
+    def _listen(self, connection: Connection, channel: LiteralString) -> Connection:
+        if connection is not self._listening:
+            connection.execute("LISTEN " + channel)
+            self._listening = connection
+        return connection
+
+    # The session -------------------------------------------------------------------------------------
 
     def _run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
-        for last in (False, True):
-            if self._connection is None or self._connection.closed:
-                self._connection = self._connected()
-            try:
-                return operation(self._connection, *parameters, **options)
-            except psycopg.errors.ReadOnlySqlTransaction:
-                # The server became a standby, and stays one for whoever is connected: the next try logs in anew.
-                self._connection.close()
-                raise
-            except psycopg.OperationalError:
-                if last or not self._connection.broken:
+        """Call `operation(connection, …)`; if the session turns out broken, once more on a new session."""
+        if self._connection is not None and self._transactions:
+            return operation(self._connection, *parameters, **options)
+        if self.away:
+            raise psycopg.OperationalError(self._problem)
+        with self._noted():
+            for last in (False, True):
+                if self._connection is None or self._connection.closed:
+                    self._connection = self._connected()
+                try:
+                    return operation(self._connection, *parameters, **options)
+                except psycopg.errors.ReadOnlySqlTransaction:
+                    # The server became a standby, and remains one for this session: the next attempt logs in again.
+                    self._connection.close()
                     raise
-        raise AssertionError("the second try returns or raises")
+                except psycopg.OperationalError:
+                    if last or not self._connection.broken:
+                        raise
+        raise AssertionError("the second attempt returns or raises")
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Begin the pause after an error that shows an outage."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if unreachable(error):
+                self._problem = str(error)
+                self.again_at = self._clock() + self._rest * (0.8 + 0.4 * self._chance())
+            raise
 
     def _connected(self) -> Connection:
         try:
@@ -121,8 +191,8 @@ class EngineLink:
         return connection
 
     def forget(self) -> None:
-        """In a forked child: drop the parent's connection without a word to the server."""
-        # Closing it here would end the parent's session; keeping a reference keeps it from being collected.
+        """In a forked child: drop the parent's session without a message to the server."""
+        # Closing it here would end the parent's session; the reference prevents its collection.
         _inherited.append(self._connection)
         self._connection = None
 
@@ -130,6 +200,16 @@ class EngineLink:
         """End the session."""
         if self._connection is not None:
             self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _execute(session: Connection, row_factory: Any, statement: Query, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
+    return session.cursor(row_factory=row_factory).execute(statement, parameters)
 
 
 _inherited: list[Connection | None] = []

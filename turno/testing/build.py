@@ -11,7 +11,8 @@ from psycopg import sql
 from psycopg.types.datetime import TimestamptzLoader
 
 from turno.jobs.named_handlers import named_handlers
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -65,8 +66,9 @@ def build_installation(
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
         ):
-            installation = kind(url, folder, logins, tenants, admin, web, engine)
+            installation = kind(url, folder, logins, tenants, admin, web, Engine.on(engine))
             if installation.registry:
-                announce(admin, of(named_handlers(installation.registry)), installation.settings.pending_limit)
+                handlers = of(named_handlers(installation.registry))
+                Engine.on(admin).announce(handlers, installation.settings.pending_limit)
             yield installation
             installation.stop_workers()

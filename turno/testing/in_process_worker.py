@@ -12,7 +12,6 @@ from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
 
@@ -37,7 +36,7 @@ class InProcessWorker:
 
     def claim(self, job_id: UUID) -> Claim | None:
         """Take one job; None if it may not run now."""
-        return tickets.claim_job(self._installation.engine, self._worker(), job_id, types=self._registry.versions)
+        return self._installation.engine.claim_job(self._worker(), job_id, types=self._registry.versions)
 
     def execute(self, claim: Claim) -> str:
         """Run the claim to its record and return the job's status."""
@@ -50,7 +49,7 @@ class InProcessWorker:
             files_folder=self._installation.settings.files_folder,
         )
         if self._registry.handler(claim.type).reads_company:
-            claim = tickets.with_company(self._installation.engine, claim)
+            claim = self._installation.engine.with_company(claim)
         return executor.execute((claim,))[claim]
 
     def drain(self) -> Counter[str]:
@@ -65,12 +64,11 @@ class InProcessWorker:
         )
         while batches := claimer.claim(engine, worker, slots=1):
             ended.update(self.execute(claim) for (claim,) in batches)
-        tickets.stop_worker(engine, worker)
+        engine.stop_worker(worker)
         return ended
 
     def _worker(self) -> UUID:
-        return tickets.start_worker(
-            self._installation.engine,
+        return self._installation.engine.start_worker(
             backend=self._installation.backend,
             host=socket.gethostname(),
             pid=os.getpid(),

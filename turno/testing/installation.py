@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from turno.jobs.handler import JobHandler
+    from turno.store.engine.engine import Engine
     from turno.tenancy.identity.logins import Logins
 
 # Tables of the control schema that tests keep: the registered handlers, and positions of counting.
@@ -58,7 +59,7 @@ class Installation(WorkerProcesses):
     tenants: dict[str, Tenant]
     admin: psycopg.Connection[Any]
     web: psycopg.Connection[Any]
-    engine: psycopg.Connection[Any]
+    engine: Engine
     extra: dict[str, str] = field(default_factory=dict)
     registry: str = ""
     backend: str = "exec"

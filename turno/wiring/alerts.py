@@ -14,10 +14,9 @@ from turno.alerts.rounds import Alerts, Terms
 from turno.mail import MailServer
 from turno.process_name import process_name
 from turno.settings import Settings
-from turno.store.engine import leases
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.wiring.logins import operator_session
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +57,12 @@ def mail_server(settings: Settings) -> MailServer | None:
 
 def run_alerts(settings: Settings) -> None:
     """Run a round if no other process of the installation does; a database that is away ends it with a line."""
-    engine = engine_link(settings)
     try:
-        if engine.run(leases.take, "alerts", process_name(), ALERT_LEASE):
-            alerts_of(settings).run_round()
+        with engine_of(settings) as engine:
+            if engine.take_lease("alerts", process_name(), ALERT_LEASE):
+                alerts_of(settings).run_round()
     except psycopg.Error as error:
         log.warning("alerts were not evaluated, the next round tries again: %s", error)
-    finally:
-        engine.close()
 
 
 @contextmanager

@@ -11,11 +11,10 @@ from turno.callbacks.signature import secret_of
 from turno.jobs.named_handlers import named_handlers
 from turno.process_name import process_name
 from turno.settings import Settings
-from turno.store.engine import leases
 from turno.store.engine.callbacks import Delivery
 from turno.wiring.alerts import mail_server
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,6 @@ def run_callbacks(settings: Settings) -> None:
     server = mail_server(settings)
     if not settings.callback_hosts and server is None:
         return
-    engine = engine_link(settings)
     terms = CallbackTerms(
         hosts=settings.callback_hosts,
         private=settings.callback_private,
@@ -47,12 +45,11 @@ def run_callbacks(settings: Settings) -> None:
         title=partial(_title, settings),
     )
     try:
-        if engine.run(leases.take, "callbacks", process_name(), CALLBACK_LEASE):
-            Callbacks(engine, secret=partial(_secret, settings), terms=terms).run_round()
+        with engine_of(settings) as engine:
+            if engine.take_lease("callbacks", process_name(), CALLBACK_LEASE):
+                Callbacks(engine, secret=partial(_secret, settings), terms=terms).run_round()
     except psycopg.Error as error:
         log.warning("call-backs were not delivered, the next round tries again: %s", error)
-    finally:
-        engine.close()
 
 
 def _secret(settings: Settings, delivery: Delivery) -> str:

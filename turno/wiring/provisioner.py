@@ -9,7 +9,8 @@ from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.process_name import person
 from turno.settings import Settings
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import CONNECT_TIMEOUT
 from turno.tenancy.schema_migrations.fan_out import Connect
 from turno.tenancy.schema_migrations.files import Migrations, packaged
@@ -40,7 +41,7 @@ def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> lis
     if not settings.handlers:
         return []
     registry = named_handlers(settings.handlers)
-    announce(admin, of(registry), settings.pending_limit, replace_newer=True)
+    Engine.on(admin).announce(of(registry), settings.pending_limit, replace_newer=True)
     return sorted({job_type for job_type, _ in registry.versions})
 
 

@@ -22,8 +22,8 @@ from turno.runner.inline import InlineRunner
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.settings import Settings
-from turno.store.engine import tickets
-from turno.store.engine_link import RETRY, EngineLink
+from turno.store.engine.engine import Engine
+from turno.store.engine_link import RETRY
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.session import handler_session, service_session
@@ -48,23 +48,22 @@ def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], 
     return Sessions(log_in, keep=keep)
 
 
-def engine_link(settings: Settings) -> EngineLink:
-    """Return a connection as the engine, opened at first use."""
+def engine_of(settings: Settings) -> Engine:
+    """Return the engine; its session is opened at first use."""
     logins = logins_of(settings)
-    return EngineLink(lambda: service_session(logins, logins.engine, application="turno-engine"))
+    return Engine(lambda: service_session(logins, logins.engine, application="turno-engine"))
 
 
-def supervisor_link(
+def supervisor_engine(
     settings: Settings,
     application: str = "turno-engine",
     *,
     gone_after: float = math.inf,
     removed: Callable[[], bool] = lambda: False,
-) -> EngineLink:
-    """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time.
+) -> Engine:
+    """Return the engine with an answer timeout below DEAD_AFTER_SECONDS, so that a dead connection is noticed in time.
 
-    `gone_after` is for how many seconds a database is waited for that the server does not have, or that cannot be
-    reached while what it belonged to was `removed`.
+    `gone_after` and `removed` are those of `EngineLink`.
     """
     logins = logins_of(settings)
 
@@ -73,7 +72,7 @@ def supervisor_link(
         connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
-    return EngineLink(connect, rest=RETRY, gone_after=gone_after, removed=removed)
+    return Engine(connect, rest=RETRY, gone_after=gone_after, removed=removed)
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] | None = None) -> ExecQueue:
@@ -103,8 +102,8 @@ def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
 def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
     """Return a backend that wakes resident workers, or the relay, through a connection of its own."""
     logins = logins_of(settings)
-    link = EngineLink(lambda: service_session(logins, logins.web, application="turno-hints"))
-    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close, name=name)
+    hints = Engine(lambda: service_session(logins, logins.web, application="turno-hints"))
+    return PoolQueue(notify=hints.wake, hang_up=hints.close, name=name)
 
 
 def backend_defaults(settings: Settings) -> Defaults:
@@ -136,7 +135,7 @@ def maintenance(
     return Maintenance(
         dry_run=dry_run,
         at_each_step=at_each_step,
-        engine=engine_link(settings),
+        engine=engine_of(settings),
         queue=queue_named(settings.queue_backend, settings, environment),
         registry=registry or named_handlers(settings.handlers),
         terms=Terms(

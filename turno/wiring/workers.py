@@ -27,12 +27,11 @@ from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.settings import Settings
-from turno.store.engine import tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import ROOT, liveness, regular_maintenance, secrets_named, supervisor_link, without_secrets
+from turno.wiring.shared import ROOT, liveness, regular_maintenance, secrets_named, supervisor_engine, without_secrets
 from turno.without_secrets import BROKER_NEEDS
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
@@ -58,7 +57,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     settings = read_settings()
     # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
     removed = slot.removed if slot is not None else lambda: False
-    engine = supervisor_link(settings, gone_after=settings.dead_after_seconds, removed=removed)
+    engine = supervisor_engine(settings, gone_after=settings.dead_after_seconds, removed=removed)
     # A launched worker runs maintenance if no other process does. Short jobs have ended before it would begin.
     rounds = _maintenance(settings, registry, first=FIRST_MAINTENANCE if slot is not None else math.inf, steady=False)
     return Supervisor(
@@ -90,7 +89,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
         raise InvalidSettings(["`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`"])
     polling = partial(_polling, queues=queues, backend="rabbitmq")
 
-    def messages(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
+    def messages(settings: Settings, engine: Engine, registry: Registry) -> BrokerSource:
         launch = partial(_launch_broker_process, settings)
         return BrokerSource(
             engine=engine, registry=registry, launch=launch, polling=polling(settings, engine, registry)
@@ -101,7 +100,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
 
 def _resident(
     backend: str,
-    source: Callable[[Settings, EngineLink, Registry], Source],
+    source: Callable[[Settings, Engine, Registry], Source],
     size: PoolSize,
     *,
     needs: Sequence[str] = (),
@@ -120,7 +119,7 @@ def _resident(
         drop=_drop,
     )
     settings = read_settings().require(*needs)
-    engine = supervisor_link(settings)
+    engine = supervisor_engine(settings)
     return Supervisor(
         backend=backend,
         engine=engine,
@@ -137,9 +136,9 @@ def _resident(
 
 
 def _polling(
-    settings: Settings, engine: EngineLink, registry: Registry, *, queues: Sequence[str], backend: str
+    settings: Settings, engine: Engine, registry: Registry, *, queues: Sequence[str], backend: str
 ) -> PoolSource:
-    hints = supervisor_link(settings, "turno-listener")
+    hints = supervisor_engine(settings, "turno-listener")
     return PoolSource(engine=engine, hints=hints, registry=registry, queues=queues, backend=backend)
 
 
@@ -150,7 +149,7 @@ def _drop(slot: Slot | None = None) -> None:
         slot.close()
 
 
-def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim, str], Claim]:
+def _unlock(settings: Settings, engine: Engine, registry: Registry) -> Callable[[Claim, str], Claim]:
     logins = logins_of(settings)
 
     @lru_cache(maxsize=4096)
@@ -161,7 +160,7 @@ def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Calla
     def unlock_all(claim: Claim, name: str) -> Claim:
         claim = replace(claim, login=unlock(claim.login, name, engine.server_version))
         if registry.handler(claim.type).reads_company:
-            claim = engine.run(tickets.with_company, claim)
+            claim = engine.with_company(claim)
         if claim.company is not None:
             login = unlock(claim.company.login, name, engine.server_version)
             claim = replace(claim, company=replace(claim.company, login=login))

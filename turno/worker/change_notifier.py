@@ -8,8 +8,7 @@ import psycopg
 
 from turno.jobs.changes import Changes
 from turno.jobs.claim import Batch
-from turno.store import changes
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 
 log = logging.getLogger(__name__)
@@ -22,7 +21,7 @@ LONGEST_REST = 1.0  # seconds: one slow notification, such as behind a flood of 
 class ChangeNotifier:
     """Gathers what changed until it is due. What cannot be sent is lost: streams also read their jobs every 2 s."""
 
-    def __init__(self, engine: EngineLink) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._changes = Changes()
         self._rested_at = monotonic()
@@ -43,7 +42,7 @@ class ChangeNotifier:
         if not self._changes or (now < self._rested_at and not at_once):
             return
         try:
-            self._engine.run(changes.announce, self._changes.take())
+            self._engine.announce_changes(self._changes.take())
         except psycopg.Error as error:
             log.warning("live streams not notified: %s", in_short(error))
         done = monotonic()

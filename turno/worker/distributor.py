@@ -10,7 +10,7 @@ import psycopg
 
 from turno import crash_points
 from turno.jobs.claim import Batch
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.child_pool import ChildPool, FreeSlots
 from turno.worker.rescuer import Rescuer
@@ -29,7 +29,7 @@ class Distributor:
     """
 
     def __init__(
-        self, *, engine: EngineLink, source: Source, children: ChildPool, rescuer: Rescuer, shutdown: Shutdown
+        self, *, engine: Engine, source: Source, children: ChildPool, rescuer: Rescuer, shutdown: Shutdown
     ) -> None:
         self._engine = engine
         self._source = source

@@ -11,8 +11,8 @@ import psycopg
 
 from turno.errors import TurnoError
 from turno.jobs.claim import Claim
-from turno.store.engine import tickets
-from turno.store.engine_link import RETRY, EngineLink
+from turno.store.engine.engine import Engine, Orders
+from turno.store.engine_link import RETRY
 from turno.store.outage import in_short
 from turno.worker.timings import Timings
 
@@ -33,13 +33,13 @@ class Pulse:
     to_stop: AbstractSet[UUID] = frozenset()
     held: Sequence[Claim] = ()
     cut_off: bool = False
-    orders: tickets.Orders | None = None  # None: it was not asked, so nothing has changed
+    orders: Orders | None = None  # None: it was not asked, so nothing has changed
 
 
 class Heartbeat:
     """One update of the worker's row every so many seconds; sooner again while the database is away."""
 
-    def __init__(self, *, engine: EngineLink, timings: Timings) -> None:
+    def __init__(self, *, engine: Engine, timings: Timings) -> None:
         self._engine = engine
         self._timings = timings
         self._answered_at = self.due = monotonic()
@@ -49,9 +49,9 @@ class Heartbeat:
         if monotonic() < self.due:
             return Pulse()
         try:
-            to_stop = self._engine.run(tickets.keep_alive, worker)
-            held = self._engine.run(tickets.held, worker)
-            orders = self._engine.run(tickets.orders, worker)
+            to_stop = self._engine.keep_alive(worker)
+            held = self._engine.held(worker)
+            orders = self._engine.orders(worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
             self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))

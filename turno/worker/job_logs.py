@@ -6,9 +6,7 @@ from time import monotonic
 
 import psycopg
 
-from turno.store.engine import job_logs
-from turno.store.engine.job_logs import LoggedLine
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine, LoggedLine
 from turno.store.outage import in_short, unreachable
 from turno.worker.child import Child
 
@@ -29,7 +27,7 @@ class JobLogs:
     that the tenant's schema refuses are dropped with a warning.
     """
 
-    def __init__(self, engine: EngineLink, *, keep: int) -> None:
+    def __init__(self, engine: Engine, *, keep: int) -> None:
         """`keep` is how many lines of an attempt stay, the newest: none with 0."""
         self._engine = engine
         self._keep = keep
@@ -78,7 +76,7 @@ class JobLogs:
         while lines:
             now, lines = lines[:MOST_AT_ONCE], lines[MOST_AT_ONCE:]
             try:
-                self._engine.run(job_logs.put, schema, now, keep=self._keep)
+                self._engine.put_logs(schema, now, keep=self._keep)
             except psycopg.Error as error:
                 # A job may be locked for as long as its handler's transaction: its lines are tried again.
                 if (away := unreachable(error)) or isinstance(error, psycopg.errors.LockNotAvailable):

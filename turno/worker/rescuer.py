@@ -15,8 +15,7 @@ from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 from turno.runner import exit_codes
-from turno.store.engine import recovery, tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.store.outage import in_short, unreachable
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
@@ -65,7 +64,7 @@ class Rescuer:
     def __init__(
         self,
         *,
-        engine: EngineLink,
+        engine: Engine,
         registry: Registry,
         change_notifier: ChangeNotifier,
         ready: Callable[[], None],
@@ -216,7 +215,7 @@ class Rescuer:
 
     def _given_back(self, pending: PendingRescue) -> str:
         claim = pending.claim
-        self._engine.run(tickets.unclaim, claim.job_id, claim.token, timedelta(seconds=pending.pause))
+        self._engine.unclaim(claim.job_id, claim.token, timedelta(seconds=pending.pause))
         # What was claimed ahead and nobody came to is no news.
         level = logging.DEBUG if pending.cause == crash_reasons.NOT_STARTED else logging.INFO
         log.log(level, "job given back: %s", pending.cause, extra=claim.log_fields)
@@ -224,8 +223,7 @@ class Rescuer:
 
     def _taken_back(self, pending: PendingRescue) -> str:
         claim = pending.claim
-        verdict = self._engine.run(
-            recovery.rescue,
+        verdict = self._engine.rescue(
             claim.login.schema,
             claim.job_id,
             claim.token,

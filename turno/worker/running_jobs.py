@@ -7,8 +7,7 @@ from time import monotonic
 import psycopg
 
 from turno.process_name import process_name
-from turno.store.engine import recovery
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.change_notifier import ChangeNotifier
 from turno.worker.child import Child
@@ -21,7 +20,7 @@ SHOW_AGAIN = 0.25  # seconds until it is tried again to show a job whose row was
 class RunningJobs:
     """Writes the state `running`, and the attempt, of jobs that children run."""
 
-    def __init__(self, engine: EngineLink, change_notifier: ChangeNotifier) -> None:
+    def __init__(self, engine: Engine, change_notifier: ChangeNotifier) -> None:
         self._engine = engine
         self._change_notifier = change_notifier
 
@@ -35,8 +34,7 @@ class RunningJobs:
         if claim is None or monotonic() < self.due(child):
             return
         try:
-            shown = self._engine.run(
-                recovery.show_running,
+            shown = self._engine.show_running(
                 claim.login.schema,
                 claim.job_id,
                 claim.token,

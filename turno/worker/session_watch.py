@@ -9,8 +9,8 @@ from time import monotonic
 import psycopg
 
 from turno.store.engine import sessions
+from turno.store.engine.engine import Engine
 from turno.store.engine.sessions import Load, Server
-from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short
 from turno.worker import crash_reasons
 from turno.worker.child import Child
@@ -32,7 +32,7 @@ class SessionWatch:
     A child is killed, which ends its sessions without a statement: the server may have no memory left for one.
     """
 
-    def __init__(self, engine: EngineLink, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, engine: Engine, *, clock: Callable[[], float] = monotonic) -> None:
         self._engine = engine
         self._clock = clock
         self._due = clock()  # at once, so that the present server is known before another one takes over
@@ -54,7 +54,7 @@ class SessionWatch:
             return
         self._due, children = now + PERIOD, list(children)
         try:
-            load = self._engine.run(sessions.measure, more_than=CROWDED_LOCKS)
+            load = sessions.measure(self._engine, more_than=CROWDED_LOCKS)
             self._follow_server(load.server, children)
             self._bound_locks(load, children, now)
             self._bound_queue(load.notifications, children, now)
@@ -82,9 +82,9 @@ class SessionWatch:
             self._end(strangers, too_many)
 
     def _end(self, pids: list[int], locks: dict[int, int]) -> None:
-        for pid, schema in self._engine.run(sessions.schemas, pids).items():
+        for pid, schema in sessions.schemas(self._engine, pids).items():
             log.error("session ended, it held %d locks", locks[pid], extra={"alert": "session", "schema": schema})
-            self._engine.run(sessions.end, schema, [pid])
+            sessions.end(self._engine, schema, [pid])
 
     def _bound_queue(self, usage: float, children: list[Child], now: float) -> None:
         if usage < FULL:

@@ -14,8 +14,7 @@ from turno.jobs.claim import Claim
 from turno.jobs.registry import Registry
 from turno.process_name import HOST
 from turno.runner import leftover_processes
-from turno.store.engine import tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine, Orders
 from turno.store.outage import in_short
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
@@ -48,7 +47,7 @@ class Supervisor:
         self,
         *,
         backend: str,
-        engine: EngineLink,
+        engine: Engine,
         source: Source,
         forks: ForkServer,
         unlock: Callable[[Claim, str], Claim],
@@ -98,8 +97,7 @@ class Supervisor:
         self._descriptors.add(self._shutdown.wake_up, self._shutdown.clear)
         self._descriptors.add(self._forks.channel, self._forks.raise_gone)
         self._inherited = leftover_processes.children()  # whoever became this process may have started something before
-        self._worker = self._engine.run(
-            tickets.start_worker,
+        self._worker = self._engine.start_worker(
             backend=self._backend,
             host=HOST,
             pid=os.getpid(),
@@ -130,7 +128,7 @@ class Supervisor:
     def _take_over(self) -> None:
         """Offer at once the jobs of a backend that has no living worker: nobody else offers them for some seconds."""
         if self._backend != "exec":
-            self._engine.run(tickets.move_unserved, self._backend, timedelta(0))
+            self._engine.move_unserved(self._backend, timedelta(0))
 
     def _goes_on(self) -> bool:
         """Send the heartbeat and rescue what is due; say whether there is anything left to do."""
@@ -252,7 +250,7 @@ class Supervisor:
             if claim.token not in known:
                 self._rescuer.reply_lost(claim)
 
-    def _follow(self, orders: tickets.Orders) -> None:
+    def _follow(self, orders: Orders) -> None:
         """Take over what operators want: time limits of types, to claim nothing more, or to stop as after SIGTERM."""
         self._limits.set_by_operators = orders.timeouts
         # A spawned worker ends when nothing is left, and another is launched for whatever comes: quiet it would stay.
@@ -279,7 +277,7 @@ class Supervisor:
         self._change_notifier.flush(at_once=True)
         self._job_logs.flush(at_once=True)
         try:
-            self._engine.run(tickets.stop_worker, self._worker)
+            self._engine.stop_worker(self._worker)
         except psycopg.Error as error:
             log.warning("this worker stays on the list until its silence is noticed: %s", in_short(error))
         self._engine.close()

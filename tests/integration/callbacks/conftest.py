@@ -10,7 +10,7 @@ import pytest
 from tests.integration.callbacks.told import Receiver
 from turno.callbacks.rounds import Callbacks, CallbackTerms
 from turno.wiring.callbacks import callback_secret
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def callbacks(world: ExampleInstallation) -> Iterator[Callbacks]:
-    engine = engine_link(world.settings)
+    engine = engine_of(world.settings)
     terms = CallbackTerms(hosts=("127.0.0.1", "localhost"), private=True)
     yield Callbacks(engine, secret=lambda one: callback_secret(world.settings, one.slug), terms=terms)
     engine.close()

@@ -17,7 +17,7 @@ from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
 from turno.wiring.callbacks import callback_secret, run_callbacks
 from turno.wiring.logins import operator_session
-from turno.wiring.shared import engine_link
+from turno.wiring.shared import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ EVA = "mailto:eva@shop.example"
 
 @pytest.fixture
 def by_mail(world: ExampleInstallation) -> Iterator[Callable[[str], Callbacks]]:
-    engine = engine_link(world.settings)
+    engine = engine_of(world.settings)
 
     def made(url: str) -> Callbacks:
         server = MailServer(url, "Turno <turno@shop.example>")

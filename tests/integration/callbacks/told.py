@@ -69,7 +69,6 @@ def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None)
 def counted(world: ExampleInstallation) -> None:
     """Make the deliveries of ended jobs due, as maintenance does when it counts outcomes."""
     count(world.engine, limit=1000, from_lowest=True)
-    world.engine.commit()
 
 
 def due_again(world: ExampleInstallation) -> None:

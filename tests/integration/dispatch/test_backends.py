@@ -14,8 +14,6 @@ from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.dispatch.backend_choice import BackendChoice
 from turno.queues.interface import QueueInterface
-from turno.store.engine import tickets
-from turno.store.engine_link import undone
 from turno.store.operator import routing
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
@@ -119,8 +117,8 @@ def test_what_waits_goes_along_and_what_runs_stays(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     running = world.enqueue({"order_ids": [1]})
-    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    assert tickets.claim_job(world.engine, worker, running, types=[("batch_invoicing", 1)])
+    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
+    assert world.engine.claim_job(worker, running, types=[("batch_invoicing", 1)])
     world.enqueue({"order_ids": [1]})
     world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.enqueue({"order_ids": [1]}, tenant=world.other)
@@ -137,14 +135,15 @@ def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_
         world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute', published_at = now()")
     a_while = timedelta(seconds=15)
-    assert tickets.move_unserved(world.engine, "pool", a_while) == 0  # nobody is alive
-    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1)
-    assert tickets.move_unserved(world.engine, "pool", timedelta(hours=1)) == 0
-    assert undone(world.engine, tickets.move_unserved, "pool", a_while) == 1
-    assert tickets.move_unserved(world.engine, "pool", a_while) == 1
+    assert world.engine.move_unserved("pool", a_while) == 0  # nobody is alive
+    world.engine.start_worker(backend="rabbitmq", host="here", pid=1)
+    assert world.engine.move_unserved("pool", timedelta(hours=1)) == 0
+    with world.engine.transaction(force_rollback=True):
+        assert world.engine.move_unserved("pool", a_while) == 1
+    assert world.engine.move_unserved("pool", a_while) == 1
     assert backends(world) == ["rabbitmq", "rabbitmq"]
     assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE published_at IS NULL") == [{"n": 1}]
-    assert tickets.move_unserved(world.engine, "exec", a_while) == 0
+    assert world.engine.move_unserved("exec", a_while) == 0
 
 
 def test_the_command_changes_shows_and_takes_back(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:

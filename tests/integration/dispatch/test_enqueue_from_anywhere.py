@@ -25,7 +25,7 @@ from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
 from turno.jobs.named_handlers import named_handlers
 from turno.servers.wait import wait_until
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
 from turno.tenancy.rights.host_rights import hosts, join_host
 
 ORDERS = {"order_ids": [1], "point_of_sale": 1}
@@ -239,12 +239,12 @@ def test_a_user_may_have_any_number_of_open_jobs_where_the_limit_is_off(
     world: ExampleInstallation, erp: psycopg.Connection[Any]
 ) -> None:
     handlers, off = of(named_handlers(world.registry)), replace(world.settings, max_pending_jobs_per_user=0)
-    announce(world.engine, handlers, off.pending_limit)
+    world.engine.announce(handlers, off.pending_limit)
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(21)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
     assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana").is_new
     erp.rollback()
-    announce(world.engine, handlers, world.settings.pending_limit)
+    world.engine.announce(handlers, world.settings.pending_limit)
 
 
 def test_a_user_s_turn_is_not_held_until_the_caller_commits(

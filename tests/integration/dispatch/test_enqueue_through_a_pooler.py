@@ -13,7 +13,8 @@ import turno
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from tests.pgbouncer import pooled
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
@@ -62,7 +63,7 @@ def test_an_application_behind_a_pooler(
         install(admin, logins)
         add_company(admin, logins, "acme", "Acme")
         add_tenant(admin, logins, "suc0001", "acme")
-        announce(admin, of(build_registry()), 20)
+        Engine.on(admin).announce(of(build_registry()), 20)
         works()
         with connect() as one, connect() as other:
             pids = set()

@@ -22,8 +22,8 @@ from turno.commands.main import main
 from turno.jobs.registry import Registry
 from turno.store.api import events as stored
 from turno.store.api.events import Page, Replay
-from turno.store.engine import announcements, leases, tickets
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import as_api, handler_session
 from turno.testing.in_process_worker import InProcessWorker
 from turno.wiring.shared import maintenance
@@ -49,7 +49,7 @@ def business(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
 
 
 def tell(world: ExampleInstallation, registry: Registry) -> None:
-    announce(world.engine, of(registry), 20)
+    world.engine.announce(of(registry), 20)
 
 
 def jobs(world: ExampleInstallation) -> Counter[str]:
@@ -131,7 +131,7 @@ def test_a_deployment_and_an_open_publication_do_not_wait(
     world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     with psycopg.connect(world.url, options="-c lock_timeout=1ms") as deployment:
-        announce(deployment, of(REGISTRY), 20)  # its transaction stays open
+        Engine.on(deployment).announce(of(REGISTRY), 20)  # its transaction stays open
         with psycopg.connect(world.url, options="-c lock_timeout=1ms") as another:
             assert turno.publish(another, "suc0002", "order.paid", order_id=8).jobs == 1
         deployment.commit()
@@ -173,7 +173,7 @@ def test_two_releases_in_turn_lose_no_event(
 def test_each_process_announces_whoever_holds_the_lease(world: ExampleInstallation) -> None:
     world.rows("DELETE FROM turno.subscriptions")
     engine = world.engine
-    assert leases.take(engine, "maintenance", "another process", timedelta(seconds=9))
+    assert engine.take_lease("maintenance", "another process", timedelta(seconds=9))
     with closing(maintenance(world.settings)) as passes:
         passes.run_leased()
     world.rows("DELETE FROM turno.leases")
@@ -186,8 +186,8 @@ def test_a_subscription_ends_a_day_after_its_last_announcement(world: ExampleIns
     both = [{"event": "order.paid"}, {"event": "order.refunded"}]
     for time, expected in (("23 hours 59 minutes", both), ("2 minutes", [])):
         world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval WHERE type = 'ledger'", time)
-        announce(world.engine, older, 20)
-        announcements.prune(world.engine)
+        world.engine.announce(older, 20)
+        world.engine.prune_announcements()
         assert world.rows(subscribed) == expected
     assert world.rows("SELECT FROM turno.handlers WHERE type = 'ledger'") != []
 
@@ -196,34 +196,34 @@ def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallat
     everything = "SELECT count(*) FROM turno.subscriptions"
     pass_time(world, "3 days")
     before = world.rows(everything)
-    announce(world.engine, of(REGISTRY)[:1], 20)
-    announcements.prune(world.engine)
+    world.engine.announce(of(REGISTRY)[:1], 20)
+    world.engine.prune_announcements()
     assert world.rows(everything) == before
 
 
 def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
     """`turno migrate` of a release without the type does not refuse the SQL of the release that has it."""
-    announce(world.admin, of(REGISTRY)[:1], 20, replace_newer=True)
+    Engine.on(world.admin).announce(of(REGISTRY)[:1], 20, replace_newer=True)
     (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
     known = "SELECT type FROM turno.handlers WHERE type IN ('pay', 'ledger') ORDER BY 1"
     world.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
-    announcements.prune(world.engine)
+    world.engine.prune_announcements()
     assert world.rows(known) == [{"type": "pay"}]
     world.cancel(made["job_id"])
-    worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1, types=[("pay", 1)])
-    announcements.prune(world.engine)
+    worker = world.engine.start_worker(backend="exec", host="test", pid=1, types=[("pay", 1)])
+    world.engine.prune_announcements()
     assert world.rows(known) == [{"type": "pay"}]
     world.rows("DELETE FROM turno.workers WHERE id = %s", worker)
-    announcements.prune(world.engine)
+    world.engine.prune_announcements()
     assert world.rows(known) == []
 
 
 def test_order_applies_while_a_release_asks_for_it(world: ExampleInstallation) -> None:
-    announce(world.engine, [replace(one, ordered=False) for one in of(REGISTRY)], 20)
+    world.engine.announce([replace(one, ordered=False) for one in of(REGISTRY)], 20)
     asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
     assert world.rows(asked) == [{"ordered": False}, {"ordered": True}]
     world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
-    announcements.prune(world.engine)
+    world.engine.prune_announcements()
     assert world.rows(asked) == [{"ordered": False}]
 
 

@@ -16,8 +16,7 @@ from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.store.api import events as stored
 from turno.store.api.events import Page, Replay
-from turno.store.engine import recovery, tickets
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
 from turno.tenancy.identity.session import as_api
 from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.invariants import judge_of
@@ -32,7 +31,7 @@ WHERE j.type = %s ORDER BY a.started_at
 def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HANDLERS", PLACE)
     world.registry, world.backend = PLACE, "exec"
-    announce(world.engine, of(REGISTRY), 20)
+    world.engine.announce(of(REGISTRY), 20)
     yield
     with judge_of(world.url, world.one) as judge:
         assert judge.broken() == []
@@ -140,22 +139,22 @@ def test_one_that_failed_for_good_is_waited_for_until_somebody_decides(
 
 def _crashed(world: ExampleInstallation, one: Claim) -> None:
     schema = one.login.schema
-    recovery.rescue(world.engine, schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
+    world.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
 
 
 def _put_off(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(seconds=20))
+    world.engine.unclaim(one.job_id, one.token, timedelta(seconds=20))
 
 
 def _rescheduled(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(0))
+    world.engine.unclaim(one.job_id, one.token, timedelta(0))
     world.rows("SELECT job_reorder(%s, 2::smallint, %s)", one.job_id, datetime.now(UTC) + timedelta(hours=1))
 
 
 def _repaired(world: ExampleInstallation, one: Claim) -> None:
     _rescheduled(world, one)
     world.rows("DELETE FROM turno.tickets")
-    assert recovery.repair(world.engine, world.one.schema, "exec") > 0
+    assert world.engine.repair(world.one.schema, "exec") > 0
 
 
 @pytest.mark.parametrize("end", [_crashed, _put_off, _rescheduled, _repaired])
@@ -167,11 +166,11 @@ def test_whoever_takes_the_first_away_lets_nobody_pass(
 ) -> None:
     move(business, 1)
     move(business, 2)
-    tickets.promote(world.engine, 10)
+    world.engine.promote(10)
     one = worker.claim(job_of(world, 1))
     assert one is not None
     end(world, one)
-    tickets.promote(world.engine, 10)
+    world.engine.promote(10)
     assert worker.claim(job_of(world, 2)) is None
     world.make_due()
     worker.drain()
@@ -208,11 +207,11 @@ def test_one_that_was_published_before_and_committed_after_comes_as_soon_as_it_m
     with psycopg.connect(world.url) as other:
         for number in (2, 3):
             move(other, number)
-    tickets.promote(world.engine, 10)
+    world.engine.promote(10)
     two = worker.claim(job_of(world, 2))
     assert two is not None
     business.commit()
-    tickets.promote(world.engine, 10)
+    world.engine.promote(10)
     assert worker.claim(job_of(world, 1)) is None  # the second is at work
     worker.execute(two)
     worker.drain()
@@ -225,7 +224,7 @@ def test_replayed_earlier_events_run_before_later_ones(
     world.rows("DELETE FROM turno.subscriptions")
     move(business, 1)
     move(business, 2)
-    announce(world.engine, of(REGISTRY), 20)
+    world.engine.announce(of(REGISTRY), 20)
     move(business, 3)
     assert replay(world, missing=True) == 2
     worker.drain()

@@ -19,7 +19,7 @@ from tests.web_here import web_of
 from turno.commands.development_token import development_token
 from turno.commands.main import main
 from turno.jobs.json_text import json_text
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
 
 EXACT = Decimal("12345678901234567.89")
 
@@ -28,7 +28,7 @@ EXACT = Decimal("12345678901234567.89")
 def typed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HANDLERS", PLACE)
     world.registry = PLACE
-    announce(world.engine, of(REGISTRY), 20)
+    world.engine.announce(of(REGISTRY), 20)
     Kept.payloads.clear()
     yield
     world.rows("DELETE FROM turno.subscriptions")

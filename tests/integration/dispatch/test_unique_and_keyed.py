@@ -23,8 +23,6 @@ from turno.errors import NotEnqueued
 from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant
 from turno.servers.wait import wait_until
-from turno.store.engine import recovery
-from turno.store.engine_link import EngineLink
 
 __all__ = ["erp", "role", "url"]
 
@@ -107,7 +105,7 @@ def test_unique_for_ever(world: ExampleInstallation, erp: Erp, enqueue: Any, key
     erp.commit()
     end(world, first.job_id)
     world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year', created_at = '2020-01-01'")
-    assert recovery.purge(world.engine, world.one.schema, older_than=timedelta(days=30), limit=10) == 1
+    assert world.engine.purge(world.one.schema, older_than=timedelta(days=30), limit=10) == 1
     # Whoever asks now may say something else about how long: it stands for that job for ever.
     for lasting in ("for ever", "open", 1.0):
         assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for=lasting) == (first.job_id, False)
@@ -188,7 +186,7 @@ def test_post_takes_them_too(world: ExampleInstallation) -> None:
 def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation) -> None:
     every_minute = NewSchedule(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
     assert save(world.web, world.one, every_minute, only=None) == "created"
-    link = EngineLink(lambda: world.engine)
+    link = world.engine
     assert fire_due(link, EachTenant(link)).done > 0
     rows = world.rows("SELECT concurrency_key, state FROM turno.tickets")
     assert {(row["concurrency_key"], row["state"]) for row in rows} == {("pos 1", "scheduled")}

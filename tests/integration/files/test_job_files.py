@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.file_handlers import Copy, Groups
-from turno.store.engine import recovery
+from turno.store.engine import files as stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def test_files_go_with_their_job_and_what_no_job_read_after_its_time(
     job = run(world, Copy, {"file_id": str(upload())})
     upload(kept="-1 hour")
     kept = upload()
-    assert recovery.purge_files(world.engine, world.one.schema, 10) == 1
+    assert stored.purge(world.engine, world.one.schema, 10) == 1
     world.rows("UPDATE background_jobs SET finished_at = now() - interval '1 year' WHERE id = %s", job["id"])
     world.engine.execute(f"SELECT \"{world.one.schema}\".job_purge(interval '1 day', 10)".encode())
     assert [row["id"] for row in world.rows("SELECT id FROM job_files")] == [kept]

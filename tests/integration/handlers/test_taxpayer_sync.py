@@ -19,7 +19,6 @@ from tax_authority_stub.certificates import make_certificate
 from tests.fiscal_branch import FiscalBranch, cuit_of, fiscal_branch
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
-from turno.store.engine import tickets
 from turno.tenancy.identity.session import handler_session
 from turno.testing.build import FOREVER
 
@@ -198,7 +197,7 @@ def test_only_one_job_of_a_branch_asks_at_a_time(branch: FiscalBranch) -> None:
     for invoice in branch.invoices(2):
         key = TaxpayerSync.concurrency_key(TaxpayerSyncPayload(invoice_ids=(invoice,)))
         branch.enqueue(invoice, concurrency_key=key)
-    tickets.promote(branch.world.engine, 1000)
+    branch.world.engine.promote(1000)
     assert sorted(row["state"] for row in branch.world.rows("SELECT state FROM turno.tickets")) == ["ready", "waiting"]
 
 

@@ -8,12 +8,9 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from turno.maintenance.each_tenant import EachTenant, TenantTask
-from turno.store.engine.tenant_turns import TenantTurn
-from turno.store.engine_link import EngineLink
-from turno.store.one_row import value_of
+from turno.store.engine.engine import Engine, TenantTurn
 
 TASK = TenantTask(name="a task", lock_timeout="50ms", longest=timedelta(seconds=40))
-Engine = psycopg.Connection[Any]
 
 
 class Clock:
@@ -45,7 +42,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def each_tenant(world: ExampleInstallation, clock: Clock) -> EachTenant:
-    return EachTenant(EngineLink(lambda: world.engine), clock=clock)
+    return EachTenant(world.engine, clock=clock)
 
 
 def failures(world: ExampleInstallation) -> list[dict[str, Any]]:
@@ -99,7 +96,7 @@ def test_a_back_off_belongs_to_one_task(each_tenant: EachTenant) -> None:
 
 def test_a_locked_tenant_costs_one_lock_timeout(world: ExampleInstallation, each_tenant: EachTenant) -> None:
     def lock(engine: Engine, tenant: TenantTurn) -> int:
-        return int(value_of(engine, f'SELECT "{tenant.schema}".job_expire()'))
+        return int(engine.value(f'SELECT "{tenant.schema}".job_expire()'))
 
     with psycopg.connect(world.url) as other:
         other.execute(f'LOCK TABLE "{world.one.schema}".background_jobs')
@@ -192,7 +189,7 @@ def test_a_tenant_with_much_work_shares_the_turn(each_tenant: EachTenant, clock:
 
 def test_a_dry_run_changes_nothing(world: ExampleInstallation) -> None:
     work = Work("suc0001")
-    report = EachTenant(EngineLink(lambda: world.engine), dry_run=True).run(TASK, work)
+    report = EachTenant(world.engine, dry_run=True).run(TASK, work)
     assert (report.done, list(report.troubles)) == (1, ["suc0001"])
     assert failures(world) == world.rows("SELECT * FROM turno.tenant_tasks") == []
 

@@ -17,10 +17,8 @@ from tests.installation import ExampleInstallation
 from turno.jobs.job import JobRef
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import MaintenanceFailed, Terms
-from turno.store.engine import job_logs, tickets
-from turno.store.engine.announcements import Announcement, announce
-from turno.store.engine.job_logs import LoggedLine
-from turno.store.engine_link import EngineLink
+from turno.store.engine.announcements import Announcement
+from turno.store.engine.engine import Engine, LoggedLine
 from turno.tenancy.identity.session import handler_session, service_session
 
 NOTHING = {
@@ -62,8 +60,8 @@ def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int
 
 def lose_a_worker(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
+    worker = world.engine.start_worker(backend="exec", host="gone", pid=2**22 + 1)
+    assert world.engine.claim_job(worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
@@ -133,8 +131,8 @@ def test_a_pass_mends_what_it_is_for_once(world: ExampleInstallation, damage: An
 
 def test_a_live_worker_s_job_is_left_alone_however_old(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
+    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
+    assert world.engine.claim_job(worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET started_at = now() - interval '1 day', alive_at = now() - interval '25 s'")
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 day'")
     assert sweep(world) == NOTHING
@@ -174,13 +172,13 @@ def test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone(world:
     lines = [LoggedLine(job, 1, number, 1.5e9, "INFO", "shop", f"line {number}")
              for job in (old["id"], young) for number in (1, 2, 3)]  # fmt: skip
     for _ in range(2):  # a lost answer, and it is sent again
-        job_logs.put(world.engine, world.one.schema, lines, keep=2)
+        world.engine.put_logs(world.one.schema, lines, keep=2)
     kept = "SELECT DISTINCT job_id, number FROM background_job_logs ORDER BY number"
     assert {(row["job_id"], row["number"]) for row in world.rows(kept)} == {
         (job, number) for job in (old["id"], young) for number in (2, 3)
     }
     assert sweep(world)["purged"] == 1
-    job_logs.put(world.engine, world.one.schema, lines, keep=2)
+    world.engine.put_logs(world.one.schema, lines, keep=2)
     assert {row["job_id"] for row in world.rows(kept)} == {young}
 
 
@@ -194,8 +192,8 @@ def test_pending_and_running_jobs_are_never_purged(world: ExampleInstallation) -
 def test_a_job_that_is_being_claimed_does_not_expire(world: ExampleInstallation) -> None:
     expire(world)
     (job,) = world.rows("SELECT id FROM background_jobs")
-    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    held = tickets.claim_job(world.engine, worker, job["id"], types=[("batch_invoicing", 1)])
+    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
+    held = world.engine.claim_job(worker, job["id"], types=[("batch_invoicing", 1)])
     assert held
     assert sweep(world)["expired"] == 0
     assert world.job(job["id"])["status"] == "pending"
@@ -228,7 +226,7 @@ def passes(world: ExampleInstallation, queue: RecordingQueue) -> Iterator[Mainte
 
 def passes_of(world: ExampleInstallation, queue: RecordingQueue, *, dry_run: bool = False) -> Maintenance:
     minute, month = timedelta(minutes=1), timedelta(days=30)
-    engine = EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test"))
+    engine = Engine(lambda: service_session(world.logins, world.logins.engine, application="test"))
     terms = Terms(dead_after=minute, reoffer_after=minute, retention=month)
     return Maintenance(engine=engine, queue=queue, registry=build_registry(), terms=terms, dry_run=dry_run)
 
@@ -270,10 +268,10 @@ def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstalla
     (known,) = world.rows(told)
     assert known == {"version": 1, "queue": "cold", "max_attempts": 4, "pending_limit": 20}
     newer = [Announcement("batch_invoicing", 2, "hot", 3)]
-    announce(world.engine, newer, 20)
+    world.engine.announce(newer, 20)
     passes.run_once()
     assert world.rows(told)[0]["version"] == 2, "an older release took back what a newer one told"
-    announce(world.admin, [Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
+    Engine.on(world.admin).announce([Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
     assert world.rows(told)[0]["version"] == 1, "turno migrate after a rollback"
 
 

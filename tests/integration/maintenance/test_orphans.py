@@ -17,8 +17,7 @@ from turno.jobs.claim import Claim
 from turno.maintenance.rounds import UNATTENDED, Maintenance
 from turno.maintenance.tasks import MaintenanceFailed, Terms
 from turno.servers.wait import wait_until
-from turno.store.engine import leases, tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import Tenant
 from turno.wiring.shared import regular_maintenance
@@ -37,7 +36,7 @@ def passes(world: ExampleInstallation) -> Iterator[Maintenance]:
 @contextmanager
 def passes_of(world: ExampleInstallation, *, dead_after: timedelta, **options: object) -> Iterator[Maintenance]:
     passes = Maintenance(
-        engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
+        engine=Engine(lambda: service_session(world.logins, world.logins.engine, application="test")),
         queue=RecordingQueue(),
         registry=build_registry(),
         terms=Terms(dead_after=dead_after, reoffer_after=MINUTE, retention=MONTH),
@@ -50,8 +49,8 @@ def passes_of(world: ExampleInstallation, *, dead_after: timedelta, **options: o
 def lose(world: ExampleInstallation, *, tenant: Tenant | None = None) -> Claim:
     """Have a job begun by a worker that has been silent for ten minutes."""
     job_id = world.enqueue({"order_ids": [1]}, tenant=tenant)
-    worker = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
-    claim = tickets.claim_job(world.engine, worker, job_id, types=TYPES)
+    worker = world.engine.start_worker(backend="pool", host="gone", pid=2**22 + 1)
+    claim = world.engine.claim_job(worker, job_id, types=TYPES)
     assert claim
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '10 minutes' WHERE id = %s", worker)
     return claim
@@ -133,7 +132,7 @@ def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) 
         lose(world)
     lose(world, tenant=world.other)
     world.rows("DELETE FROM turno.workers")
-    seen = [tickets.orphans(world.engine) for _ in range(20)]
+    seen = [world.engine.orphans() for _ in range(20)]
     assert all({orphans[0].slug, orphans[1].slug} == {"suc0001", "suc0002"} for orphans in seen)
     assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.slug == "suc0001"}) > 1
 
@@ -173,7 +172,7 @@ def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: Ex
 
     def it_speaks_late() -> None:
         if next(steps):
-            tickets.keep_alive(world.engine, worker["worker_id"])
+            world.engine.keep_alive(worker["worker_id"])
 
     world.rows("DELETE FROM turno.leases")
     with passes_of(world, dead_after=timedelta(seconds=0.5), at_each_step=it_speaks_late) as passes:
@@ -186,7 +185,7 @@ def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstal
     world.rows("UPDATE turno.workers SET alive_at = now() + interval '10 minutes'")
     world.rows("UPDATE turno.leases SET until = now() + interval '10 minutes', since = now() + interval '5 minutes'")
     passes.rescue_leased()
-    assert leases.age(world.engine, "sweep") < MINUTE
+    assert world.engine.lease_age("sweep") < MINUTE
     # A minute later.
     world.rows("UPDATE turno.leases SET until = now(), since = since - interval '1 minute' WHERE name = 'sweep'")
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 minute'")
@@ -195,12 +194,12 @@ def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstal
 
 
 def test_a_relay_s_lease_by_another_clock_is_over(world: ExampleInstallation) -> None:
-    assert leases.keep(world.engine, "relay", "before", timedelta(minutes=10))
-    assert leases.keep(world.engine, "relay", "after", timedelta(seconds=5))
-    assert not leases.keep(world.engine, "relay", "other", timedelta(seconds=5))
+    assert world.engine.keep_lease("relay", "before", timedelta(minutes=10))
+    assert world.engine.keep_lease("relay", "after", timedelta(seconds=5))
+    assert not world.engine.keep_lease("relay", "other", timedelta(seconds=5))
 
 
 def test_who_holds_a_lease_has_it_to_its_end(world: ExampleInstallation) -> None:
-    assert leases.take(world.engine, "a test's", "one", MINUTE)
-    assert not leases.take(world.engine, "a test's", "other", MINUTE)
-    assert not leases.take(world.engine, "a test's", "other", 2 * MINUTE)
+    assert world.engine.take_lease("a test's", "one", MINUTE)
+    assert not world.engine.take_lease("a test's", "other", MINUTE)
+    assert not world.engine.take_lease("a test's", "other", 2 * MINUTE)

@@ -16,20 +16,19 @@ from turno.dispatch.schedules import NewSchedule
 from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.schedules.firing import AHEAD
-from turno.store.engine import recovery, schedules
-from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine import schedules
+from turno.store.engine.announcements import Announcement
+from turno.store.engine.engine import Engine
 from turno.store.engine.schedules import DueSchedule
-from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import service_session
 
-Engine = psycopg.Connection[Any]
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
 def known(world: ExampleInstallation) -> None:
-    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
 
 
 @pytest.fixture(name="noon")
@@ -53,8 +52,7 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
 
 def fire(engine: Engine) -> TaskReport:
     """Run the task as maintenance does, every tenant's back-off being over."""
-    link = EngineLink(lambda: engine)
-    return fire_due(link, EachTenant(link))
+    return fire_due(engine, EachTenant(engine))
 
 
 def sweep(world: ExampleInstallation) -> int:
@@ -103,7 +101,7 @@ def test_sweeps_at_once_make_one_job_a_moment(world: ExampleInstallation, noon: 
         save(world, f"s{number}", next_at=noon)
 
     def one_host(_: int) -> int:
-        with service_session(world.logins, world.logins.engine, application="test") as engine:
+        with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
             report = fire(engine)
             assert report.troubles == {}
             return report.done
@@ -116,13 +114,14 @@ def test_sweeps_at_once_make_one_job_a_moment(world: ExampleInstallation, noon: 
 
 def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
-    with service_session(world.logins, world.logins.engine, application="test") as engine:
-        engine.autocommit = False
+    with service_session(world.logins, world.logins.engine, application="test") as session:
+        session.autocommit = False
+        engine = Engine.on(session)
         (one,) = schedules.due(engine, world.one.id, AHEAD)
         assert fire_one(engine, world, one, noon, noon + MINUTE) == 1
-        world.admin.execute("SELECT pg_terminate_backend(%s)", (engine.info.backend_pid,))
+        world.admin.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
-            engine.commit()
+            session.commit()
     assert moments(world) == []
     assert sweep(world) == 2
     assert moments(world) == [noon, noon + MINUTE]
@@ -201,7 +200,7 @@ def test_an_unknown_type_and_a_backlog_say_so_and_make_nothing(world: ExampleIns
     assert sweep(world) == 0
     assert stored(world)["problem"] == "no handler has the type batch_invoicing"
     assert stored(world)["missed_runs"] == 2
-    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
     world.clock.advance(minutes=2)
     assert sweep(world) == 2
     assert stored(world)["problem"] is None
@@ -334,7 +333,7 @@ def test_repair_restores_the_copies(world: ExampleInstallation) -> None:
     save(world, next_at=None)
     copy = world.rows("SELECT * FROM turno.schedules")
     world.rows("UPDATE turno.schedules SET schedule_id = gen_random_uuid()")
-    assert recovery.repair(world.engine, world.one.schema, "exec") == 2
+    assert world.engine.repair(world.one.schema, "exec") == 2
     assert world.rows("SELECT * FROM turno.schedules") == copy
 
 
@@ -380,5 +379,5 @@ def test_runs_go_with_their_jobs(world: ExampleInstallation) -> None:
     sweep(world)
     world.rows("DELETE FROM turno.tickets")
     world.rows("UPDATE background_jobs SET status = 'cancelled', finished_at = now() - interval '1 year'")
-    assert recovery.purge(world.engine, world.one.schema, timedelta(days=30), 10) == 2
+    assert world.engine.purge(world.one.schema, timedelta(days=30), 10) == 2
     assert moments(world) == []

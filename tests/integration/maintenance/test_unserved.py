@@ -16,9 +16,7 @@ from turno.jobs.lacking import waiting_for
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import Terms
 from turno.store.api import jobs
-from turno.store.engine import tickets, workers
-from turno.store.engine.tickets import TypeVersion
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine, TypeVersion
 from turno.tenancy.identity.session import as_api, service_session
 
 KNOWN = ("batch_invoicing", 1)
@@ -41,7 +39,7 @@ def wait(world: ExampleInstallation, count: int = 1, **options: object) -> UUID:
 def live(
     world: ExampleInstallation, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool"
 ) -> UUID:
-    return tickets.start_worker(world.engine, backend=backend, host="here", pid=1, types=types, queues=queues)
+    return world.engine.start_worker(backend=backend, host="here", pid=1, types=types, queues=queues)
 
 
 def lacks(world: ExampleInstallation, job_id: UUID) -> str | None:
@@ -80,7 +78,7 @@ def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: Exa
     assert lacks(world, job_id) is None
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes' WHERE backend = 'pool'")
     assert lacks(world, job_id) == "no worker is alive"
-    assert tickets.claim_job(world.engine, live(world, KNOWN), job_id, types=[KNOWN])
+    assert world.engine.claim_job(live(world, KNOWN), job_id, types=[KNOWN])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes'")
     assert lacks(world, job_id) is None  # it does not wait
 
@@ -89,9 +87,9 @@ def test_of_spawned_workers_the_last_one_of_each_host_counts(world: ExampleInsta
     world.backend = "exec"
     job_id = wait(world)
     assert lacks(world, job_id) is None  # somebody will be launched
-    tickets.stop_worker(world.engine, live(world, ("monthly_report", 1), backend="exec"))
+    world.engine.stop_worker(live(world, ("monthly_report", 1), backend="exec"))
     assert lacks(world, job_id) == "no living worker knows batch_invoicing"
-    tickets.stop_worker(world.engine, live(world, KNOWN, backend="exec"))
+    world.engine.stop_worker(live(world, KNOWN, backend="exec"))
     assert lacks(world, job_id) is None
 
 
@@ -99,15 +97,15 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(world: ExampleI
     wait(world, 3)
     wait(world, 2, tenant=world.other)
     live(world, ("monthly_report", 1))
-    (found,) = workers.unserved(world.engine, LONG)
+    (found,) = world.engine.unserved(LONG)
     assert (found.backend, found.queue, found.type, found.version) == ("pool", "cold", "batch_invoicing", 1)
     assert (found.waiting, found.tenants) == (5, 2)
     assert found.sentence.startswith(
         "no living worker knows batch_invoicing: 5 jobs of 2 tenants wait for pool, the oldest since 20"
     )
-    assert workers.unserved(world.engine, timedelta(hours=1)) == []
+    assert world.engine.unserved(timedelta(hours=1)) == []
     live(world, KNOWN)
-    assert workers.unserved(world.engine, LONG) == []
+    assert world.engine.unserved(LONG) == []
 
 
 def test_each_backend_queue_type_and_version_is_told_by_itself(world: ExampleInstallation) -> None:
@@ -119,7 +117,7 @@ def test_each_backend_queue_type_and_version_is_told_by_itself(world: ExampleIns
             " WHERE (backend, queue, type, version) = ('pool', 'cold', 'batch_invoicing', 1))"
         )
     live(world, KNOWN, queues=["cold"])
-    found = workers.unserved(world.engine, LONG)
+    found = world.engine.unserved(LONG)
     assert {(one.backend, one.queue, one.type, one.version, one.lacks, one.waiting) for one in found} == {
         ("pool", "warm", "batch_invoicing", 1, "queue", 1),
         ("pool", "cold", "batch_invoicing", 2, "version", 1),
@@ -133,7 +131,7 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
     wait(world, 2)
     live(world, ("monthly_report", 1))
     passes = Maintenance(
-        engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
+        engine=Engine(lambda: service_session(world.logins, world.logins.engine, application="test")),
         queue=RecordingQueue(),
         registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),

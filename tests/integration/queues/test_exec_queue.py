@@ -19,8 +19,6 @@ from turno.queues.exec.launcher import PROGRAM, ExecQueue
 from turno.queues.exec.slots import Slot, SlotFolder
 from turno.queues.interface import LAUNCHED
 from turno.servers.wait import wait_until
-from turno.store.engine import tickets
-from turno.store.engine_link import EngineLink
 from turno.testing import processes
 from turno.worker.sources.spawned import ExecSource
 
@@ -130,9 +128,9 @@ class LastPlace(SoundPlace):
 def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInstallation, *, regained: bool) -> None:
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until somebody has swept
     place = LastPlace(world, regained=regained)
-    engine = EngineLink(lambda: world.engine)
+    engine = world.engine
     source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=place)
-    worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
+    worker = engine.start_worker(backend="exec", host="test", pid=1)
     assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([place.left] if regained else [])
     assert source.exhausted is not regained
 
@@ -159,9 +157,9 @@ class Idler:
     def __init__(self, world: ExampleInstallation) -> None:
         self.now = 0.0
         self.place = FreePlace()
-        engine = EngineLink(lambda: world.engine)
+        engine = world.engine
         self.source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=self.place, clock=lambda: self.now)
-        self.worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
+        self.worker = engine.start_worker(backend="exec", host="test", pid=1)
 
     def looks(self) -> list[UUID]:
         return [claim.job_id for (claim,) in self.source.take(self.worker, 1)]
@@ -292,14 +290,14 @@ def test_a_worker_stays_until_somebody_has_swept(world: ExampleInstallation, idl
 
 def test_a_worker_stays_while_another_at_work_is_silent(world: ExampleInstallation, idler: Idler) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    other = tickets.start_worker(world.engine, backend="exec", host="test", pid=2)
-    assert tickets.claim_job(world.engine, other, job_id, types=REGISTRY.versions)
+    other = world.engine.start_worker(backend="exec", host="test", pid=2)
+    assert world.engine.claim_job(other, job_id, types=REGISTRY.versions)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '10 s' WHERE id = %s", other)
     idler.looks()
     idler.now = 5
     idler.looks()
     assert idler.stays
-    tickets.keep_alive(world.engine, other)
+    world.engine.keep_alive(other)
     idler.looks()
     assert not idler.stays
 

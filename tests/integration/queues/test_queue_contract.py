@@ -78,7 +78,7 @@ def test_a_hint_that_cannot_be_sent_is_no_error(
 
     monkeypatch.setattr("subprocess.Popen.__init__", out_of_processes)
     monkeypatch.setattr("subprocess.Popen.__del__", lambda _self: None)
-    monkeypatch.setattr("turno.store.engine_link.EngineLink.run", out_of_processes)
+    monkeypatch.setattr("turno.store.engine_link.EngineLink._run", out_of_processes)
     queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]})))
 
 

@@ -22,7 +22,7 @@ from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 from turno.runner.session import HandlerConnection
 from turno.store.api import effect_review, jobs, notifications, watched_jobs
-from turno.store.engine import broker, recovery, tickets
+from turno.store.engine import broker
 from turno.store.handler import attempts, effects
 from turno.store.operator import fairness, routing
 from turno.tenancy.identity.session import as_api, handler_session, service_session
@@ -67,7 +67,7 @@ class Scene:
     def set(self) -> None:
         """Forget what was, and begin."""
         self.world.forget()
-        worker = tickets.start_worker(self.world.engine, backend="pool", host="here", pid=1)
+        worker = self.world.engine.start_worker(backend="pool", host="here", pid=1)
         ended, self.claim = (self._start(worker) for _ in range(2))
         attempts.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
         waiting = self.world.enqueue({"order_ids": [1]}, idempotency_key="waits")
@@ -80,7 +80,7 @@ class Scene:
         psycopg.Connection.commit(self.session)
 
     def _claim(self, worker: UUID) -> Claim:
-        claim = tickets.claim_job(self.world.engine, worker, self.world.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
+        claim = self.world.engine.claim_job(worker, self.world.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
         assert claim is not None
         return claim
 
@@ -123,33 +123,33 @@ class Scene:
     def shared_functions_work(self) -> None:
         """Everything that engine and operators call, for all tenants at once; nothing may raise."""
         engine, schema = self.world.engine, self.world.one.schema
-        worker = tickets.start_worker(engine, backend="pool", host="here", pid=2)
+        worker = engine.start_worker(backend="pool", host="here", pid=2)
         rows = self.world.rows("SELECT job_id, queue, type, version, backend FROM turno.tickets")
         lanes = [(row["type"], row["version"]) for row in rows] or [(TYPE, 1)]
         queues = sorted({row["queue"] for row in rows})
-        tickets.promote(engine, 1000)
+        engine.promote(1000)
         for backend in ("exec", "pool", "rabbitmq"):
-            tickets.unclaimed(engine, backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
+            engine.unclaimed(backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
         broker.unpublished(engine, 100, 100)
-        tickets.move_unserved(engine, "pool", NOW)
+        engine.move_unserved("pool", NOW)
         self.operator_s_views_can_be_read()
         claimer = claiming.claimer(queues=queues, types=lanes, backend="pool")
         claimer.claim(engine, worker, slots=1)
         claimer.claim(engine, worker, slots=1, sizes=lambda _: 3)
         for row in rows:
-            tickets.claim_job(engine, worker, row["job_id"], types=lanes)
+            engine.claim_job(worker, row["job_id"], types=lanes)
         self.operator_s_views_can_be_read()
         engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
-        tickets.prune_workers(engine, -timedelta(hours=1))
+        engine.prune_workers(-timedelta(hours=1))
         # Their backend is this test's own session, which a rescue would end.
         self.world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
-        for orphan in tickets.orphans(engine):
-            recovery.rescue(engine, orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
+        for orphan in engine.orphans():
+            engine.rescue(orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
         self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
-        recovery.repair(engine, schema, "pool")
-        recovery.expire(engine, schema)
-        recovery.purge(engine, schema, NOW, 1000)
+        engine.repair(schema, "pool")
+        engine.expire(schema)
+        engine.purge(schema, NOW, 1000)
 
     def operator_s_views_can_be_read(self) -> None:
         """What `turno backend status`, `turno tenant shares` and /admin read."""

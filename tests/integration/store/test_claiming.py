@@ -13,13 +13,13 @@ from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.servers.wait import wait_until
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
 
 def worker(world: ExampleInstallation) -> UUID:
-    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+    return world.engine.start_worker(backend="exec", host="test", pid=1)
 
 
 def claim(
@@ -52,7 +52,7 @@ def test_the_oldest_of_a_band_first(world: ExampleInstallation) -> None:
 def test_a_future_job_is_not_taken_before_its_time(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     assert claim(world, 1) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
+    assert world.engine.claim_job(worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     world.time_passes()
     assert [held.job_id for held in claim(world, 1)] == [job_id]
 
@@ -88,7 +88,7 @@ def test_what_has_become_due_comes_first_only_while_there_is_work(world: Example
 def test_a_type_nobody_knows_here_is_left_alone(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert claim(world, 1, types=(("other", 1),)) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("other", 1)]) is None
+    assert world.engine.claim_job(worker(world), job_id, types=[("other", 1)]) is None
     ticket = world.ticket(job_id)
     assert ticket is not None
     assert ticket["state"] == "ready"
@@ -99,7 +99,7 @@ def test_a_paused_tenant_waits_and_the_others_do_not(world: ExampleInstallation)
     other = world.enqueue({"order_ids": [1]}, tenant=world.other)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
     try:
-        assert tickets.claim_job(world.engine, worker(world), paused, types=[("batch_invoicing", 1)]) is None
+        assert world.engine.claim_job(worker(world), paused, types=[("batch_invoicing", 1)]) is None
         assert [held.job_id for held in claim(world, 4)] == [other]
     finally:
         world.rows("UPDATE turno.tenants SET paused_at = NULL")
@@ -110,7 +110,7 @@ def test_a_tenant_that_is_not_active_is_left_alone(world: ExampleInstallation) -
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
     try:
-        assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
+        assert world.engine.claim_job(worker(world), job_id, types=[("batch_invoicing", 1)]) is None
         assert claim(world, 4) == []
     finally:
         world.rows("UPDATE turno.tenants SET state = 'active'")
@@ -120,7 +120,7 @@ def test_a_claimed_ticket_is_not_taken_again(world: ExampleInstallation) -> None
     job_id = world.enqueue({"order_ids": [1]})
     assert len(claim(world, 1)) == 1
     before = world.ticket(job_id)
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
+    assert world.engine.claim_job(worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     assert claim(world, 4) == []
     assert world.ticket(job_id) == before
 
@@ -152,7 +152,7 @@ def test_a_ticket_that_is_being_claimed_is_not_claimed_again(world: ExampleInsta
     others_worker = worker(world)
 
     def second_claim() -> list[Claim]:
-        with service_session(world.logins, world.logins.engine, application="second") as engine:
+        with Engine.on(service_session(world.logins, world.logins.engine, application="second")) as engine:
             return claiming.claim(
                 engine, others_worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
             )
@@ -172,8 +172,8 @@ def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -
 
     def drain(_: int) -> list[UUID]:
         mine: list[UUID] = []
-        with service_session(world.logins, world.logins.engine, application="test") as engine:
-            me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+        with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
+            me = engine.start_worker(backend="exec", host="test", pid=1)
             while held := claiming.claim(
                 engine, me, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):

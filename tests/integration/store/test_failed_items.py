@@ -11,6 +11,7 @@ from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.errors import PermanentFailure
 from turno.store.engine import outcomes
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def recorded(world: ExampleInstallation) -> list[tuple[Any, ...]]:
 
 
 def count(world: ExampleInstallation) -> None:
-    with service_session(world.logins, world.logins.engine, application="test") as engine:
+    with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
         outcomes.count(engine, 10_000, from_lowest=True)
         outcomes.fold_dead_letters(engine)
 

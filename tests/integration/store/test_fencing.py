@@ -14,7 +14,7 @@ from tests.installation import ExampleInstallation
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery, tickets
+from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 
@@ -39,14 +39,14 @@ class Hands:
     def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
         self._world = world
         self._stack = stack
-        self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+        self.worker = world.engine.start_worker(backend="exec", host="test", pid=1)
 
     def claim(self, **options: Any) -> Claim:
         job_id = self._world.enqueue({"order_ids": [1]}, **options)
         return self.claim_again(job_id)
 
     def claim_again(self, job_id: Any) -> Claim:
-        claim = tickets.claim_job(self._world.engine, self.worker, job_id, types=[("batch_invoicing", 1)])
+        claim = self._world.engine.claim_job(self.worker, job_id, types=[("batch_invoicing", 1)])
         assert claim is not None
         return claim
 
@@ -61,8 +61,7 @@ class Hands:
         return session
 
     def rescue(self, claim: Claim, *, counted: bool | None = True, child: int | None = None) -> str:
-        return recovery.rescue(
-            self._world.engine,
+        return self._world.engine.rescue(
             claim.login.schema,
             claim.job_id,
             claim.token,
@@ -73,8 +72,7 @@ class Hands:
         )
 
     def show(self, claim: Claim, backend: int = 0) -> bool:
-        return recovery.show_running(
-            self._world.engine,
+        return self._world.engine.show_running(
             claim.login.schema,
             claim.job_id,
             claim.token,
@@ -431,7 +429,7 @@ def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has
     with psycopg.connect(world.url) as rival:
         name = sql.Identifier(world.one.schema, "background_jobs")
         rival.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
-        tickets.unclaim(world.engine, job_id, claim.token, timedelta(seconds=wait))
+        world.engine.unclaim(job_id, claim.token, timedelta(seconds=wait))
         rival.rollback()
     after = world.rows("SELECT * FROM turno.tickets")[0]
     if wait:
@@ -443,24 +441,24 @@ def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has
 
 def test_a_claim_that_another_has_is_not_given_back(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
-    tickets.unclaim(world.engine, old.job_id, old.token, timedelta(0))
+    world.engine.unclaim(old.job_id, old.token, timedelta(0))
     new = hands.claim_again(old.job_id)
     before = snapshot(world, new)
-    tickets.unclaim(world.engine, old.job_id, old.token, timedelta(0))
+    world.engine.unclaim(old.job_id, old.token, timedelta(0))
     assert snapshot(world, new) == before
 
 
 def test_a_buried_worker_claims_nothing(world: ExampleInstallation, hands: Hands) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    tickets.prune_workers(world.engine, timedelta(0))
-    assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
+    world.engine.prune_workers(timedelta(0))
+    assert world.engine.claim_job(hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
         claiming.claim(
             world.engine, hands.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=5
         )
         == []
     )
-    assert tickets.keep_alive(world.engine, hands.worker) is None
+    assert world.engine.keep_alive(hands.worker) is None
 
 
 ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
@@ -494,8 +492,8 @@ def test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives(
         cron.execute("SET lock_timeout = '100ms'")
         with world.engine.transaction():
             ROADS[road](hands, job_id)
-            assert tickets.keep_alive(cron, hands.worker) is not None
+            assert Engine.on(cron).keep_alive(hands.worker) is not None
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                tickets.prune_workers(cron, timedelta(0))
-        assert tickets.prune_workers(cron, timedelta(0)) == 1
-        assert [orphan.job_id for orphan in tickets.orphans(cron)] == [job_id]
+                Engine.on(cron).prune_workers(timedelta(0))
+        assert Engine.on(cron).prune_workers(timedelta(0)) == 1
+        assert [orphan.job_id for orphan in Engine.on(cron).orphans()] == [job_id]

@@ -15,7 +15,6 @@ from tests import attempt_steps
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery, tickets
 from turno.store.handler import attempts, effects
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.provisioning.provision import add_tenant
@@ -30,12 +29,12 @@ class Attempts:
     def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
         self._world = world
         self._stack = stack
-        self._worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+        self._worker = world.engine.start_worker(backend="exec", host="here", pid=1)
 
     def claim(self, job_id: UUID | None = None) -> tuple[HandlerConnection, Claim]:
         job_id = job_id or self._world.enqueue({"order_ids": [1]})
         (row,) = self._world.rows("SELECT type FROM background_jobs WHERE id = %s", job_id)
-        claim = tickets.claim_job(self._world.engine, self._worker, job_id, types=[(row["type"], 1)])
+        claim = self._world.engine.claim_job(self._worker, job_id, types=[(row["type"], 1)])
         assert claim is not None
         session = handler_session(self._world.logins, claim.login, application="test", kind=HandlerConnection)
         self._stack.callback(psycopg.Connection.close, session)
@@ -120,7 +119,7 @@ def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running
 
 def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: ExampleInstallation, running: Attempts) -> None:
     _, claim = running.start()
-    recovery.rescue(world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
+    world.engine.rescue(world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
     assert world.job(claim.job_id)["crashes"] == 1
     session, claim = running.start(claim.job_id)
     attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))
@@ -157,7 +156,7 @@ def test_a_purge_of_large_ledgers_is_done_in_parts(world: ExampleInstallation) -
             " SELECT %s, n::text, 'done' FROM generate_series(1, 30000) AS n",
             job_id,
         )
-    purged = [recovery.purge(world.engine, world.one.schema, NOW, 1000) for _ in range(3)]
+    purged = [world.engine.purge(world.one.schema, NOW, 1000) for _ in range(3)]
     assert purged == [2, 1, 0]
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
@@ -213,7 +212,7 @@ def test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together(running: A
 
 def test_claims_lost_counts_each_attempt_once(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
-    recovery.rescue(world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
+    world.engine.rescue(world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
     session, other = running.start()
     jobs, tokens = [claim.job_id] * 150 + [other.job_id] * 150, [claim.token] * 150 + [uuid4()] * 150
     for _ in range(3):
@@ -230,7 +229,5 @@ def test_job_start_refuses_times_that_nobody_reads(world: ExampleInstallation, r
     else:
         with pytest.raises(psycopg.errors.CheckViolation, match="time is from 2000 to 9999"):
             session.execute(text, (claim.job_id, claim.token, began))
-    assert recovery.rescue(
-        world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW, counted=True
-    )
+    assert world.engine.rescue(world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW, counted=True)
     assert world.job(claim.job_id)["crashes"] == 1

@@ -25,8 +25,6 @@ from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
-from turno.store.engine import recovery, tickets
-from turno.store.engine_link import undone
 from turno.store.handler import attempts, batches
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import Tenant
@@ -191,7 +189,7 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(job=JOBS, worker=WORKERS)
     def claim_by_id(self, job: Job, worker: int) -> None:
-        claim = tickets.claim_job(self.world.engine, self.workers[worker], job.id, types=TYPES)
+        claim = self.world.engine.claim_job(self.workers[worker], job.id, types=TYPES)
         assert (claim is not None) == (job.claimable and worker not in self.buried)
         if claim:
             self._hold(claim, worker)
@@ -250,8 +248,7 @@ class JobMachine(RuleBasedStateMachine):
     def show_as_running(self, held: Held) -> None:
         """The supervisor does, for a job that is long."""
         claim, session = held.claim, self._session(held.job.tenant)
-        shown = recovery.show_running(
-            self.world.engine, claim.login.schema, claim.job_id, claim.token,
+        shown = self.world.engine.show_running(claim.login.schema, claim.job_id, claim.token,
             worker="worker", backend=session.info.backend_pid, since=NOW,
         )  # fmt: skip
         assert shown
@@ -472,7 +469,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def sweep_orphans(self) -> None:
         mine = {one.claim.token: one for one in self.held() if one.worker in self.buried}
-        orphans = tickets.orphans(self.world.engine)
+        orphans = self.world.engine.orphans()
         assert {orphan.token for orphan in orphans} == set(mine)
         for held in mine.values():
             self.rescue(held, NOW, counted=None)
@@ -491,8 +488,7 @@ class JobMachine(RuleBasedStateMachine):
         (other,) = (tenant for tenant in self.world.tenants.values() if tenant != held.job.tenant)
         for name in WRITES:
             self._refused(self._session(other), held.claim, name, (ClaimLost, psycopg.errors.InsufficientPrivilege))
-        assert recovery.rescue(
-            self.world.engine, other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
+        assert self.world.engine.rescue(other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
         ) == "gone"  # fmt: skip
 
     @precondition(lambda self: any(job.ticket for job in self.jobs))
@@ -519,9 +515,10 @@ class JobMachine(RuleBasedStateMachine):
                 tenant=tenant,
             )
         count = len(broken) + len(ended)
-        assert undone(self.world.engine, recovery.repair, tenant.schema, "exec") == count
-        assert recovery.repair(self.world.engine, tenant.schema, "exec") == count
-        assert recovery.repair(self.world.engine, tenant.schema, "exec") == 0
+        with self.world.engine.transaction(force_rollback=True):
+            assert self.world.engine.repair(tenant.schema, "exec") == count
+        assert self.world.engine.repair(tenant.schema, "exec") == count
+        assert self.world.engine.repair(tenant.schema, "exec") == 0
         for job in broken:
             event(f"repaired: {job.status}")
             job.repair()
@@ -532,8 +529,9 @@ class JobMachine(RuleBasedStateMachine):
         tenant = self.world.tenants[slug]
         late = [job for job in self.of(tenant) if job.late and job.status == "pending"]
         mine = [job for job in late if job.ticket in {"scheduled", "ready", "review"}]
-        assert undone(self.world.engine, recovery.expire, tenant.schema) == len(mine)
-        assert recovery.expire(self.world.engine, tenant.schema) == len(mine)
+        with self.world.engine.transaction(force_rollback=True):
+            assert self.world.engine.expire(tenant.schema) == len(mine)
+        assert self.world.engine.expire(tenant.schema) == len(mine)
         for job in mine:
             event("expired")
             job.end("cancelled")
@@ -551,8 +549,9 @@ class JobMachine(RuleBasedStateMachine):
             for job in self.of(tenant):
                 job.old = not job.open
         month, count = timedelta(days=30), sum(job.purgeable for job in self.of(tenant))
-        assert undone(self.world.engine, recovery.purge, tenant.schema, month, limit) == min(count, limit)
-        assert recovery.purge(self.world.engine, tenant.schema, month, limit) == min(count, limit)
+        with self.world.engine.transaction(force_rollback=True):
+            assert self.world.engine.purge(tenant.schema, month, limit) == min(count, limit)
+        assert self.world.engine.purge(tenant.schema, month, limit) == min(count, limit)
         gone = {job.id for job in self.of(tenant)} - {row["id"] for row in self._rows(tenant)}
         assert len(gone) == min(count, limit)
         for job in [job for job in self.of(tenant) if job.id in gone]:
@@ -566,14 +565,14 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.workers) < 4)
     @rule()
     def worker_starts(self) -> None:
-        self.workers.append(tickets.start_worker(self.world.engine, backend="exec", host="test", pid=1))
+        self.workers.append(self.world.engine.start_worker(backend="exec", host="test", pid=1))
 
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
         mine = [one for one in self.held() if one.worker == worker]
-        to_stop = tickets.keep_alive(self.world.engine, self.workers[worker])
+        to_stop = self.world.engine.keep_alive(self.workers[worker])
         assert to_stop == (None if worker in self.buried else {one.job.id for one in mine if one.job.to_stop})
-        found = tickets.held(self.world.engine, self.workers[worker])
+        found = self.world.engine.held(self.workers[worker])
         assert {claim.token for claim in found} == {one.claim.token for one in mine}
 
     @rule(worker=WORKERS)
@@ -583,8 +582,8 @@ class JobMachine(RuleBasedStateMachine):
         )
         silent = timedelta(minutes=30)
         found = int(worker not in self.buried)
-        assert tickets.silent_workers(self.world.engine, silent) == found
-        assert tickets.prune_workers(self.world.engine, silent) == found
+        assert self.world.engine.silent_workers(silent) == found
+        assert self.world.engine.prune_workers(silent) == found
         if found:
             self.buried.add(worker)
 
@@ -612,7 +611,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         due = [job for job in self.claimable() if job.ticket == "scheduled"]
-        assert tickets.promote(self.world.engine, 100) == len(due)
+        assert self.world.engine.promote(100) == len(due)
         for job in due:
             job.ticket = "ready"
 
@@ -676,8 +675,7 @@ class JobMachine(RuleBasedStateMachine):
 
     def _rescue(self, held: Held, *, counted: bool | None, retry_in: timedelta) -> str:
         claim = held.claim
-        status = recovery.rescue(
-            self.world.engine, claim.login.schema, claim.job_id, claim.token,
+        status = self.world.engine.rescue(claim.login.schema, claim.job_id, claim.token,
             cause="crashed", retry_in=retry_in, counted=counted,
         )  # fmt: skip
         self._drop_if_ended(held.job.tenant)

@@ -17,7 +17,6 @@ from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery, tickets
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.testing.invariants import Judge, judge_of
@@ -40,7 +39,7 @@ class KeyMachine(RuleBasedStateMachine):
             "INSERT INTO turno.subscriptions (event, type, ordered)"
             " VALUES ('told', 'batch_invoicing', true) ON CONFLICT DO NOTHING"
         )
-        self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+        self.worker = world.engine.start_worker(backend="exec", host="test", pid=1)
         self.jobs: list[UUID] = []
         self.claims: list[Claim] = []
         self.ending: Claim | None = None  # in a transaction that is open
@@ -66,7 +65,7 @@ class KeyMachine(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        tickets.promote(self.world.engine, 100)
+        self.world.engine.promote(100)
 
     @rule(slots=st.integers(1, 3))
     def claim(self, slots: int) -> None:
@@ -79,7 +78,7 @@ class KeyMachine(RuleBasedStateMachine):
     def claim_by_id(self, which: int) -> None:
         job = self.jobs[which % len(self.jobs)]
         if self.ending is None or job != self.ending.job_id:
-            claim = tickets.claim_job(self.world.engine, self.worker, job, types=TYPES)
+            claim = self.world.engine.claim_job(self.worker, job, types=TYPES)
             self.claims += [claim] if claim else []
 
     @precondition(lambda self: self.claims)
@@ -97,13 +96,12 @@ class KeyMachine(RuleBasedStateMachine):
                 wait = {"again": NOW, "later": HOUR, "failed": None}[how]
                 attempts.fail(session, one, "error", {"class": "Oops"}, wait)
             case "rescued":
-                recovery.rescue(
-                    self.world.engine, one.login.schema, one.job_id, one.token,
+                self.world.engine.rescue(one.login.schema, one.job_id, one.token,
                     cause="killed", retry_in=NOW, counted=False,
                 )  # fmt: skip
             case _:
                 wait = NOW if how == "back" else timedelta(seconds=20)
-                tickets.unclaim(self.world.engine, one.job_id, one.token, wait)
+                self.world.engine.unclaim(one.job_id, one.token, wait)
 
     @precondition(lambda self: self.claims and self.ending is None)
     @rule(which=ANY)
@@ -143,7 +141,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule()
     def tickets_are_lost_and_repaired(self) -> None:
         self.world.rows("DELETE FROM turno.tickets WHERE state <> 'running'")
-        recovery.repair(self.world.engine, self.world.one.schema, "exec")
+        self.world.engine.repair(self.world.one.schema, "exec")
 
     @invariant()
     def the_judge_finds_nothing(self) -> None:

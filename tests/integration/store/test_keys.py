@@ -19,8 +19,8 @@ from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.jobs.lacking import lacking
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery, tickets
 from turno.store.engine.claims import Claimer
+from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import judge_of
@@ -56,7 +56,7 @@ def states(world: ExampleInstallation, jobs: list[UUID]) -> list[str | None]:
 
 
 def worker(world: ExampleInstallation) -> UUID:
-    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+    return world.engine.start_worker(backend="exec", host="test", pid=1)
 
 
 def claim(world: ExampleInstallation, slots: int = 10) -> list[Claim]:
@@ -93,24 +93,24 @@ def test_one_of_a_key_runs_and_its_end_lets_the_next_one(world: ExampleInstallat
 
 
 def _cancelled(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    world.engine.unclaim(one.job_id, one.token, NOW)
     assert states(world, [one.job_id]) == ["ready"]  # it has kept its place
     assert world.cancel(one.job_id) == "cancelled"
 
 
 def _expired(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    world.engine.unclaim(one.job_id, one.token, NOW)
     world.rows("UPDATE background_jobs SET expires_at = clock_timestamp() WHERE id = %s", one.job_id)
-    assert recovery.expire(world.engine, world.one.schema) == 1
+    assert world.engine.expire(world.one.schema) == 1
 
 
 def _rescued(world: ExampleInstallation, one: Claim) -> None:
     schema = one.login.schema
-    recovery.rescue(world.engine, schema, one.job_id, one.token, cause="killed", retry_in=NOW, counted=True)
+    world.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=NOW, counted=True)
 
 
 def _put_off(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(minutes=1))
+    world.engine.unclaim(one.job_id, one.token, timedelta(minutes=1))
     world.rows(
         "UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id AND j.id = %s",
         one.job_id,
@@ -127,7 +127,7 @@ def _failed(again: timedelta | None) -> Callable[[ExampleInstallation, Claim], N
 
 
 def _reordered(world: ExampleInstallation, one: Claim) -> None:
-    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    world.engine.unclaim(one.job_id, one.token, NOW)
     later = datetime.now(UTC) + timedelta(hours=1)
     world.rows("SELECT job_reorder(%s, NULL, %s)", one.job_id, later)
 
@@ -204,7 +204,7 @@ def test_a_job_that_was_let_run_has_its_start_in_reserve(world: ExampleInstallat
     rule(world, rate=2)
     jobs = line(world, 6)
     for _ in range(3):
-        tickets.promote(world.engine, 100)
+        world.engine.promote(100)
         assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 4}
 
 
@@ -232,11 +232,11 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallatio
         attempt_steps.complete(slow, one, "{}")
         complete(world, two)
         jobs += line(world, 1)
-        tickets.promote(world.engine, 100)
+        world.engine.promote(100)
         assert Counter(states(world, jobs)) == {"running": 1, "waiting": 3, None: 1}
         psycopg.Connection.commit(slow)
     assert Counter(states(world, jobs)) == {"ready": 1, "waiting": 2, None: 2}
-    tickets.promote(world.engine, 100)
+    world.engine.promote(100)
     assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 1, None: 2}
 
 
@@ -246,14 +246,17 @@ def test_two_that_look_at_once_let_no_more_than_may_run(world: ExampleInstallati
     (one,) = claim(world)
     rule(world, limit=2)
     world.rows("INSERT INTO turno.key_looks VALUES (%s, 'printer 3', clock_timestamp(), false)", world.one.id)
-    with service_session(world.logins, world.logins.engine, application="test") as engine, engine.transaction():
-        assert tickets.promote(engine, 100) == 1
+    with (
+        Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine,
+        engine.transaction(),
+    ):
+        assert engine.promote(100) == 1
         urgent = line(world, 2, priority=Priority.URGENT)
         world.rows("UPDATE turno.tickets SET state = 'waiting' WHERE state = 'scheduled'")
         complete(world, one)
         assert states(world, urgent) == ["waiting", "waiting"]
     assert states(world, [first, second, *urgent]) == [None, "ready", "waiting", "waiting"]
-    tickets.promote(world.engine, 100)
+    world.engine.promote(100)
     assert states(world, [first, second, *urgent]) == [None, "ready", "ready", "waiting"]
 
 
@@ -274,7 +277,7 @@ def test_a_waiting_job_that_somebody_holds_is_not_forgotten(world: ExampleInstal
         world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (second,))
         complete(world, one)
     assert states(world, [first, second]) == [None, "waiting"]
-    tickets.promote(world.engine, 100)
+    world.engine.promote(100)
     assert states(world, [second]) == ["ready"]
 
 
@@ -285,15 +288,15 @@ def test_an_old_snapshot_lets_nobody_run(world: ExampleInstallation) -> None:
         world.admin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         world.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (one.job_id,))
         assert states(world, jobs[1:]) == ["waiting"]
-    tickets.promote(world.engine, 100)
+    world.engine.promote(100)
     assert states(world, jobs[1:]) == ["ready"]
     world.rows("SELECT job_repair('exec')")
 
 
 def test_a_hint_at_a_job_lets_it_run_if_it_is_next(world: ExampleInstallation) -> None:
     first, second = line(world, 2)
-    assert tickets.claim_job(world.engine, worker(world), second, types=TYPES) is not None
-    assert tickets.claim_job(world.engine, worker(world), first, types=TYPES) is None
+    assert world.engine.claim_job(worker(world), second, types=TYPES) is not None
+    assert world.engine.claim_job(worker(world), first, types=TYPES) is None
 
 
 def test_many_claim_and_end_at_once_and_never_two_of_a_key(world: ExampleInstallation) -> None:
@@ -302,8 +305,8 @@ def test_many_claim_and_end_at_once_and_never_two_of_a_key(world: ExampleInstall
 
     def work(_: int) -> int:
         done = 0
-        with service_session(world.logins, world.logins.engine, application="test") as engine:
-            own = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+        with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
+            own = engine.start_worker(backend="exec", host="test", pid=1)
             for _ in range(200):
                 found = claiming.claim(engine, own, queues=["cold"], types=TYPES, backend="exec", slots=3)
                 with judge_of(world.url, world.one) as judge:
@@ -338,7 +341,7 @@ def test_a_locked_key_of_one_tenant_delays_no_other(world: ExampleInstallation) 
         world.admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", (held,))
         line(world, 1, tenant=world.other)
         for _ in range(3):
-            tickets.promote(world.engine, 2)
+            world.engine.promote(2)
         assert [one.login.slug for one in claim(world)] == ["suc0002"]
         assert states(world, waiting) == ["waiting"] * 3
         raise psycopg.Rollback
@@ -351,7 +354,7 @@ def test_unused_keys_are_pruned_and_used_ones_stay(world: ExampleInstallation) -
     for one in claim(world):
         if one.job_id == free:
             complete(world, one)
-    recovery.prune_keys(world.engine)
+    world.engine.prune_keys()
     assert world.rows("SELECT key FROM turno.key_locks") == [{"key": "printer 3"}]
     line(world, 1, "printer 4")
     assert states(world, used) == ["running", "waiting"]

@@ -22,7 +22,7 @@ from turno.errors import HandlerMisuse, LimitExceeded
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import ENQUEUE
-from turno.store.engine import recovery, tickets
+from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.store.operator import routing
 from turno.store.refusals import named_refusals
@@ -56,8 +56,8 @@ def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
 @pytest.fixture
 def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
     """A job at work in the session's open transaction."""
-    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    claim = tickets.claim_job(world.engine, worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
+    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
+    claim = world.engine.claim_job(worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
     assert claim is not None
     attempt_steps.start(session, claim, "here/1")
     attempts.begin(session)
@@ -219,8 +219,8 @@ def refusing(world: ExampleInstallation, job_id: UUID, condition: str) -> Iterat
 
 
 @contextmanager
-def engine_of(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.engine, application="test") as engine:
+def engine_of(world: ExampleInstallation) -> Iterator[Engine]:
+    with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
         yield engine
 
 
@@ -231,8 +231,8 @@ def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
     bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
     with refusing(world, bad, "state <> 'ready'"), engine_of(world) as engine, caplog.at_level(logging.WARNING):
         world.make_due()
-        assert tickets.promote(engine, 10) == 2
-        assert tickets.promote(engine, 10) == 0
+        assert engine.promote(10) == 2
+        assert engine.promote(10) == 0
     assert f"job {bad} of suc0001 was set aside" in caplog.text
     states = {row["job_id"]: row["state"] for row in world.rows("SELECT job_id, state FROM turno.tickets")}
     assert states == {bad: "review", good[0]: "ready", good[1]: "ready"}
@@ -245,10 +245,10 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: Exampl
     due = world.ticket(bad)
     assert due is not None
     with refusing(world, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
-        assert tickets.promote(world.engine, 10) == 1
+        assert world.engine.promote(10) == 1
         claimed = claiming.claim(
             world.engine,
-            tickets.start_worker(world.engine, backend="exec", host="here", pid=1),
+            world.engine.start_worker(backend="exec", host="here", pid=1),
             queues=["cold"],
             types=[("batch_invoicing", 1)],
             backend="exec",
@@ -262,8 +262,8 @@ def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: E
     bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
     with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
         if way == "move_unserved":
-            tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
-            moved = tickets.move_unserved(world.engine, "pool", NOW)
+            world.engine.start_worker(backend="pool", host="here", pid=1)
+            moved = world.engine.move_unserved("pool", NOW)
         else:
             with service_session(world.logins, world.logins.operator, application="test") as operator:
                 moved = routing.reroute(operator, routing.Defaults("pool"))
@@ -281,7 +281,7 @@ def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleI
     table = f'"{world.one.schema}".background_jobs'
     world.admin.execute(f"ALTER TABLE {table} ADD CONSTRAINT odd CHECK (id <> '{bad}' OR status <> 'cancelled')")
     try:
-        assert recovery.expire(world.engine, world.one.schema) == 1
+        assert world.engine.expire(world.one.schema) == 1
     finally:
         world.admin.execute(f"ALTER TABLE {table} DROP CONSTRAINT odd")
     assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")

@@ -11,7 +11,7 @@ from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.jobs.message import Message
-from turno.store.engine import broker, leases, tickets
+from turno.store.engine import broker
 
 TYPES = [("batch_invoicing", 1)]
 TIME = timedelta(seconds=30)
@@ -40,7 +40,7 @@ def publish(world: ExampleInstallation, window: int = 4, limit: int = 100) -> li
 
 
 def a_worker(world: ExampleInstallation) -> UUID:
-    return tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=TYPES)
+    return world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=TYPES)
 
 
 def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: ExampleInstallation) -> None:
@@ -57,7 +57,7 @@ def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: Exampl
 def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(world: ExampleInstallation) -> None:
     low = put(world, 10, priority=Priority.LOW)
     world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync' WHERE job_id = ANY (%s)", low[1::2])
-    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
+    world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
     others = put(world, 2, other=True)
     (urgent,) = put(world, 1, priority=Priority.URGENT)
     outgoing = broker.unpublished(world.engine, 4, 100)
@@ -73,10 +73,10 @@ def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world:
     known = put(world, 3)
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute' WHERE job_id <> ALL (%s)", known)
     assert [message.job_id for message in publish(world)] == known
-    tickets.start_worker(world.engine, backend="pool", host="here", pid=1, types=[("monthly_report", 1)])
+    world.engine.start_worker(backend="pool", host="here", pid=1, types=[("monthly_report", 1)])
     assert publish(world, window=8) == []
     newer = [("batch_invoicing", 2), ("monthly_report", 1)]
-    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=newer)
+    world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=newer)
     assert len(publish(world, window=8)) == 5
 
 
@@ -257,12 +257,12 @@ def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleIn
 
 
 def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: ExampleInstallation) -> None:
-    assert leases.keep(world.engine, "relay", "a", TIME)
-    assert leases.keep(world.engine, "relay", "a", TIME)
-    assert not leases.keep(world.engine, "relay", "b", TIME)
-    leases.drop(world.engine, "relay", "b")
-    assert not leases.keep(world.engine, "relay", "b", TIME)
-    leases.drop(world.engine, "relay", "a")
-    assert leases.keep(world.engine, "relay", "b", TIME)
+    assert world.engine.keep_lease("relay", "a", TIME)
+    assert world.engine.keep_lease("relay", "a", TIME)
+    assert not world.engine.keep_lease("relay", "b", TIME)
+    world.engine.drop_lease("relay", "b")
+    assert not world.engine.keep_lease("relay", "b", TIME)
+    world.engine.drop_lease("relay", "a")
+    assert world.engine.keep_lease("relay", "b", TIME)
     world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
-    assert leases.keep(world.engine, "relay", "a", TIME)
+    assert world.engine.keep_lease("relay", "a", TIME)

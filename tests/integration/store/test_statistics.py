@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
-from turno.store.engine import announcements, outcomes, recovery, tickets
+from turno.store.engine import announcements, outcomes
 from turno.store.operator import board, fairness, over_time, present, totals
 from turno.store.operator.histogram import BOUNDS_MS, cumulative
 from turno.store.operator.troubles import troubles
@@ -257,15 +257,13 @@ def test_a_rescue_is_counted_beside_what_became_of_the_attempt(
     world: ExampleInstallation, crashes: int, outcome: str
 ) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=1, types=[(Odd.type, 1)])
-    claim = tickets.claim_job(world.engine, worker, job_id, types=[(Odd.type, 1)])
+    worker = world.engine.start_worker(backend="exec", host="gone", pid=1, types=[(Odd.type, 1)])
+    claim = world.engine.claim_job(worker, job_id, types=[(Odd.type, 1)])
     assert claim
     world.rows("UPDATE turno.tickets SET attempt = %s WHERE job_id = %s", crashes + 1, job_id)
     world.rows("UPDATE background_jobs SET crashes = %s, attempt = %s WHERE id = %s", crashes, crashes, job_id)
     world.rows("SELECT attempt_open(%s, %s, 'here', 0, clock_timestamp()) AS shown", job_id, claim.token)
-    recovery.rescue(
-        world.engine, world.one.schema, job_id, claim.token, cause="lost", retry_in=timedelta(0), counted=True
-    )
+    world.engine.rescue(world.one.schema, job_id, claim.token, cause="lost", retry_in=timedelta(0), counted=True)
     rows = world.rows("SELECT outcome, run_ms IS NOT NULL AS ran FROM turno.outcomes ORDER BY id")
     assert [(row["outcome"], row["ran"]) for row in rows] == [("rescued", False), (outcome, True)]
 
@@ -298,7 +296,7 @@ def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstal
 
 
 def test_what_waits_is_told_by_backend_and_type(world: ExampleInstallation, operator: Operator) -> None:
-    announcements.announce(world.engine, [announcements.Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.engine.announce([announcements.Announcement("batch_invoicing", 1, "cold", 4)], 20)
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 min'")
@@ -310,7 +308,7 @@ def test_what_waits_is_told_by_backend_and_type(world: ExampleInstallation, oper
 
 def test_only_workers_that_were_heard_of_are_alive(world: ExampleInstallation, operator: Operator) -> None:
     for pid in (1, 2):
-        tickets.start_worker(world.engine, backend="pool", host="here", pid=pid)
+        world.engine.start_worker(backend="pool", host="here", pid=pid)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s' WHERE pid = 2")
     found = {one.backend: (one.alive, one.silent) for one in present.served(operator, timedelta(seconds=30))}
     assert found == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}

@@ -19,7 +19,6 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import CommandReport, OperatorCommand
-from turno.store.engine import tenant_turns
 from turno.store.engine.outcomes import fold_dead_letters
 from turno.store.operator.audit import list_audit, record
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
@@ -85,7 +84,7 @@ def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
         set_doubt(world.admin, "suc0009", doubt=True)
         (row,) = world.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
         pause = timedelta(minutes=1)
-        tenant_turns.failed(world.engine, "repair", row["id"], "locked", first=pause, longest=pause)
+        world.engine.fail_turn("repair", row["id"], "locked", first=pause, longest=pause)
         remove_tenant(world.admin, world.logins, "suc0009")
         assert world.rows("SELECT FROM turno.tenant_failures") == []
         record(world.admin, "host add", subject="erp")

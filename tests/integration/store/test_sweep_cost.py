@@ -8,8 +8,7 @@ import pytest
 
 from tests import claiming
 from tests.installation import ExampleInstallation
-from turno.store.engine import tickets, workers
-from turno.store.engine.tickets import TypeVersion
+from turno.store.engine.engine import TypeVersion
 
 KNOWN: list[TypeVersion] = [("batch_invoicing", 1)]
 MINUTE, AT_ONCE = timedelta(minutes=1), timedelta(0)
@@ -31,9 +30,7 @@ def nothing_decided(world: ExampleInstallation) -> Iterator[None]:
 
 def offered(world: ExampleInstallation, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
     return len(
-        tickets.unclaimed(
-            world.engine, backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit
-        )
+        world.engine.unclaimed(backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit)
     )
 
 
@@ -44,9 +41,9 @@ def wait(world: ExampleInstallation, count: int = 1, **options: Any) -> None:
 
 
 def run_one(world: ExampleInstallation) -> None:
-    worker = tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
+    worker = world.engine.start_worker(backend="pool", host="here", pid=1)
     job_id = world.enqueue({"order_ids": [1]})
-    assert tickets.claim_job(world.engine, worker, job_id, types=KNOWN)
+    assert world.engine.claim_job(worker, job_id, types=KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -95,16 +92,16 @@ def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation
 @pytest.mark.parametrize(
     "look",
     [
-        lambda world: tickets.move_unserved(world.engine, "pool", AT_ONCE),
+        lambda world: world.engine.move_unserved("pool", AT_ONCE),
         lambda world: offered(world, limit=1),
-        lambda world: sum(one.waiting for one in workers.unserved(world.engine, AT_ONCE)),
+        lambda world: sum(one.waiting for one in world.engine.unserved(AT_ONCE)),
     ],
     ids=["move_unserved", "offer", "unserved"],
 )
 def test_a_sweep_does_not_read_what_waits(
     world: ExampleInstallation, look: Callable[[ExampleInstallation], int]
 ) -> None:
-    tickets.start_worker(world.engine, backend="pool", host="here", pid=1, types=KNOWN)
+    world.engine.start_worker(backend="pool", host="here", pid=1, types=KNOWN)
     world.rows(FILL, world.one.id, "batch_invoicing", "ready", MANY)
     read = "SELECT sum(pg_stat_get_xact_tuples_returned(i::regclass)) AS n FROM unnest(%s::text[]) AS i"
     relations = [
@@ -125,7 +122,7 @@ def test_what_is_due_of_one_tenant_delays_no_other_s(world: ExampleInstallation)
     world.rows(FILL, world.one.id, "batch_invoicing", "scheduled", 2_000)
     job_id = world.enqueue({"order_ids": [1]}, tenant=world.other, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)
-    worker = tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
+    worker = world.engine.start_worker(backend="pool", host="here", pid=1)
     claimer = claiming.claimer(queues=["cold"], types=KNOWN, backend="pool")
     claims = [claim for _ in range(2) for (claim,) in claimer.claim(world.engine, worker, slots=1)]
     assert job_id in {claim.job_id for claim in claims}

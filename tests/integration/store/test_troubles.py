@@ -9,8 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from turno.store.engine import leases, tenant_turns, tickets
-from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.identity.session import service_session
 
@@ -40,7 +39,7 @@ def told(world: ExampleInstallation) -> list[Trouble]:
 
 
 def worker(world: ExampleInstallation) -> UUID:
-    return tickets.start_worker(world.engine, backend="pool", host="here", pid=7, types=[KNOWN], queues=None)
+    return world.engine.start_worker(backend="pool", host="here", pid=7, types=[KNOWN], queues=None)
 
 
 def test_an_installation_that_works_has_none(world: ExampleInstallation) -> None:
@@ -75,7 +74,7 @@ def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> N
     worker(world)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '1 hour'")
     world.rows("DELETE FROM turno.leases WHERE name = 'sweep'")
-    assert leases.take(world.engine, "sweep", "the first process after the outage", timedelta(seconds=9))
+    assert world.engine.take_lease("sweep", "the first process after the outage", timedelta(seconds=9))
     assert told(world) == []
     world.rows("UPDATE turno.leases SET since = since - interval '61 s' WHERE name = 'sweep'")
     assert [one.kind for one in told(world)] == ["silent worker"]
@@ -83,19 +82,19 @@ def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> N
 
 def test_a_task_that_keeps_failing_for_a_tenant_is_told(world: ExampleInstallation) -> None:
     for failures in (1, 2):
-        tenant_turns.failed(world.engine, "repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
+        world.engine.fail_turn("repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
         assert len(told(world)) == failures - 1
     (trouble,) = told(world)
     assert (trouble.sentence, trouble.tenant) == (
         "1 maintenance tasks fail for suc0001; repair: lock timeout",
         "suc0001",
     )
-    tenant_turns.succeeded(world.engine, "repair", world.one.id)
+    world.engine.end_turn("repair", world.one.id)
     assert told(world) == []
 
 
 def test_missed_moments_of_schedules_are_told(world: ExampleInstallation) -> None:
-    announce(world.engine, [Announcement(*KNOWN, "cold", 4)], 20)
+    world.engine.announce([Announcement(*KNOWN, "cold", 4)], 20)
     world.rows(
         "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
         " VALUES ('nightly', %s, '{}', 1, 'ana', 86400, 'UTC', 0, 'skip', now() - interval '3 days')",

@@ -15,7 +15,7 @@ from tests.installation import ExampleInstallation
 from tests.subscribers import subscriber
 from turno.jobs.changes import Changes
 from turno.servers.wait import wait_until
-from turno.store import changes
+from turno.store.engine.engine import Engine
 from turno.streaming.hub import Hub, ServerFull, StreamLimit
 from turno.streaming.subscriber import CloseReason, Subscriber
 from turno.tenancy.identity.session import service_session
@@ -96,7 +96,7 @@ def hint(world: ExampleInstallation, *jobs: UUID, tenant: Tenant | None = None) 
     gathered = Changes()
     for job_id in jobs:
         gathered.add((tenant or world.one).id, job_id)
-    changes.announce(world.web, gathered.take())
+    Engine.on(world.web).announce_changes(gathered.take())
 
 
 def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:

@@ -20,7 +20,7 @@ from turno.commands.development_token import development_token
 from turno.jobs.changes import Changes
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.store import changes
+from turno.store.engine.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def opens(web: DemoWeb, path: str, headers: dict[str, str]) -> bool:
 def hint(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
     gathered = Changes()
     gathered.add((tenant or world.one).id, job_id)
-    changes.announce(world.web, gathered.take())
+    Engine.on(world.web).announce_changes(gathered.take())
 
 
 def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = "") -> None:

@@ -14,7 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from handlers import build_registry
 from turno.commands.main import main
-from turno.store.engine.announcements import announce, of
+from turno.store.engine.announcements import of
+from turno.store.engine.engine import Engine
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
@@ -102,7 +103,7 @@ def test_the_roles_that_were_here_enqueue(application: Application, logins: Logi
     install(application.admin, logins)
     add_company(application.admin, logins, "acme", "Acme")
     add_tenant(application.admin, logins, "suc0001", "acme")
-    announce(application.admin, of(build_registry()), 20)
+    Engine.on(application.admin).announce(of(build_registry()), 20)
     ask = "SELECT is_new FROM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing')"
     with application.connect(application.usual) as session:
         assert session.execute(ask).fetchone() == (True,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -19,6 +21,18 @@ class Session:
 
     def close(self) -> None:
         self.closed = True
+
+    @contextmanager
+    def transaction(self, *, force_rollback: bool) -> Iterator[None]:
+        assert not force_rollback
+        yield
+
+
+class Link(EngineLink):
+    """Calls an operation with its session, as each statement does."""
+
+    def call(self, operation: Any) -> Any:
+        return self._run(operation)
 
 
 class Server:
@@ -42,8 +56,8 @@ def server() -> Server:
 
 
 @pytest.fixture
-def link(server: Server) -> EngineLink:
-    return EngineLink(server.connect, rest=1, chance=lambda: 0.5, clock=lambda: server.now)
+def link(server: Server) -> Link:
+    return Link(server.connect, rest=1, chance=lambda: 0.5, clock=lambda: server.now)
 
 
 def leave(session: Any) -> None:
@@ -76,74 +90,92 @@ def refuse(error: psycopg.Error) -> Any:
     ids=str,
 )
 def test_only_a_server_that_cannot_be_asked_is_an_outage(
-    server: Server, link: EngineLink, error: psycopg.Error, *, away: bool
+    server: Server, link: Link, error: psycopg.Error, *, away: bool
 ) -> None:
     assert unreachable(error) is away
     assert in_short(error).startswith("the database does not answer" if away else "PostgreSQL refused")
     with pytest.raises(type(error)):
-        link.run(refuse(error))
+        link.call(refuse(error))
     assert (link.away, link.again_at) == (away, server.now + away)
 
 
-def test_while_the_server_is_away_it_is_not_asked_and_then_again(server: Server, link: EngineLink) -> None:
+def test_while_the_server_is_away_it_is_not_asked_and_then_again(server: Server, link: Link) -> None:
     server.refuses = psycopg.OperationalError("connection refused")
     with pytest.raises(psycopg.OperationalError, match="connection refused"):
-        link.run(id)
+        link.call(id)
     server.refuses = None
     with pytest.raises(psycopg.OperationalError, match="connection refused"):
-        link.run(id)
+        link.call(id)
     assert server.sessions == []
     server.now = link.again_at
-    assert link.run(id) == id(server.sessions[0])
+    assert link.call(id) == id(server.sessions[0])
 
 
-def test_who_is_connected_to_a_standby_logs_in_anew(server: Server, link: EngineLink) -> None:
+def test_who_is_connected_to_a_standby_logs_in_anew(server: Server, link: Link) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        link.run(refuse(psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction")))
+        link.call(refuse(psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction")))
     server.now = link.again_at
-    link.run(id)
+    link.call(id)
     assert [session.closed for session in server.sessions] == [True, False]
+
+
+def test_a_transaction_begins_on_a_new_session(server: Server, link: Link) -> None:
+    link.call(id)
+    server.sessions[0].broken = server.sessions[0].closed = True
+    with link.transaction():
+        assert link.call(id) == id(server.sessions[1])
+
+
+def test_a_broken_transaction_repeats_no_statement(server: Server, link: Link) -> None:
+    def breaks(session: Any) -> None:
+        session.broken = session.closed = True
+        raise psycopg.OperationalError("the connection is lost")
+
+    with pytest.raises(psycopg.OperationalError, match="lost"), link.transaction():
+        link.call(breaks)
+    assert len(server.sessions) == 1
+    assert link.away
 
 
 NO_DATABASE = psycopg.OperationalError('connection failed: FATAL:  database "turno" does not exist')
 
 
 def test_a_database_that_the_server_has_not_had_for_so_long_is_gone(server: Server) -> None:
-    link = EngineLink(server.connect, gone_after=15, clock=lambda: server.now)
+    link = Link(server.connect, gone_after=15, clock=lambda: server.now)
     server.refuses = NO_DATABASE
     for server.now in (1.0, 15.0):
         with pytest.raises(psycopg.OperationalError):
-            link.run(id)
+            link.call(id)
     server.now = 16.0
     with pytest.raises(DatabaseGone, match='"turno" does not exist'):
-        link.run(id)
+        link.call(id)
 
 
 @pytest.mark.parametrize("meanwhile", [None, psycopg.OperationalError("the database system is starting up")], ids=str)
 def test_one_that_is_made_again_or_whose_server_is_away_is_not_gone(server: Server, meanwhile: Any) -> None:
-    link = EngineLink(server.connect, gone_after=15, clock=lambda: server.now)
+    link = Link(server.connect, gone_after=15, clock=lambda: server.now)
     for server.now, server.refuses in ((1.0, NO_DATABASE), (10.0, meanwhile), (17.0, NO_DATABASE)):
         if server.refuses is None:
-            link.run(leave)
+            link.call(leave)
         else:
             with pytest.raises(psycopg.OperationalError):
-                link.run(id)
+                link.call(id)
 
 
-def test_who_was_not_told_when_waits_for_ever(server: Server, link: EngineLink) -> None:
+def test_who_was_not_told_when_waits_for_ever(server: Server, link: Link) -> None:
     server.refuses = NO_DATABASE
     for server.now in (0.0, 1e9):
         with pytest.raises(psycopg.OperationalError):
-            link.run(id)
+            link.call(id)
 
 
 def test_one_that_is_away_is_gone_only_if_its_installation_was_removed(server: Server) -> None:
     removed = False
-    link = EngineLink(server.connect, gone_after=15, removed=lambda: removed, clock=lambda: server.now)
+    link = Link(server.connect, gone_after=15, removed=lambda: removed, clock=lambda: server.now)
     server.refuses = psycopg.OperationalError("connection refused")
     for server.now, removed in ((1.0, False), (100.0, True), (114.0, True)):  # noqa: B007 - read by the link
         with pytest.raises(psycopg.OperationalError):
-            link.run(id)
+            link.call(id)
     server.now = 115.0
     with pytest.raises(DatabaseGone):
-        link.run(id)
+        link.call(id)

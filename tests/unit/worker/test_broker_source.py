@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +15,7 @@ import pytest
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.message import Message
 from turno.jobs.registry import Registry
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.sources.broker import POLL_PAUSE, RESTART_PAUSE, SILENT_AFTER, BrokerRefused, BrokerSource
 from turno.worker.sources.source import Source
@@ -29,16 +29,15 @@ def a_claim(job_id: UUID) -> Claim:
     return Claim(job_id=job_id, token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
 
 
-class Engine(EngineLink):
+class FakeEngine(Engine):
     """Claims every message but those of `ended` jobs."""
 
     def __init__(self) -> None:
         self.ended: set[UUID] = set()
 
-    def run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
-        del operation, options
-        _, message = parameters
-        return None if message.job_id in self.ended else a_claim(message.job_id)
+    def row(self, _make: object, _statement: object, *parameters: Any) -> Any:
+        job_id = parameters[1]
+        return None if job_id in self.ended else a_claim(job_id)
 
 
 class Looks(Source):
@@ -75,7 +74,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.engine, self.looks = Engine(), Looks()
+        self.engine, self.looks = FakeEngine(), Looks()
         self.ends: list[socket.socket] = []
         self.source = BrokerSource(
             engine=self.engine, registry=Registry({}), launch=self._launch, polling=self.looks,

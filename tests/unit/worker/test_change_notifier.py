@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from turno.jobs.claim import Claim
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import change_notifier
 from turno.worker.change_notifier import LONGEST_REST, ChangeNotifier
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_000000000001", role="r", epoch=0)
 
 
-class SlowLink(EngineLink):
+class SlowLink(Engine):
     """Tells nobody, and takes three seconds for it."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.told = 0
 
-    def run(self, *_operation: Any, **_options: Any) -> Any:
+    def announce_changes(self, payloads: Sequence[str]) -> None:
+        del payloads
         self.now += 3.0
         self.told += 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psycopg
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from turno.store.engine.job_logs import LoggedLine
+    from turno.store.engine.engine import LoggedLine
 
 
-class Engine:
+class FakeEngine:
     """An engine's link that is refused as a test says, by the tenant's schema."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Engine:
         self.away = False
         self.again_at = 0.0
 
-    def run(self, _put: Any, schema: str, lines: Sequence[LoggedLine], *, keep: int) -> None:
+    def put_logs(self, schema: str, lines: Sequence[LoggedLine], *, keep: int) -> None:
         del keep
         if schema in self.refusals:
             raise self.refusals[schema]("refused")
@@ -55,7 +55,7 @@ def a_claim(schema: str) -> Claim:
 
 
 def test_one_tenant_s_lock_delays_its_lines_and_its_refusal_ends_them() -> None:
-    engine = Engine()
+    engine = FakeEngine()
     logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]
     engine.refusals = {"locked": psycopg.errors.LockNotAvailable, "gone": psycopg.errors.InvalidSchemaName}
     logs.collect(Child("locked", "gone", "sound"))  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def test_one_tenant_s_lock_delays_its_lines_and_its_refusal_ends_them() -> None:
 
 def test_lines_wait_for_a_database_that_is_away_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "MOST_WAITING", 2)
-    engine = Engine()
+    engine = FakeEngine()
     logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]
     engine.refusals = {"one": psycopg.OperationalError}
     logs.collect(Child("one", "one", "one"))  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_lines_wait_for_a_database_that_is_away_up_to_a_bound(monkeypatch: pytes
 
 def test_lines_of_a_locked_tenant_displace_no_other_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "MOST_WAITING", 4)
-    engine = Engine()
+    engine = FakeEngine()
     logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]
     engine.refusals = {"locked": psycopg.errors.LockNotAvailable}
     for _ in range(3):

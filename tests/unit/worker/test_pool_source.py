@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import monotonic
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,7 +11,8 @@ import pytest
 from tests.misbehaving_handlers import REGISTRY, Odd
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
-from turno.store.engine_link import EngineLink
+from turno.store.engine.claims import Claimer
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.batch_sizer import LARGEST_BATCH
 from turno.worker.sources.polling import AFTER_END, PollTimer, PoolSource
@@ -25,7 +25,7 @@ def a_claim(kind: str) -> Claim:
     return Claim(job_id=uuid4(), token=uuid4(), attempt=1, type=kind, version=1, tenant_id=1, login=LOGIN)
 
 
-class Engine(EngineLink):
+class FakeEngine(Engine):
     """Answers claims with `waiting`, one turn after another, and remembers what it was asked for."""
 
     def __init__(self) -> None:
@@ -33,12 +33,11 @@ class Engine(EngineLink):
         self.asked: list[int] = []
         self.without: set[str] = set()
 
-    def run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
-        del operation, parameters
-        if not options:  # hints
-            return None
-        self.without = set(options["without"])
-        slots, sizes = options["slots"], options["sizes"]
+    def notified(self, *_: object) -> bool:
+        return True
+
+    def claim(self, slots: int, sizes: Callable[[str], int], without: Collection[str]) -> list[Batch]:
+        self.without = set(without)
         self.asked.append(slots)
         found: list[Batch] = []
         while self.waiting and len(found) < slots:
@@ -50,12 +49,13 @@ class Engine(EngineLink):
 
 
 @pytest.fixture
-def engine() -> Engine:
-    return Engine()
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    monkeypatch.setattr(Claimer, "claim", lambda _claimer, engine, _worker, **options: engine.claim(**options))
+    return FakeEngine()
 
 
 @pytest.fixture
-def source(engine: Engine) -> PoolSource:
+def source(engine: FakeEngine) -> PoolSource:
     return PoolSource(engine=engine, hints=engine, registry=REGISTRY, chance=lambda: 0.5)
 
 
@@ -72,14 +72,14 @@ def test_an_end_is_followed_by_a_look_soon(source: PoolSource) -> None:
     assert source.poll_in() <= AFTER_END
 
 
-def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: Engine) -> None:
+def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: FakeEngine) -> None:
     engine.waiting = ["odd"] * 3
     assert [take(source), take(source), take(source)] == [[1], [1, 1], []]
     assert take(source) == []
     assert engine.asked == [1, 3, 3]
 
 
-def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engine: Engine) -> None:
+def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engine: FakeEngine) -> None:
     assert take(source) == []
     engine.waiting = ["odd"]
     assert take(source) == []
@@ -95,7 +95,7 @@ def test_who_found_nothing_looks_again_when_something_is_due() -> None:
     assert 0 < timer.due - monotonic() <= 2
 
 
-def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: Engine) -> None:
+def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: FakeEngine) -> None:
     engine.waiting = ["odd"]
     assert take(source) == [1]
     assert source.take(WORKER, 1, {"suc0001"}) == []
@@ -106,7 +106,7 @@ def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: 
     assert engine.without == set()
 
 
-def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engine) -> None:
+def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: FakeEngine) -> None:
     for _ in range(2):
         assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.asked == [1]
@@ -115,14 +115,14 @@ def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engi
     assert len(source.take(WORKER, 1, {"suc0001"})) == 1
 
 
-def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: Engine) -> None:
+def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: FakeEngine) -> None:
     for _ in range(40):
         source.learn("odd", 0.0001)
     engine.waiting = ["odd"] * (1 + LARGEST_BATCH + 2)
     assert [take(source, free=1) for _ in range(3)] == [[1], [LARGEST_BATCH], [2]]
 
 
-def test_a_report_comes_by_itself_however_short_it_is(engine: Engine) -> None:
+def test_a_report_comes_by_itself_however_short_it_is(engine: FakeEngine) -> None:
     """Its claim brings all branches of its company along."""
     registry = Registry({"report": "tests.unit.worker.test_pool_source:Report"})
     source = PoolSource(engine=engine, hints=engine, registry=registry, chance=lambda: 0.5)

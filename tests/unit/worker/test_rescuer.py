@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -12,8 +13,7 @@ import pytest
 from tests.misbehaving_handlers import REGISTRY
 from turno.jobs.claim import Claim
 from turno.runner import exit_codes
-from turno.store.engine import recovery, tickets
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
@@ -44,28 +44,36 @@ class Database:
         self.claims[claim.token] = claim
         return claim
 
-    def engine(self) -> EngineLink:
+    def engine(self) -> Engine:
         return Link(self)
 
 
-class Link(EngineLink):
+class Link(Engine):
     """Answers in the database's place."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(lambda: pytest.fail("nothing is connected"), rest=1, chance=half, clock=lambda: database.now)
         self._database = database
 
-    def _run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
+    def announce_changes(self, payloads: Sequence[str]) -> None:
+        pass
+
+    def unclaim(self, job_id: UUID, token: UUID, wait: timedelta) -> None:
+        del job_id
+        with self._noted():
+            if self._database.away is not None:
+                raise self._database.away
+        self._database.given_back[self._database.claims[token]] = wait.total_seconds()
+
+    def rescue(self, schema: str, job_id: UUID, token: UUID, **options: Any) -> str:
+        del schema, job_id
+        with self._noted():
+            return self._rescued(token, options)
+
+    def _rescued(self, token: UUID, options: dict[str, Any]) -> str:
         database = self._database
         if database.away is not None:
             raise database.away
-        if operation is tickets.unclaim:
-            _, token, wait = parameters
-            database.given_back[database.claims[token]] = wait.total_seconds()
-            return None
-        if operation is not recovery.rescue:
-            return None
-        _, _, token = parameters
         claim = database.claims[token]
         database.asked.append(claim)
         database.now += database.takes

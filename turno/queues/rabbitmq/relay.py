@@ -13,8 +13,8 @@ import psycopg
 from turno import crash_points
 from turno.errors import TurnoError
 from turno.jobs.message import Message
-from turno.store.engine import broker, leases, tickets
-from turno.store.engine_link import Connection, EngineLink
+from turno.store.engine import broker
+from turno.store.engine.engine import HINTS, Engine
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Relay:
     def __init__(
         self,
         *,
-        engine: EngineLink,
+        engine: Engine,
         publisher: Publisher,
         holder: str,
         window: int,
@@ -61,14 +61,13 @@ class Relay:
         self._rest = SHORTEST
         self._check_lost_at = monotonic()
         self._renew_at = 0.0
-        self._listens: Connection | None = None
 
     def run(self, stopped: Event) -> None:
         """Publish until stopped; after a failure it goes on."""
         while not stopped.is_set():
             try:
                 if self._keep():
-                    self._engine.run(self._wait, self.run_once())
+                    self._wait(self.run_once())
                 else:
                     stopped.wait(LEASE_POLL_SECONDS)
             except psycopg.Error as error:
@@ -87,7 +86,7 @@ class Relay:
         if monotonic() < self._renew_at:
             return True
         asked = monotonic()
-        if not self._engine.run(leases.keep, "relay", self._holder, LEASE):
+        if not self._engine.keep_lease("relay", self._holder, LEASE):
             return False
         self._renew_at = asked + RENEW_EVERY
         return True
@@ -100,11 +99,11 @@ class Relay:
         return 0.0 if published else self._rest
 
     def _publish(self) -> bool:
-        outgoing = self._engine.run(broker.unpublished, self._window, PUBLISH_BATCH)
+        outgoing = broker.unpublished(self._engine, self._window, PUBLISH_BATCH)
         if outgoing:
             sent = self._publisher.publish(outgoing)
             crash_points.reach("published")
-            self._engine.run(broker.mark_published, sent)
+            broker.mark_published(self._engine, sent)
         return bool(outgoing)
 
     def _publish_lost_again(self) -> None:
@@ -113,20 +112,17 @@ class Relay:
             return
         self._check_lost_at = monotonic() + LOST_CHECK_SECONDS
         lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
-        if lost := self._engine.run(broker.unpublish, lost_after):
+        if lost := broker.unpublish(self._engine, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)
 
-    def _wait(self, connection: Connection, seconds: float) -> None:
-        if connection is not self._listens:
-            tickets.listen(connection)
-            self._listens = connection
+    def _wait(self, seconds: float) -> None:
         for timeout, most in ((seconds, 1), (0.0, 1024)):
-            for _ in connection.notifies(timeout=timeout, stop_after=most):
+            if self._engine.notified(HINTS, timeout, most):
                 self._rest = SHORTEST
 
     def _leave(self) -> None:
         self._renew_at = 0.0
         try:
-            self._engine.run(leases.drop, "relay", self._holder)
+            self._engine.drop_lease("relay", self._holder)
         except psycopg.Error as error:
             log.warning("the lease runs out by itself: %s", error)

@@ -1,20 +1,14 @@
-"""Register job types and their subscriptions in the database, for code in any language that enqueues and publishes."""
+"""Job types and their subscriptions as the database records them, for code in any language."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-import psycopg
-from psycopg.types.json import Jsonb
+from dataclasses import dataclass
 
 from turno.jobs.enqueue_options import is_keyed
 from turno.jobs.registry import Handler, Registry
-from turno.store.one_row import value_of
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a job of this type is stamped with, and the events that the type subscribes to."""
+    """The properties of each job of this type, and the events that the type subscribes to."""
 
     type: str
     version: int
@@ -48,22 +42,3 @@ def _of_handler(handler: Handler) -> Announcement:
         subscribes=tuple(handler.subscribes),
         ordered=handler.ordered,
     )
-
-
-def announce(
-    session: psycopg.Connection[Any],
-    handlers: Sequence[Announcement],
-    pending_limit: int | None,
-    *,
-    replace_newer: bool = False,
-) -> None:
-    """Register handlers, as the engine or the provisioner; an older version changes nothing unless `replace_newer`."""
-    session.execute(
-        "SELECT turno.announce(%s, %s, %s)",
-        (Jsonb([asdict(handler) for handler in handlers]), pending_limit, replace_newer),
-    )
-
-
-def prune(engine: psycopg.Connection[Any]) -> int:
-    """Remove subscriptions, and types without an open job, a day after their last announcement; returns how many."""
-    return int(value_of(engine, "SELECT turno.prune_announcements()"))

@@ -1,47 +1,38 @@
-"""What the relay and the consumers ask of the tickets, as the engine: the database orders, the broker distributes."""
+"""Publishing of ready tickets to the broker, and claims by its messages: the database keeps the order."""
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
-
-import psycopg
 
 from turno.jobs.claim import Claim
 from turno.jobs.message import Message
-from turno.store.engine.tickets import TypeVersion, claim_of, in_step
-
-Engine = psycopg.Connection[Any]
+from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
 
 def unpublished(engine: Engine, window: int, limit: int) -> list[Message]:
-    """Return what should be in the broker and is not: up to `window` of each tenant, tenants in turn.
+    """Return the messages that the broker lacks: up to `window` of each tenant, tenants in turn.
 
-    Only what living consumers have entered as known; of a tenant its best band first.
+    Only jobs of types and queues that living consumers have registered; of a tenant its best band first.
     """
-    rows = engine.execute("SELECT job_id, schema, attempt FROM unpublished(%s, %s)", (window, limit))
-    return [Message(*row) for row in rows]
+    return engine.rows(Message, "SELECT * FROM unpublished(%s, %s)", window, limit)
 
 
 def mark_published(engine: Engine, sent: Sequence[Message]) -> None:
-    """Remember what the broker has confirmed."""
+    """Record the messages that the broker has confirmed."""
     jobs, attempts = [message.job_id for message in sent], [message.attempt for message in sent]
     engine.execute("SELECT mark_published(%s, %s)", (jobs, attempts))
 
 
 def unpublish(engine: Engine, waiting_for: timedelta) -> int:
-    """Have what was published that long ago and was never claimed published again; returns how many."""
-    row = engine.execute("SELECT unpublish(%s)", (waiting_for,)).fetchone()
-    return int(row[0]) if row else 0
+    """Have messages that were published so long ago and led to no claim published again; return how many."""
+    return int(engine.value("SELECT unpublish(%s)", waiting_for))
 
 
 def claim_message(engine: Engine, worker: UUID, message: Message, *, types: Sequence[TypeVersion]) -> Claim | None:
-    """Take the job a message names, if it may run now, is its tenant's, and its type is known here.
+    """Claim the job that a message names, if it may run now, belongs to its tenant, and has one of these types.
 
-    What its tenant has in a better band is taken in its place, one time in eight what it has that is older.
+    A job of the tenant in a better band is claimed in its place, one time in eight the tenant's oldest.
     """
     names, versions = in_step(types)
-    row = engine.execute(
-        "SELECT * FROM claim_message(%s, %s, %s, %s, %s)", (worker, message.job_id, message.schema, names, versions)
-    ).fetchone()
-    return claim_of(row) if row else None
+    statement = "SELECT * FROM claim_message(%s, %s, %s, %s, %s)"
+    return engine.row(claim_of, statement, worker, message.job_id, message.schema, names, versions)

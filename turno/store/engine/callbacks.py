@@ -3,15 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import class_row
-
 from turno.jobs.label import Outcome
-
-Engine = psycopg.Connection[Any]
+from turno.store.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +31,8 @@ class Delivery:
 
 def take(engine: Engine, lease: timedelta, *, each: int, limit: int, busy: Collection[int]) -> list[Delivery]:
     """Take due deliveries for `lease`, at most `each` of a tenant, and none of the tenants `busy` (their ids)."""
-    with engine.cursor(row_factory=class_row(Delivery)) as cursor:
-        return cursor.execute(
-            "SELECT * FROM callbacks_take(%s, %s, %s, %s::integer[])", (lease, each, limit, list(busy))
-        ).fetchall()
+    statement = "SELECT * FROM callbacks_take(%s, %s, %s, %s::integer[])"
+    return engine.rows(Delivery, statement, lease, each, limit, list(busy))
 
 
 def delivered(engine: Engine, delivery: Delivery) -> None:

@@ -5,19 +5,15 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from itertools import groupby
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
-from turno.jobs.claim import Batch
+from turno.jobs.claim import Batch, Claim
 from turno.store.engine.claim_memory import ClaimMemory
-from turno.store.engine.tickets import TypeVersion, claim_of, in_step
-from turno.store.one_row import row_of, value_of
+from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
-Engine = psycopg.Connection[Any]
 PROMOTE_EVERY = 0.1  # seconds between two promotions of due tickets
 PROMOTED_AT_ONCE = 200
 PROMOTE_ALL_EVERY = 5.0  # seconds during which promotion starts from the last promoted ticket
@@ -26,13 +22,34 @@ DUE_WITHIN = timedelta(seconds=3)  # longer than the longest interval between tw
 SOON_AFTER = 0.005  # seconds added to a ticket's time, so that no claim comes slightly too early
 
 CLAIM = """
-SELECT (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text, (c.ticket).version,
-       (c.tenant).id, (c.tenant).slug, (c.tenant).schema, (c.tenant).handler_role, (c.tenant).login_epoch,
+SELECT (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text AS type, (c.ticket).version,
+       (c.tenant).id AS tenant_id, (c.tenant).slug, (c.tenant).schema, (c.tenant).handler_role, (c.tenant).login_epoch,
        (c.tenant).adopted_schema, c.slot, c.next_tenant, c.next_used,
        c.closed, to_jsonb(c.lanes) AS lanes, to_jsonb(c.gap) AS gap, c.entries
 FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s) AS c
 """
 PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
+
+
+class Claimed(NamedTuple):
+    """A claim with its slot and the next turn; in a row without a slot, what the search found out about a tenant."""
+
+    slot: int | None
+    next_tenant: int
+    next_used: int
+    closed: str
+    lanes: Any
+    gap: Any
+    entries: int
+    claim: Claim
+
+
+class Promoted(NamedTuple):
+    """The number of tickets made ready, and the last position of the search."""
+
+    promoted: int
+    since: Any
+    after: Any
 
 
 class Claimer:
@@ -87,7 +104,7 @@ class Claimer:
         return batches
 
     def _due_in(self, engine: Engine) -> float:
-        found = value_of(engine, "SELECT due_in(%s)", DUE_WITHIN)
+        found = engine.value("SELECT due_in(%s)", DUE_WITHIN)
         return math.inf if found is None else max(found + SOON_AFTER, self._promote_at - self._clock())
 
     def _claim(
@@ -103,11 +120,8 @@ class Claimer:
         sent = self._clock()
         memory = self._memory
         turn = memory.tenant, memory.used, memory.oldest_first(), Jsonb(memory.known(slots, sent))
-        with engine.cursor(row_factory=namedtuple_row) as cursor:
-            rows: list[Any] = cursor.execute(
-                CLAIM, (worker, self._backend, *kinds, slots, list(without), *turn)
-            ).fetchall()
-        claimed = [row for row in rows if row.job_id is not None]
+        rows = engine.rows(_claimed, CLAIM, worker, self._backend, *kinds, slots, list(without), *turn)
+        claimed = [row for row in rows if row.claim.job_id is not None]
         for row in rows:
             if row.gap is not None:
                 memory.learn_gap(row.closed, row.gap, row.entries, sent)
@@ -126,15 +140,21 @@ class Claimer:
             return False
         if now >= self._promote_all_at:
             self._promoted, self._promote_all_at = BEGINNING, now + PROMOTE_ALL_EVERY
-        promoted, since, after = row_of(engine, PROMOTE, (PROMOTED_AT_ONCE, *self._promoted))
+        ((promoted, since, after),) = engine.rows(Promoted, PROMOTE, PROMOTED_AT_ONCE, *self._promoted)
         self._promoted = BEGINNING if since is None else (since, after)
         self._promote_at = now + (0.0 if promoted >= PROMOTED_AT_ONCE else PROMOTE_EVERY)
         return bool(promoted)
 
 
-def _batches(rows: Sequence[Any], slots: int) -> list[Batch]:
+def _claimed(
+    *, slot: int, next_tenant: int, next_used: int, closed: str, lanes: Any, gap: Any, entries: int, **claim: Any
+) -> Claimed:
+    return Claimed(slot, next_tenant, next_used, closed, lanes, gap, entries, claim_of(**claim))
+
+
+def _batches(rows: Sequence[Claimed], slots: int) -> list[Batch]:
     """Return a batch for each slot; the largest batches are halved while there are fewer batches than slots."""
-    batches = [tuple(claim_of(row[:11]) for row in slot) for _, slot in groupby(rows, lambda row: row.slot)]
+    batches = [tuple(row.claim for row in slot) for _, slot in groupby(rows, lambda row: row.slot)]
     while len(batches) < slots and len(largest := max(batches, key=len, default=())) > 1:
         batches.remove(largest)
         batches += largest[: len(largest) // 2], largest[len(largest) // 2 :]

@@ -1,17 +1,11 @@
-"""Remove old events, as the engine."""
+"""Removal of old events."""
 
 from datetime import timedelta
-from typing import Any
 
-import psycopg
-from psycopg import sql
-
-from turno.store.one_row import value_of
-
-Engine = psycopg.Connection[Any]
+from turno.store.engine.engine import Engine
+from turno.store.qualified import qualified
 
 
 def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int:
-    """Remove up to `limit` events that were published that long ago; returns how many."""
-    statement = sql.SQL("SELECT {}.event_purge(%s, %s)").format(sql.Identifier(schema))
-    return int(value_of(engine, statement, older_than, limit))
+    """Remove up to `limit` events that were published so long ago; return how many."""
+    return int(engine.value(qualified("SELECT {}.event_purge(%s, %s)", schema), older_than, limit))

@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import class_row
-
-from turno.store.one_row import value_of
-
-Engine = psycopg.Connection[Any]
+from turno.store.engine.engine import Engine
+from turno.store.qualified import qualified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +36,13 @@ class DueSchedule:
 
 def due_tenants(engine: Engine, ahead: timedelta) -> list[int]:
     """Return the ids of the active tenants, not paused, with a schedule whose next moment comes within `ahead`."""
-    ids: list[int] = value_of(engine, "SELECT schedule_tenants(%s)", ahead)
+    ids: list[int] = engine.value("SELECT schedule_tenants(%s)", ahead)
     return ids
 
 
 def due(engine: Engine, tenant_id: int, ahead: timedelta) -> list[DueSchedule]:
     """Return the tenant's schedules whose next moment comes within `ahead`, the earliest first."""
-    with engine.cursor(row_factory=class_row(DueSchedule)) as cursor:
-        return cursor.execute("SELECT * FROM schedules_due(%s, %s)", (tenant_id, ahead)).fetchall()
+    return engine.rows(DueSchedule, "SELECT * FROM schedules_due(%s, %s)", tenant_id, ahead)
 
 
 def fire(  # noqa: PLR0917 - as the database's function takes them
@@ -65,12 +59,10 @@ def fire(  # noqa: PLR0917 - as the database's function takes them
 
     If `next_at` is the schedule's own, only the problem is recorded.
     """
-    statement: LiteralString = (
-        "SELECT {}.schedule_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)"
-    )
-    made = value_of(
-        engine,
-        sql.SQL(statement).format(sql.Identifier(schema)),
+    made = engine.value(
+        qualified(
+            "SELECT {}.schedule_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)", schema
+        ),
         schedule.schedule_id,
         schedule.next_at,
         list(moments),

@@ -3,25 +3,24 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, LiteralString
 
-import psycopg
-from psycopg import sql
+from turno.store.engine.engine import Engine
+from turno.store.qualified import qualified
 
-from turno.store.one_row import row_of, value_of
-
-Engine = psycopg.Connection[Any]
-
+Address = tuple[str | int | None, ...]
 # Only functions, no view and no catalog: a relation has to be locked, and the lock table may be full. A lock of the
 # fast path is no entry of the table, and a predicate lock is one of another table.
 _MEASURE: LiteralString = """
 WITH held AS MATERIALIZED (
     SELECT l.pid, count(*) AS locks FROM pg_lock_status() AS l
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND l.pid IS NOT NULL GROUP BY l.pid)
-SELECT pg_postmaster_start_time(), inet_server_addr()::text, inet_server_port(), pg_notification_queue_usage(),
-       current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint,
-       (SELECT coalesce(sum(locks), 0) FROM held)::bigint,
-       (SELECT coalesce(jsonb_object_agg(pid, locks), '{}') FROM held WHERE locks > %s)
+SELECT pg_postmaster_start_time() AS started_at, inet_server_addr()::text AS address, inet_server_port() AS port,
+       pg_notification_queue_usage() AS notifications,
+       current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint AS lock_table,
+       (SELECT coalesce(sum(locks), 0) FROM held)::bigint AS locks,
+       (SELECT coalesce(jsonb_object_agg(pid, locks), '{}') FROM held WHERE locks > %s) AS largest
 """
 
 
@@ -30,7 +29,7 @@ class Server:
     """A running server: when it was started, and at which address it was reached."""
 
     started_at: datetime
-    address: tuple[str | int | None, ...]
+    address: Address
 
     def replaces(self, other: "Server") -> bool:
         """Return whether this is another server, not the same one, restarted or reached in another way."""
@@ -54,15 +53,8 @@ class Load:
 
 def measure(engine: Engine, *, more_than: int) -> Load:
     """Return the present load; a session that holds `more_than` locks is listed."""
-    started, address, port, notifications, lock_table, locks, largest = row_of(engine, _MEASURE, (more_than,))
-    info = engine.info
-    return Load(
-        server=Server(started, (info.host, info.hostaddr, info.port, address, port)),
-        notifications=notifications,
-        lock_table=lock_table,
-        locks=locks,
-        largest={int(pid): held for pid, held in largest.items()},
-    )
+    (measured,) = engine.rows(partial(_load, engine.address), _MEASURE, more_than)
+    return measured
 
 
 def schemas(engine: Engine, pids: Collection[int]) -> dict[int, str]:
@@ -71,6 +63,18 @@ def schemas(engine: Engine, pids: Collection[int]) -> dict[int, str]:
 
 
 def end(engine: Engine, schema: str, pids: Collection[int]) -> int:
-    """End those of these sessions that run under this tenant's login; returns how many."""
-    statement = sql.SQL("SELECT {}.sessions_end(%s)").format(sql.Identifier(schema))
-    return int(value_of(engine, statement, list(pids)))
+    """End those of these sessions that run under this tenant's login; return how many."""
+    return int(engine.value(qualified("SELECT {}.sessions_end(%s)", schema), list(pids)))
+
+
+def _load(
+    reached_at: Address,
+    *,
+    started_at: datetime,
+    address: str | None,
+    port: int | None,
+    largest: dict[str, int],
+    **use: Any,
+) -> Load:
+    server = Server(started_at, (*reached_at, address, port))
+    return Load(server=server, largest={int(pid): locks for pid, locks in largest.items()}, **use)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import class_row, dict_row
 
 from turno.jobs.lacking import lacking
 
+UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
 Rows = list[dict[str, Any]]
 COUNTED = 1000  # where counting ends
 
@@ -52,10 +53,10 @@ def listed(operator: psycopg.Connection[Any]) -> Rows:
         return cursor.fetchall()
 
 
-def unserved(session: psycopg.Connection[Any], waiting_for: timedelta) -> list[Unserved]:
-    """Return what has waited for that long and no living worker can take, as the engine or the operator."""
-    with session.cursor(row_factory=class_row(Unserved)) as cursor:
-        return cursor.execute("SELECT * FROM unserved(%s)", (waiting_for,)).fetchall()
+def unserved(operator: psycopg.Connection[Any], waiting_for: timedelta) -> list[Unserved]:
+    """Return the jobs that have waited for so long and that no living worker can run, as the operator."""
+    with operator.cursor(row_factory=class_row(Unserved)) as cursor:
+        return cursor.execute(UNSERVED, (waiting_for,)).fetchall()
 
 
 def swept_steadily(operator: psycopg.Connection[Any]) -> bool:

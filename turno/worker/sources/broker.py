@@ -15,7 +15,7 @@ from turno.jobs.claim import Batch
 from turno.jobs.message import Message
 from turno.jobs.registry import Registry
 from turno.store.engine import broker
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.broker_process import BrokerProcess, BrokerProcessGone, Launch
 from turno.worker.sources.source import Source
@@ -40,7 +40,7 @@ class BrokerSource(Source):
     def __init__(
         self,
         *,
-        engine: EngineLink,
+        engine: Engine,
         registry: Registry,
         launch: Launch,
         polling: Source,
@@ -155,7 +155,7 @@ class BrokerSource(Source):
         while self._messages and len(claims) < free:
             receipt, message = self._messages[0]
             try:
-                claim = self._engine.run(broker.claim_message, worker, message, types=self.types)
+                claim = broker.claim_message(self._engine, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break

@@ -11,9 +11,8 @@ import psycopg
 
 from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
-from turno.store.engine_link import Connection, EngineLink
+from turno.store.engine.engine import HINTS, Engine
 from turno.store.outage import in_short
 from turno.worker.batch_sizer import BatchSizer
 from turno.worker.sources.source import Source
@@ -53,8 +52,8 @@ class PoolSource(Source):
     def __init__(
         self,
         *,
-        engine: EngineLink,
-        hints: EngineLink,
+        engine: Engine,
+        hints: Engine,
         registry: Registry,
         queues: Sequence[str] = (),
         backend: str = "pool",
@@ -75,7 +74,6 @@ class PoolSource(Source):
         # Two timers: that the reserve found nothing must not delay the next poll for a child that is free.
         self._usual, self._for_others = PollTimer(), PollTimer()
         self._timer = self._usual
-        self._listens: Connection | None = None
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim for up to `free` children if it is time to poll; of short jobs a batch for each."""
@@ -86,7 +84,7 @@ class PoolSource(Source):
         slots = free if timer.plenty else 1
         asked = monotonic()
         try:
-            batches = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
+            batches = self._claimer.claim(self._engine, worker, slots=slots, sizes=self._together, without=without)
             self._sizes.claimed_in(monotonic() - asked)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
@@ -113,16 +111,19 @@ class PoolSource(Source):
     def descriptor(self) -> int | None:
         """Return the listening connection's descriptor; None while the database is away."""
         try:
-            return self._hints.run(self._listening)
+            descriptor, lost = self._hints.listen(HINTS)
         except psycopg.Error as error:
             log.warning("no hints: %s", in_short(error))
             return None
+        if lost:
+            self._poll_at_once()
+        return descriptor
 
     def read_hints(self) -> None:
         """Poll at once: a job was offered, or the connection broke and hints may be lost."""
         self._poll_at_once()
         try:
-            self._hints.run(_drain)
+            self._hints.notified(HINTS, 0, READ_AT_ONCE)
         except psycopg.Error as error:
             log.warning("hints lost: %s", in_short(error))
 
@@ -130,18 +131,6 @@ class PoolSource(Source):
         """Forget the listening connection: it is the supervisor's."""
         self._hints.forget()
 
-    def _listening(self, connection: Connection) -> int:
-        if connection is not self._listens:
-            tickets.listen(connection)
-            self._listens = connection
-            self._poll_at_once()  # hints sent before this were lost
-        return connection.fileno()
-
     def _poll_at_once(self) -> None:
         for timer in (self._usual, self._for_others):
             timer.now()
-
-
-def _drain(connection: Connection) -> None:
-    for _ in connection.notifies(timeout=0, stop_after=READ_AT_ONCE):
-        pass

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from turno.jobs.claim import Batch
-from turno.store.engine.tickets import TypeVersion
+from turno.store.engine.engine import TypeVersion
 
 
 class Source:

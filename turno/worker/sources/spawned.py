@@ -9,9 +9,8 @@ from uuid import UUID
 from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
 from turno.queues.exec.slots import Slot
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
-from turno.store.engine_link import EngineLink
+from turno.store.engine.engine import Engine
 from turno.worker.sources.source import Source
 
 STAY = timedelta(minutes=1)
@@ -30,7 +29,7 @@ class ExecSource(Source):
     def __init__(
         self,
         *,
-        engine: EngineLink,
+        engine: Engine,
         registry: Registry,
         job_id: UUID | None,
         slot: Slot | None,
@@ -60,7 +59,7 @@ class ExecSource(Source):
     def _named(self, worker: UUID) -> list[Batch]:
         if self._job_id is None:
             return []
-        claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
+        claim = self._engine.claim_job(worker, self._job_id, types=self.types)
         self._job_id = None
         return [] if claim is None else [(claim,)]
 
@@ -94,7 +93,7 @@ class ExecSource(Source):
 
     def _waiting(self, worker: UUID, free: int) -> list[Batch]:
         def claim(without: Collection[str] = ()) -> list[Batch]:
-            return self._engine.run(self._claimer.claim, worker, slots=free, without=without)
+            return self._claimer.claim(self._engine, worker, slots=free, without=without)
 
         if self._slot is None:
             return claim()
@@ -112,14 +111,12 @@ class ExecSource(Source):
         if self._slot is None or self._idle_since is None:
             return False
         idle_for = timedelta(seconds=self._clock() - self._idle_since)
-        return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
+        return self._engine.worth_staying(worker, idle_for=idle_for, at_most=STAY)
 
     def _waits(self) -> bool:
-        self._engine.run(tickets.promote, PROMOTED_AT_ONCE)
+        self._engine.promote(PROMOTED_AT_ONCE)
         queues, at_once = self._registry.queues, timedelta(0)
-        waiting = self._engine.run(
-            tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1
-        )
+        waiting = self._engine.unclaimed(backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1)
         return bool(waiting)
 
     def drop_in_child(self) -> None:

@@ -14,7 +14,6 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import OddBatched
 from turno.jobs.claim import Batch, Claim
 from turno.runner.session import HandlerConnection
-from turno.store.engine import recovery
 from turno.tenancy.identity.session import handler_session
 
 
@@ -52,8 +51,7 @@ def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[
     """Start the batch, then have it taken back as from a dead worker."""
     start_by_another(world, claims)
     for one in claims:
-        recovery.rescue(
-            world.engine,
+        world.engine.rescue(
             one.login.schema,
             one.job_id,
             one.token,

@@ -6,7 +6,6 @@ from tests.batch_here import claim_batches_here, claimer_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, start_and_take_back
 from tests.misbehaving_handlers import Odd, OddBatched
-from turno.store.engine import recovery
 
 
 def test_a_batch_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: ExampleInstallation) -> None:
@@ -87,5 +86,5 @@ def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: ExampleInst
     first, _ = put(world, "ok", "ok")
     start_and_take_back(world, claim(world), blamed=[first])
     world.rows("DELETE FROM turno.tickets WHERE job_id = %s", first)
-    recovery.repair(world.engine, world.one.schema, "pool")
+    world.engine.repair(world.one.schema, "pool")
     assert [len(claim(world)), len(claim(world))] == [1, 1]

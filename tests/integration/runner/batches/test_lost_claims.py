@@ -20,7 +20,6 @@ from turno.jobs.job_context import JobContext
 from turno.runner.executor import LOST
 from turno.runner.session import HandlerConnection
 from turno.runner.shared_state import SharedState
-from turno.store.engine import recovery
 from turno.store.pipeline import Statement
 
 
@@ -156,5 +155,5 @@ def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
     world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
     wait = timedelta(hours=1) if later else timedelta(0)
-    take = partial(recovery.rescue, world.engine, world.one.schema, job_id, ticket["token"])
+    take = partial(world.engine.rescue, world.one.schema, job_id, ticket["token"])
     take(cause="a test", retry_in=wait, counted=False)

@@ -15,7 +15,6 @@ from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS
 from turno.jobs.effect import Effect, Finding
 from turno.store.api import effect_review
-from turno.store.engine import recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +83,7 @@ class Place:
             execute_here(self.world, claim)
         engine, schema = self.world.engine, self.world.one.schema
         child = 1 if buried else None
-        recovery.rescue(
-            engine, schema, job_id, claim.token, cause="test", retry_in=timedelta(0), counted=True, child=child
-        )
+        engine.rescue(schema, job_id, claim.token, cause="test", retry_in=timedelta(0), counted=True, child=child)
 
     def effect(self, key: str = KEY) -> dict[str, Any]:
         (row,) = self.world.rows("SELECT * FROM external_effects WHERE key = %s", key)

@@ -13,7 +13,6 @@ from tests.installation import ExampleInstallation
 from tests.integration.runner.once.other_side import KEY, Place
 from turno.errors import EffectInDoubt, NotIssued
 from turno.jobs.effect import Absent, Done, Finding, Unknown
-from turno.store.engine import recovery
 from turno.store.handler import effects
 from turno.testing.build import FOREVER
 
@@ -205,7 +204,7 @@ def test_a_zombie_s_answer_is_refused_and_looked_up(world: ExampleInstallation, 
 
     def lose_the_claim() -> str:
         world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
-        recovery.rescue(world.engine, world.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
+        world.engine.rescue(world.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
         return "too late"
 
     place.outside.answers = [lose_the_claim]

@@ -5,7 +5,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,7 +15,7 @@ from tests.integration.store.fair_claiming.work import INVOICING, KNOWN, claim, 
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
-from turno.store.engine import recovery, tickets
+from turno.store.engine.engine import Engine, Orphan
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 
@@ -40,9 +39,9 @@ def test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by(world: Exa
     taken = [held for _ in range(2) for held in claim(world, 20, types=[*KNOWN, ("other", 1)])]
     assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
     waiting = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
-    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN) is None
+    assert world.engine.claim_job(start(world), waiting[0]["job_id"], types=KNOWN) is None
     finish(world)
-    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN)
+    assert world.engine.claim_job(start(world), waiting[0]["job_id"], types=KNOWN)
     assert len(claim(world, 20)) == 2
 
 
@@ -50,8 +49,8 @@ def test_a_named_claim_respects_the_tenant_s_cap(world: ExampleInstallation) -> 
     world.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
     wait(world, 2)
     first, second = (row["job_id"] for row in world.rows("SELECT job_id FROM turno.tickets"))
-    assert tickets.claim_job(world.engine, start(world), first, types=KNOWN)
-    assert tickets.claim_job(world.engine, start(world), second, types=KNOWN) is None
+    assert world.engine.claim_job(start(world), first, types=KNOWN)
+    assert world.engine.claim_job(start(world), second, types=KNOWN) is None
 
 
 def test_a_paused_type_waits_whoever_asks(world: ExampleInstallation) -> None:
@@ -60,7 +59,7 @@ def test_a_paused_type_waits_whoever_asks(world: ExampleInstallation) -> None:
     wait(world, 1, type="other")
     (paused,) = world.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
     assert [held.type for held in claim(world, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
-    assert tickets.claim_job(world.engine, start(world), paused["job_id"], types=KNOWN) is None
+    assert world.engine.claim_job(start(world), paused["job_id"], types=KNOWN) is None
     world.rows("UPDATE turno.job_types SET paused_at = NULL")
     assert len(claim(world, 5)) == 1
 
@@ -86,16 +85,16 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleIns
     def work(number: int) -> int:
         most = 0
         with (
-            service_session(world.logins, world.logins.engine, application="test") as engine,
+            Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine,
             closing(psycopg.connect(world.url, autocommit=True)) as eye,
         ):
-            me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            me = engine.start_worker(backend="exec", host="test", pid=1)
             mine = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec")
             while waiting := eye.execute(
                 "SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY random() LIMIT 1"
             ).fetchone():
                 held = (
-                    [tickets.claim_job(engine, me, waiting[0], types=KNOWN)]
+                    [engine.claim_job(me, waiting[0], types=KNOWN)]
                     if number % 4 == 0
                     else [one for batch in mine.claim(engine, me, slots=2) for one in batch]
                 )
@@ -124,16 +123,16 @@ class Mill:
 
     def work(self, number: int) -> None:
         seen = number
-        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+        with Engine.on(service_session(self._world.logins, self._world.logins.engine, application="test")) as engine:
             mine = claiming.claimer(queues=["cold"], types=INVOICING, backend="exec")
             while not self.done.is_set():
-                me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+                me = engine.start_worker(backend="exec", host="test", pid=1)
                 for (held,) in mine.claim(engine, me, slots=3):
                     seen += 1
                     if seen % 5 == 0:
                         break
                     self._end(held)
-                tickets.stop_worker(engine, me)
+                engine.stop_worker(me)
 
     def _end(self, held: Claim) -> None:
         session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
@@ -146,15 +145,13 @@ class Mill:
             psycopg.Connection.close(session)
 
     def rescue(self) -> None:
-        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+        with Engine.on(service_session(self._world.logins, self._world.logins.engine, application="test")) as engine:
             while not self.done.is_set():
-                for lost in tickets.orphans(engine):
+                for lost in engine.orphans():
                     self._rescue(engine, lost)
 
-    def _rescue(self, engine: psycopg.Connection[Any], lost: tickets.Orphan) -> None:
-        recovery.rescue(
-            engine, lost.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False
-        )
+    def _rescue(self, engine: Engine, lost: Orphan) -> None:
+        engine.rescue(lost.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False)
 
 
 def test_claims_ends_and_rescues_never_wait_in_a_circle(world: ExampleInstallation) -> None:

@@ -7,7 +7,6 @@ import pytest
 from tests import claiming
 from tests.installation import ExampleInstallation
 from tests.integration.store.fair_claiming.work import KNOWN, claim, more_tenants, slugs, start, wait
-from turno.store.engine import tickets
 from turno.store.operator import fairness
 from turno.tenancy.identity.session import service_session
 
@@ -93,7 +92,7 @@ def test_old_and_new_code_run_side_by_side(world: ExampleInstallation) -> None:
     wait(world, 3, version=2)
     assert {held.version for held in claim(world, 10, types=[("work", 2)])} == {2}
     (old, *_) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
-    assert tickets.claim_job(world.engine, start(world), old["job_id"], types=[("work", 2)]) is None
+    assert world.engine.claim_job(start(world), old["job_id"], types=[("work", 2)]) is None
     assert {held.version for held in claim(world, 10, types=[("work", 1), ("work", 2)])} == {1}
 
 

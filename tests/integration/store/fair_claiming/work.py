@@ -7,7 +7,6 @@ from uuid import UUID
 
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
-from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer
 
 KNOWN = [("work", 1)]
@@ -39,7 +38,7 @@ CLAIMERS: dict[tuple[tuple[str, int], ...], Claimer] = {}
 
 
 def start(world: ExampleInstallation) -> UUID:
-    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+    return world.engine.start_worker(backend="exec", host="test", pid=1)
 
 
 def wait(world: ExampleInstallation, count: int, tenant: str = "suc0001", **columns: Any) -> None:

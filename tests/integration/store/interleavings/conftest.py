@@ -10,7 +10,6 @@ import pytest
 from nemesis.effects import EFFECTS
 from tests.installation import ExampleInstallation
 from tests.integration.store.interleavings.shared_job import SharedJob
-from turno.store.engine import recovery
 from turno.testing.invariants import judge_of
 
 
@@ -31,5 +30,5 @@ def shared_job(module_world: ExampleInstallation) -> Iterator[SharedJob]:
     )
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         # A rescue gives a lock up after 200 ms, which another session's next step may take on a crowded machine.
-        patch.setattr(recovery, "LOCK_TIMEOUT", "30s")
+        patch.setattr("turno.store.engine.engine.RESCUE_LOCK_TIMEOUT", "30s")
         yield SharedJob(module_world, stack.enter_context(judge_of(module_world.url, module_world.one, EFFECTS)), stack)

@@ -17,7 +17,7 @@ from tests.permutations import Session, Step
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
-from turno.store.engine import leases, recovery, tickets
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import Judge
 
@@ -76,12 +76,12 @@ class SharedJob:
 
     def waiting(self, **options: Any) -> UUID:
         self.job_id = self.world.enqueue({"order_ids": [1]}, **options)
-        self.worker = tickets.start_worker(self.world.engine, backend="exec", host="test", pid=1)
+        self.worker = self.world.engine.start_worker(backend="exec", host="test", pid=1)
         return self.job_id
 
     def claimed(self, **options: Any) -> Claim:
         self.waiting(**options)
-        claim = tickets.claim_job(self.world.engine, self.worker, self.job_id, types=TYPES)
+        claim = self.world.engine.claim_job(self.worker, self.job_id, types=TYPES)
         assert claim
         return claim
 
@@ -108,36 +108,36 @@ class SharedJob:
 
     def claims(self) -> Step:
         def step(engine: Session) -> str:
-            return "taken" if tickets.claim_job(engine, self.worker, self.job_id, types=TYPES) else "nothing"
+            return "taken" if Engine.on(engine).claim_job(self.worker, self.job_id, types=TYPES) else "nothing"
 
         return step
 
     def claims_next(self) -> Step:
         def step(engine: Session) -> str:
             options: dict[str, Any] = {"queues": ["cold"], "types": TYPES, "backend": "exec", "slots": 1}
-            return "taken" if claiming.claim(engine, self.worker, **options) else "nothing"
+            return "taken" if claiming.claim(Engine.on(engine), self.worker, **options) else "nothing"
 
         return step
 
     def rescues(self, claim: Claim) -> Step:
-        return lambda engine: recovery.rescue(
-            engine, self.world.one.schema, claim.job_id, claim.token, cause="test", retry_in=NOW
+        return lambda engine: Engine.on(engine).rescue(
+            self.world.one.schema, claim.job_id, claim.token, cause="test", retry_in=NOW
         )
 
     def repairs(self) -> Step:
-        return lambda engine: f"repaired {recovery.repair(engine, self.world.one.schema, 'exec')}"
+        return lambda engine: f"repaired {Engine.on(engine).repair(self.world.one.schema, 'exec')}"
 
     def expires(self) -> Step:
-        return lambda engine: f"expired {recovery.expire(engine, self.world.one.schema)}"
+        return lambda engine: f"expired {Engine.on(engine).expire(self.world.one.schema)}"
 
     def purges(self) -> Step:
-        return lambda engine: f"purged {recovery.purge(engine, self.world.one.schema, MONTH, 10)}"
+        return lambda engine: f"purged {Engine.on(engine).purge(self.world.one.schema, MONTH, 10)}"
 
     def prunes(self) -> Step:
-        return lambda engine: f"pruned {tickets.prune_workers(engine, HOUR)}"
+        return lambda engine: f"pruned {Engine.on(engine).prune_workers(HOUR)}"
 
     def lives(self) -> Step:
-        return lambda engine: "dead" if tickets.keep_alive(engine, self.worker) is None else "alive"
+        return lambda engine: "dead" if Engine.on(engine).keep_alive(self.worker) is None else "alive"
 
     def asks(self, statement: LiteralString, parameters: tuple[Any, ...]) -> Step:
         question = sql.SQL(statement).format(sql.Identifier(self.world.one.schema))
@@ -161,7 +161,7 @@ class SharedJob:
         return self.asks(ENQUEUE, new.parameters())
 
     def leads(self, holder: str) -> Step:
-        return lambda engine: "leads" if leases.take(engine, "test", holder, HOUR) else "follows"
+        return lambda engine: "leads" if Engine.on(engine).take_lease("test", holder, HOUR) else "follows"
 
     # How it ended ------------------------------------------------------------------------------
 

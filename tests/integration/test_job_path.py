@@ -1,0 +1,139 @@
+"""The library files and SQL functions that a POST, a claim and a completion execute.
+
+`pytest -rP tests/integration/test_job_path.py` prints the names.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+import turno
+from tests.api import a_service
+from tests.greetings import Greetings, build_registry
+from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.executor import Executor
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.servers.wait import wait_until
+from turno.store.engine.engine import Engine
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.worker.sources.polling import PoolSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+    from uuid import UUID
+
+    import pytest
+
+    from turno.jobs.claim import Batch
+
+LIBRARY = Path(turno.__file__).parent
+FUNCTIONS = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname ~ '^(turno|t_[0-9a-f]+)$'"
+MOST = {"POST": (47, 7), "claim": (7, 5), "completion": (29, 8), "all": (71, 18)}  # files, SQL functions
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """Collect the files of the library whose functions are called in the block."""
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(LIBRARY)):
+            files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+class Stage:
+    """Acts twice, as the first act also fills caches; records the files of the second act and the functions of both."""
+
+    def __init__(self, admin: psycopg.Connection[Any], database: str) -> None:
+        self._admin = admin
+        self._database = database
+
+    def record(self, name: str, act: Callable[[], Any], *, sessions: Callable[[], None]) -> Passed:
+        before = self._calls()
+        first = act()
+        with recorded() as files:
+            second = act()
+        sessions()
+        self._end_sessions()
+        functions = {function for function, calls in self._calls().items() if calls > before.get(function, 0)}
+        return Passed(name, files, functions, [first, second])
+
+    def _calls(self) -> dict[str, int]:
+        return dict(self._admin.execute(FUNCTIONS).fetchall())
+
+    def _end_sessions(self) -> None:
+        """End all other sessions: each reports its calls at its end."""
+        others = "FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
+        ended = f"SELECT count(pg_terminate_backend(pid)) {others} AND backend_type = 'client backend'"
+        assert wait_until(lambda: self._admin.execute(ended, [self._database]).fetchone() == (0,), within=20)
+
+
+@dataclass
+class Passed:
+    name: str
+    files: set[str]
+    functions: set[str]
+    results: list[Any]
+
+
+def test_a_job_passes_through_few_files_and_functions(module_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Greetings, "handle", lambda *_: {"greeted": 2})
+    database = str(conninfo_to_dict(module_database)["dbname"])
+    logins = Logins(server=module_database, master_key=b"a master key of 32 bytes or more")
+    with psycopg.connect(module_database, autocommit=True) as admin:
+        stage = Stage(admin, database)
+        admin.execute(sql.SQL("ALTER DATABASE {} SET track_functions = 'all'").format(sql.Identifier(database)))
+        with a_service(module_database) as service:
+            ana = service.caller()
+            posted = stage.record("POST", ana.job, sessions=lambda: None)
+        with Engine.on(service_session(logins, logins.engine, application="test")) as engine:
+            worker = engine.start_worker(backend=service.queue.name, host="test", pid=1)
+        session = service_session(logins, logins.engine, application="test")
+        claimed = stage.record("claim", _claims(Engine.on(session), worker, service.queue.name), sessions=session.close)
+        kept = Sessions(
+            lambda login: handler_session(logins, login, application="test", kind=HandlerConnection), keep=1
+        )
+        completed = stage.record("completion", _executions(kept, claimed.results), sessions=kept.close)
+    assert [set(ends.values()) for ends in completed.results] == [{"completed"}, {"completed"}]
+    stages = [posted, claimed, completed]
+    whole = Passed("all", set.union(*(one.files for one in stages)), set.union(*(one.functions for one in stages)), [])
+    for one in (*stages, whole):
+        print(one.name, len(one.files), len(one.functions), *sorted(one.files), *sorted(one.functions), sep="\n  ")  # noqa: T201 - shown by -rP
+    measured = {one.name: (len(one.files), len(one.functions)) for one in (*stages, whole)}
+    above = {
+        name for name, (files, functions) in measured.items() if files > MOST[name][0] or functions > MOST[name][1]
+    }
+    assert above == set(), measured
+
+
+def _claims(engine: Engine, worker: UUID, backend: str) -> Callable[[], list[Batch]]:
+    """Return the polls of a resident worker that has one free child."""
+    source = PoolSource(engine=engine, hints=engine, registry=build_registry(), backend=backend)
+    return lambda: source.take(worker, 1)
+
+
+def _executions(sessions: Sessions, claimed: list[list[Batch]]) -> Callable[[], Any]:
+    executor = Executor(registry=build_registry(), sessions=sessions, worker="test", callbacks=WorkerCallbacks())
+    batches = iter([batch for found in claimed for batch in found])
+    return lambda: executor.execute(next(batches))

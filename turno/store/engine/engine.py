@@ -1,0 +1,347 @@
+"""The database functions that the engine's login may call, as methods: workers, tickets, rescues, leases, tenants."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any, LiteralString, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+from psycopg.types.numeric import Int2
+
+from turno.jobs.claim import Claim
+from turno.jobs.job import JobRef
+from turno.store import changes
+from turno.store.engine.announcements import Announcement
+from turno.store.engine.workers import UNSERVED, Unserved
+from turno.store.engine_link import EngineLink
+from turno.store.qualified import qualified
+from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
+
+TypeVersion = tuple[str, int]
+MOST_BRANCHES = 500  # of a report: a child receives them in one message, which has room for twice as many
+# The channel of hints that a job may be ready. Any role may send and listen there, so no hint is trusted.
+HINTS: LiteralString = "turno_jobs"
+RESCUE_LOCK_TIMEOUT = "200ms"
+
+
+class Orders(NamedTuple):
+    """Orders of operators to a worker: `request` is quiet, stop or None; `timeouts` are seconds by job type."""
+
+    request: str | None
+    timeouts: dict[str, float]
+
+
+class LoggedLine(NamedTuple):
+    """A line of the log of an attempt; `number` is its position there."""
+
+    job_id: UUID
+    attempt: int
+    number: int
+    at: float  # seconds of the epoch
+    level: str
+    logger: str
+    line: str
+
+
+class TenantTurn(NamedTuple):
+    """An active tenant; `failures` counts the consecutive turns in which the task failed for it."""
+
+    tenant_id: int
+    slug: str
+    schema: str
+    failures: int
+
+
+class Company(NamedTuple):
+    """The report login of a tenant's company, and the schemas of its branches."""
+
+    slug: str
+    report_role: str
+    login_epoch: int
+    branches: list[str]
+    schemas: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A running ticket without a living worker."""
+
+    job_id: UUID
+    token: UUID
+    type: str
+    attempt: int
+    tenant_id: int
+    schema: str
+    slug: str
+
+    @property
+    def log_fields(self) -> dict[str, str | int]:
+        """The fields of a log line about this job."""
+        return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
+
+
+class Engine(EngineLink):
+    """Calls the functions that the engine's login may execute. Times without a unit are the database's."""
+
+    # Workers -----------------------------------------------------------------------------------------
+
+    def start_worker(
+        self,
+        *,
+        backend: str,
+        host: str,
+        pid: int,
+        types: Sequence[TypeVersion] = (),
+        queues: Sequence[str] | None = None,
+    ) -> UUID:
+        """Register a living worker with the types and queues that it can run, and return its id; None: any queue."""
+        names, versions = in_step(types)
+        of_queues = None if queues is None else list(queues)
+        worker: UUID = self.value(
+            "SELECT worker_start(%s, %s, %s, %s, %s, %s)", backend, host, pid, of_queues, names, versions
+        )
+        return worker
+
+    def keep_alive(self, worker: UUID) -> set[UUID] | None:
+        """Record a heartbeat; return the worker's jobs to be stopped, None if the worker was declared dead."""
+        to_stop: list[UUID] | None = self.value("SELECT worker_alive(%s)", worker)
+        return None if to_stop is None else set(to_stop)
+
+    def orders(self, worker: UUID) -> Orders:
+        """Return the orders of operators to a worker."""
+        (orders,) = self.rows(Orders, "SELECT request, timeouts FROM worker_orders(%s)", worker)
+        return orders
+
+    def held(self, worker: UUID) -> list[Claim]:
+        """Return every claim that the tickets assign to this worker."""
+        return self.rows(claim_of, "SELECT * FROM held(%s)", worker)
+
+    def worth_staying(self, worker: UUID, *, idle_for: timedelta, at_most: timedelta) -> bool:
+        """Return whether a spawned, idle worker should wait for a due job, a sweep, or a silent worker's jobs.
+
+        Among several idle workers only the last to become idle should stay.
+        """
+        return bool(self.value("SELECT worth_staying(%s, %s, %s)", worker, idle_for, at_most))
+
+    def stop_worker(self, worker: UUID) -> None:
+        """Remove a worker that ends in good order from the list."""
+        self.execute("SELECT worker_stop(%s)", (worker,))
+
+    def prune_workers(self, silent_for: timedelta) -> int:
+        """Remove workers from the list that were silent for so long while a process swept; return how many."""
+        return int(self.value("SELECT prune_workers(%s)", silent_for))
+
+    def silent_workers(self, silent_for: timedelta) -> int:
+        """Return the number of workers that were silent for so long, whether or not a process swept."""
+        return int(self.value("SELECT silent_workers(%s)", silent_for))
+
+    def unserved(self, waiting_for: timedelta) -> list[Unserved]:
+        """Return the jobs that have waited for so long and that no living worker can run."""
+        return self.rows(Unserved, UNSERVED, waiting_for)
+
+    def announce(
+        self, handlers: Sequence[Announcement], pending_limit: int | None, *, replace_newer: bool = False
+    ) -> None:
+        """Register handlers, as the engine or the provisioner; a newer version stays unless `replace_newer`."""
+        self.execute(
+            "SELECT turno.announce(%s, %s, %s)",
+            (Jsonb([asdict(handler) for handler in handlers]), pending_limit, replace_newer),
+        )
+
+    def prune_announcements(self) -> int:
+        """Remove subscriptions, and types without an open job, a day after their last announcement; return how many."""
+        return int(self.value("SELECT turno.prune_announcements()"))
+
+    # Tickets -----------------------------------------------------------------------------------------
+
+    def claim_job(self, worker: UUID, job_id: UUID, *, types: Sequence[TypeVersion]) -> Claim | None:
+        """Claim a named job if it may run now, has one of these types and versions, and has no other claim.
+
+        The call waits a moment while another worker counts a limit. None also means that the limit is reached.
+        """
+        names, versions = in_step(types)
+        return self.row(claim_of, "SELECT * FROM claim_job(%s, %s, %s, %s)", worker, job_id, names, versions)
+
+    def unclaim(self, job_id: UUID, token: UUID, wait: timedelta) -> None:
+        """Return a claim that no process received; no worker claims the job before `wait` is over."""
+        self.execute("SELECT unclaim(%s, %s, %s)", (job_id, token, wait))
+
+    def unclaimed(
+        self,
+        *,
+        backend: str,
+        queues: Sequence[str],
+        types: Sequence[TypeVersion],
+        waiting_for: timedelta,
+        limit: int,
+        without: Collection[str] = (),
+    ) -> list[JobRef]:
+        """Return jobs of a backend that have been ready for so long and that a worker of these types could claim.
+
+        The jobs of tenants whose slugs are in `without` are excluded.
+        """
+        names, versions = in_step(types)
+        return self.rows(
+            JobRef,
+            "SELECT job_id, slug AS tenant FROM unclaimed(%s, %s, %s, %s, %s, %s, %s)",
+            backend,
+            list(queues),
+            names,
+            versions,
+            waiting_for,
+            limit,
+            list(without),
+        )
+
+    def move_unserved(self, backend: str, waiting_for: timedelta) -> int:
+        """Assign tickets to this backend that were ready for so long without a claim; return how many."""
+        return int(self.value("SELECT move_unserved(%s, %s)", backend, waiting_for))
+
+    def promote(self, limit: int) -> int:
+        """Make up to `limit` due tickets ready; return how many."""
+        return int(self.value("SELECT promoted FROM promote(%s)", limit))
+
+    def with_company(self, claim: Claim) -> Claim:
+        """Return the claim with the login that reads its company's branches; unchanged if its tenant was removed.
+
+        Raises psycopg.errors.ProgramLimitExceeded above MOST_BRANCHES.
+        """
+        company = self.row(Company, "SELECT * FROM company_of(%s)", claim.tenant_id)
+        if company is None:
+            return claim
+        if len(company.branches) > MOST_BRANCHES:
+            count = f"company {company.slug} has {len(company.branches)} branches"
+            problem = f"{count}, and a report reads at most {MOST_BRANCHES}"
+            raise psycopg.errors.ProgramLimitExceeded(problem)
+        login = HandlerLogin(company.slug, claim.login.schema, company.report_role, company.login_epoch)
+        schemas = dict(zip(company.branches, company.schemas, strict=True))
+        return replace(claim, company=CompanyLogin(login, schemas))
+
+    # Hints -------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Send the resident workers a hint that a job may be ready; never inside a business transaction.
+
+        No hint is sent into a notification queue that is half full: polling finds the job.
+        """
+        self.execute("SELECT pg_notify(%s, '') WHERE pg_notification_queue_usage() < 0.5", (HINTS,))
+
+    def announce_changes(self, payloads: Sequence[str]) -> None:
+        """Send these payloads, which name changed jobs, to all processes."""
+        self.execute(changes.ANNOUNCE, (changes.CHANNEL, list(payloads)))
+
+    # Jobs of a tenant --------------------------------------------------------------------------------
+
+    def orphans(self, silent_for: timedelta | None = None) -> list[Orphan]:
+        """Return running tickets without a living worker, up to a limit."""
+        return self.rows(Orphan, "SELECT * FROM orphans(%s)", silent_for)
+
+    def rescue(
+        self,
+        schema: str,
+        job_id: UUID,
+        token: UUID,
+        *,
+        cause: str,
+        retry_in: timedelta,
+        counted: bool | None = None,
+        child: int | None = None,
+    ) -> str:
+        """Take a job from a dead attempt; return pending, failed, cancelled, or gone if the job had ended.
+
+        `counted` states whether the job caused the death; None: unknown, see job_rescue. `child` is the process that
+        the caller saw end, which makes no outside call any more. The attempt's backends are ended first. The call waits
+        up to a second for their end, and RESCUE_LOCK_TIMEOUT for a lock, as the caller serves other tenants, too.
+        """
+        # A function in FROM is called before the select list; the setting ends with the transaction.
+        statement = qualified(
+            "SELECT {}.job_rescue(%s, %s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)", schema
+        )
+        return str(self.value(statement, job_id, token, cause, retry_in, counted, child, RESCUE_LOCK_TIMEOUT))
+
+    def show_running(
+        self, schema: str, job_id: UUID, token: UUID, *, worker: str, backend: int, since: timedelta
+    ) -> bool:
+        """Show a job as running for `since`, with its attempt; False if the job is about to commit."""
+        statement = qualified("SELECT {}.jobs_running(%s, %s, %s, %s, %s)", schema)
+        return bool(self.value(statement, job_id, token, worker, backend, since))
+
+    def put_logs(self, schema: str, lines: Sequence[LoggedLine], *, keep: int) -> None:
+        """Write log lines of one tenant's jobs; the newest `keep` lines of each attempt stay."""
+        statement = qualified("SELECT {}.job_logs_put(%s, %s, %s, %s, %s, %s, %s, %s)", schema)
+        self.execute(statement, (*map(list, zip(*lines, strict=True)), keep))
+
+    def repair(self, schema: str, backend: str) -> int:
+        """Make a tenant's tickets agree with its jobs; return the number of changed rows."""
+        return int(self.value(qualified("SELECT {}.job_repair(%s)", schema), backend))
+
+    def expire(self, schema: str) -> int:
+        """Cancel waiting jobs whose time is over; return how many."""
+        return int(self.value(qualified("SELECT {}.job_expire()", schema)))
+
+    def purge(self, schema: str, older_than: timedelta, limit: int) -> int:
+        """Remove up to `limit` jobs that ended so long ago, with their history; return how many."""
+        return int(self.value(qualified("SELECT {}.job_purge(%s, %s)", schema), older_than, limit))
+
+    def prune_keys(self) -> int:
+        """Remove the rows that lock unused concurrency keys, up to 10,000; return how many."""
+        return int(self.value("SELECT prune_keys()"))
+
+    def prune_rate_limits(self, limit: int) -> int:
+        """Remove up to `limit` settled rate limits of users and tenants; return how many."""
+        return int(self.value("SELECT prune_rate_limits(%s)", limit))
+
+    # Leases: work of one process of the installation at a time ---------------------------------------
+
+    def take_lease(self, name: str, holder: str, period: timedelta, after: timedelta = timedelta(0)) -> bool:
+        """Take a lease for a period; False if another process has it, or had it less than `after` ago."""
+        return bool(self.value("SELECT lease_take(%s, %s, %s, %s)", name, holder, period, after))
+
+    def keep_lease(self, name: str, holder: str, period: timedelta) -> bool:
+        """Take or renew a lease; False if another process has it."""
+        return bool(self.value("SELECT lease_keep(%s, %s, %s)", name, holder, period))
+
+    def drop_lease(self, name: str, holder: str) -> None:
+        """Release a lease for another process."""
+        self.execute("SELECT lease_drop(%s, %s)", (name, holder))
+
+    def lease_age(self, name: str) -> timedelta:
+        """Return for how long processes have held the lease without a gap; zero before the first."""
+        unbroken: timedelta | None = self.value("SELECT lease_age(%s)", name)
+        return unbroken or timedelta(0)
+
+    # Turns of the tenants in a task ------------------------------------------------------------------
+
+    def tenant_turns(self, task: str, every: timedelta, among: Collection[int] | None) -> list[TenantTurn]:
+        """Return the tenants of this turn, in order; none if the task's next round is not due.
+
+        `among` limits the turn to these tenant ids. Tenants in back-off are excluded.
+        """
+        ids = None if among is None else list(among)
+        return self.rows(TenantTurn, "SELECT * FROM tenant_turns(%s, %s, %s)", task, every, ids)
+
+    def begin_turn(self, task: str, tenant_id: int) -> None:
+        """Store the tenant whose turn begins; 0 ends the round."""
+        self.execute("SELECT tenant_turn_begin(%s, %s)", (task, tenant_id))
+
+    def fail_turn(self, task: str, tenant_id: int, error: str, *, first: timedelta, longest: timedelta) -> None:
+        """Delay the tenant's next turn by `first`, doubled with each consecutive failure up to `longest`."""
+        self.execute("SELECT tenant_turn_failed(%s, %s, %s, %s, %s)", (task, tenant_id, error, first, longest))
+
+    def end_turn(self, task: str, tenant_id: int) -> None:
+        """Delete the record of earlier failures."""
+        self.execute("SELECT tenant_turn_succeeded(%s, %s)", (task, tenant_id))
+
+
+def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
+    """Return the types and their versions as two arrays for one statement."""
+    return [name for name, _ in types], [Int2(version) for _, version in types]
+
+
+def claim_of(
+    *, slug: str, schema: str, handler_role: str, login_epoch: int, adopted_schema: str | None, **job: Any
+) -> Claim:
+    """Return the claim of a row of the type `claimed`."""
+    return Claim(login=HandlerLogin(slug, schema, handler_role, login_epoch, adopted_schema), **job)
