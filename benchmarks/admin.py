@@ -93,10 +93,10 @@ MAKE: tuple[str, ...] = (
     ),
     # Most jobs are of few tenants and the last hours, as they are in life; one in twenty failed or is tried again.
     (
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)"
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, wait_ms, run_ms, at)"
         " SELECT 1 + floor(%(tenants)s * power(random(), 2)), 'type-' || n %% %(types)s,"
-        " CASE n %% 40 WHEN 0 THEN 'failed' WHEN 1 THEN 'retried' ELSE 'completed' END,"
-        " (10 * exp(6 * random()))::integer, (5 * exp(5 * random()))::integer,"
+        " CASE n %% 40 WHEN 0 THEN 'failed' WHEN 1 THEN 'retried' ELSE 'completed' END, ARRAY[gen_random_uuid()],"
+        " ARRAY[(10 * exp(6 * random()))::integer], ARRAY[(5 * exp(5 * random()))::integer],"
         " clock_timestamp() - interval '47 hours' * power(1 - n::float8 / %(ended)s, 2)"
         " FROM generate_series(1, %(ended)s) AS n"
     ),
@@ -143,7 +143,7 @@ def run(options: Options) -> Report:
         _make(bench, ended)
         began = time.perf_counter()
         with Engine.on(service_session(bench.logins, bench.logins.engine, application="bench-engine")) as engine:
-            while outcomes.count(engine, COUNT_BATCH, from_lowest=False):
+            while outcomes.count(engine, COUNT_BATCH):
                 pass
             outcomes.fold_dead_letters(engine)
         spent = time.perf_counter() - began
@@ -151,8 +151,8 @@ def run(options: Options) -> Report:
         with service_session(bench.logins, bench.logins.operator, application="bench-admin") as operator:
             costs = _ask(_questions(bench, operator), bench, operator, options.of(40, quick=5, smoke=1))
         kept = bench.admin.execute(
-            "SELECT (SELECT count(*) FROM turno.outcome_counts), count(*), count(*) FILTER (WHERE tenant_id <= 0)"
-            " FROM turno.tenant_loads"
+            "SELECT count(*), count(*) FILTER (WHERE scope <= 0), pg_table_size('turno.statistics')"
+            " FROM turno.statistics"
         ).fetchone()
     report.add({name: cost.passed for name, cost in costs.items()})
     report.facts |= {"tenants": TENANTS, "ended": ended, "waiting": WAITING, "dead letters": DEAD, "rows kept": kept}

@@ -109,7 +109,7 @@ class Service:
 
     def everything(self) -> tuple[int, ...]:
         """Count whatever a refused request must not have left behind, in all tenants."""
-        tables = ("background_jobs", "background_job_events", "notifications", "turno.tickets", "turno.outcomes")
+        tables = ("background_jobs", "background_job_events", "notifications", "turno.tickets", "turno.outcome_batches")
         count = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in tables)}"  # noqa: S608 - names above
         return tuple(number for tenant in self.tenants for number in self.rows(count, tenant=tenant)[0])
 

@@ -1,8 +1,11 @@
 -- For restore-tenant.sh and move-tenant.sh, in their transaction: makes anew what the control schema has of one tenant,
 -- whose number is :tenant, from the schema :schema. Maintenance makes the tickets.
 DELETE FROM turno.tickets WHERE tenant_id = :tenant;
-DELETE FROM turno.counted_jobs c WHERE tenant_id = :tenant
-    AND NOT EXISTS (SELECT FROM :schema.background_jobs j WHERE j.id = c.job_id AND j.finished_at IS NOT NULL);
+-- Jobs that are open again, or that the backup lacks, leave the list of ended jobs; their outcomes stay counted.
+UPDATE turno.outcome_batches b
+SET jobs = ARRAY(SELECT j.id FROM unnest(b.jobs) WITH ORDINALITY AS o (job_id, place)
+                 LEFT JOIN :schema.background_jobs j ON j.id = o.job_id AND j.finished_at IS NOT NULL ORDER BY o.place)
+WHERE tenant_id = :tenant;
 DELETE FROM turno.dead_letters WHERE tenant_id = :tenant;
 -- By a name that a backup of an older release may lack.
 INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at, concurrency_key, key_position, closed_at, closed_as)

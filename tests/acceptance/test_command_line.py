@@ -288,7 +288,7 @@ def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_me
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
     changing = {"counted", "rescued", "scheduled", "promoted", "repaired", "expired", "purged", "pruned", "moved"}
-    assert set(counts) == changing | {"offered", "unserved"}
+    assert set(counts) == changing | {"deliveries", "offered", "unserved"}
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]

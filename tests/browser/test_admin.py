@@ -27,9 +27,9 @@ INSERT INTO turno.workers (backend, host, pid, types, versions, alive_at) VALUES
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
 SELECT turno.uuid_v7(), id, 'q' || n % 7, 'a_type_with_quite_a_long_name_' || n % 5, 1, 1,
        now() - interval '9 minutes', 'ready', 'pool' FROM turno.tenants, generate_series(1, 1000) n;
-INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)
-SELECT id, 'batch_invoicing', CASE WHEN n % 9 = 0 THEN 'failed' ELSE 'completed' END, n, n, now() - n * interval '0.3 s'
-FROM turno.tenants, generate_series(1, 10000) n;
+INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, at)
+SELECT id, 'batch_invoicing', CASE WHEN n % 9 = 0 THEN 'failed' ELSE 'completed' END, ARRAY[n], ARRAY[n],
+       now() - n * interval '0.3 s' FROM turno.tenants, generate_series(1, 10000) n;
 INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)
 SELECT turno.uuid_v7(), 1 + n % 3, 'batch_invoicing', 'OperationalError: connection to server number ' || n % 60
        || ' failed, and this goes on for some more words', now() - n * interval '1 s' FROM generate_series(1, 10000) n;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TAKE = "turno/migrations/control/functions/callbacks_take.sql"
-COUNT = "turno/migrations/control/functions/count_outcomes.sql"
+COUNT = "turno/migrations/control/functions/callbacks_due.sql"
 OF_CALLBACKS = "tests/integration/callbacks/test_callbacks.py"
 AT_LEAST_ONCE = "decision 73: a call-back comes at least once"
 
@@ -38,8 +38,8 @@ MUTANTS = (
         "a retry is delivered as an end",
         AT_LEAST_ONCE,
         COUNT,
-        "        WHERE job_id IS NOT NULL AND is_end(outcome)\n",
-        "        WHERE job_id IS NOT NULL AND outcome <> 'rescued'\n",
+        "WHERE job_id IS NOT NULL AND is_end(outcome)",
+        "WHERE job_id IS NOT NULL AND outcome <> 'rescued'",
         (
             "tests/integration/callbacks/test_mail_at_the_end.py::test_one_mail_tells_of_the_end_whatever_was_tried_before_it",
         ),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "an operator's address is told of other tenants' ends",
         "decision 77: an address is told of the ends that it was set for",
-        "turno/migrations/control/functions/count_outcomes.sql",
+        "turno/migrations/control/functions/callbacks_due.sql",
         "coalesce(a.tenant_id, e.tenant_id) = e.tenant_id AND",
         "",
         (

@@ -16,8 +16,8 @@ MUTANTS = (
         "failures of every time count as recent",
         OPERATOR,
         TROUBLES,
-        "WHERE slot > now() - %s::interval",
-        "WHERE slot > now() - 100 * %s::interval",
+        "minute > now() - %s::interval AND",
+        "minute > now() - 100 * %s::interval AND",
         ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_told_for_their_tenant_alone",),
     ),
     Mutant(

@@ -17,14 +17,14 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.unreferenced_files import files_without_row
 from turno.named import load
 from turno.queues.interface import QueueInterface
-from turno.store.engine import announcements, events, files, outcomes
+from turno.store.engine import announcements, callbacks, events, files, outcomes
 from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
 MINUTES_KEPT = timedelta(days=2)  # statistics by minute; totals stay
-COUNT_BATCH = 20_000  # outcomes a statement: a tenth of a second
+READ_BATCH = 2000  # batches of outcomes a statement: a tenth of a second
 FILE_BATCH = 10  # files a statement, of up to 64 MB each
 BATCH = 1000  # rows a statement: locks are short
 HOUSEKEEPING = timedelta(minutes=5)  # tasks that visit every tenant and seldom find work
@@ -98,14 +98,18 @@ class Tasks:
         lost = "lost: its worker was not heard of any more"
         return _total(rescue_orphans(self._engine, self._each_tenant, cause=lost, retry_in=RESCUE_PAUSE))
 
-    def count(self, *, from_lowest: bool = False) -> int:
-        """Add ended jobs to the statistics, which are correct without it, and slow to read.
+    def count(self) -> int:
+        """Add outcomes to the statistics; returns the number of outcomes.
 
         Tables that grew are analyzed first: the planner has no figures of fresh rows.
         """
         self._run_one(outcomes.analyze, self._engine)
         self._run_one(outcomes.fold_dead_letters, self._engine)
-        return self._until_done(lambda: self._run_one(outcomes.count, self._engine, COUNT_BATCH, from_lowest))
+        return self._until_done(lambda: self._run_one(outcomes.count, self._engine, READ_BATCH))
+
+    def make_deliveries_due(self) -> int:
+        """Make the webhooks and mails of ended jobs due; returns the number of outcomes that were read."""
+        return self._until_done(lambda: self._run_one(callbacks.make_due, self._engine, READ_BATCH))
 
     def promote(self) -> int:
         """Make due tickets ready."""
@@ -151,7 +155,6 @@ class Tasks:
 
     def prune(self) -> int:
         """Remove old rows of the control schema; returns how many."""
-        self.count(from_lowest=True)
         pruned = self._run_one(outcomes.prune, self._engine, MINUTES_KEPT, self._terms.retention)
         self._run_one(self._engine.prune_announcements)
         self._run_one(self._engine.prune_keys)

@@ -66,14 +66,16 @@ def alerts(world: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ON
 
 def fail(world: ExampleInstallation, tenant: Tenant, job_type: str = "import", *, many: int = 1, well: int = 0) -> None:
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
-        " SELECT %s, %s, CASE WHEN n <= %s THEN 'failed' ELSE 'completed' END, 1, 1 FROM generate_series(1, %s) AS n",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT %s, %s, CASE WHEN n <= %s THEN 'failed' ELSE 'completed' END, ARRAY[1], ARRAY[1]"
+        " FROM generate_series(1, %s) AS n",
         tenant.id, job_type, many, many + well,
     )  # fmt: skip
+    world.rows("SELECT turno.count_outcomes(100000)")
 
 
 def recover(world: ExampleInstallation, minutes: int = 3) -> None:
-    world.rows("DELETE FROM turno.outcomes")
+    world.rows("DELETE FROM turno.statistics")
     world.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
 
 
@@ -203,20 +205,22 @@ def test_failed_items_raise_an_alert_from_a_percentage(
     world: ExampleInstallation, webhook: Hook, done: int, failed: int, *, raised: bool
 ) -> None:
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
-        " VALUES (%s, 'import', 'completed_with_failures', 1, 1, %s, %s)",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
+        " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[%s::integer], ARRAY[%s::integer])",
         world.one.id, done, failed,
     )  # fmt: skip
+    world.rows("SELECT turno.count_outcomes(100000)")
     alerts(world, Webhook(webhook.url, generic)).run_round()
     assert events(webhook) == ([("raised", world.one.slug)] if raised else [])
 
 
 def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInstallation, webhook: Hook) -> None:
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
-        " SELECT %s, 'type-' || n %% 200, 'failed', 1, 1 FROM generate_series(1, 10000) AS n",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT %s, 'type-' || n %% 200, 'failed', ARRAY[1], ARRAY[1] FROM generate_series(1, 10000) AS n",
         world.one.id,
     )
+    world.rows("SELECT turno.count_outcomes(100000)")
     told = alerts(world, Webhook(webhook.url, generic))
     told.run_round()
     (body,) = webhook.taken

@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from turno.store.api.commands import ENQUEUE_TOLD
-from turno.store.engine.outcomes import count
+from turno.store.engine.callbacks import make_due
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -67,8 +67,9 @@ def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None)
 
 
 def counted(world: ExampleInstallation) -> None:
-    """Make the deliveries of ended jobs due, as maintenance does when it counts outcomes."""
-    count(world.engine, limit=1000, from_lowest=True)
+    """Make the deliveries of ended jobs due, as maintenance does."""
+    while make_due(world.engine, limit=1000):
+        pass
 
 
 def due_again(world: ExampleInstallation) -> None:

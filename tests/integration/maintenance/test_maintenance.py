@@ -41,7 +41,7 @@ def state(world: ExampleInstallation) -> list[Any]:
         world.rows("SELECT * FROM turno.tickets ORDER BY job_id"),
         world.rows("SELECT * FROM turno.workers ORDER BY id"),
         world.rows("SELECT * FROM notifications ORDER BY id"),
-        world.rows("SELECT * FROM turno.outcomes ORDER BY id"),
+        world.rows("SELECT * FROM turno.outcomes ORDER BY at"),
     ]
 
 
@@ -53,7 +53,7 @@ def no_offers(world: ExampleInstallation) -> None:
 
 def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int]:
     counts = world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
-    for statistics in ("counted", "pruned"):  # see test_statistics.py
+    for statistics in ("counted", "deliveries", "pruned"):  # see test_statistics.py
         counts.pop(statistics)
     return counts
 
@@ -89,7 +89,7 @@ def grow_old(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.cancel(job_id)
     world.rows("UPDATE background_jobs SET finished_at = now() - interval '31 days' WHERE id = %s", job_id)
-    world.rows("UPDATE turno.outcomes SET at = now() - interval '31 days'")
+    world.rows("UPDATE turno.outcome_batches SET at = now() - interval '31 days'")
 
 
 def test_retention_goes_on_while_a_tenant_cannot_be_read(world: ExampleInstallation, tmp_path: Path) -> None:
@@ -252,12 +252,12 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    assert passes.run_once() == NOTHING | {"counted": 0, "pruned": 0}
+    assert passes.run_once() == NOTHING | {"counted": 0, "deliveries": 0, "pruned": 0}
     wait_long(world)
     with closing(passes_of(world, queue, dry_run=True)) as dry:
-        assert dry.run_once() == NOTHING | {"counted": 0, "pruned": 0, "offered": 1}
+        assert dry.run_once() == NOTHING | {"counted": 0, "deliveries": 0, "pruned": 0, "offered": 1}
     assert queue.offered == []
-    assert passes.run_once() == NOTHING | {"counted": 0, "pruned": 0, "offered": 1}
+    assert passes.run_once() == NOTHING | {"counted": 0, "deliveries": 0, "pruned": 0, "offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]
 
 
@@ -304,10 +304,10 @@ def test_a_sweep_that_does_nothing_logs_nothing(world: ExampleInstallation, capl
 
 
 def test_maintenance_analyzes_a_table_that_grew(world: ExampleInstallation) -> None:
-    known = "SELECT reltuples FROM pg_class WHERE oid = 'turno.outcomes'::regclass"
+    known = "SELECT reltuples FROM pg_class WHERE oid = 'turno.outcome_batches'::regclass"
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms)"
-        " SELECT %s, gen_random_uuid(), 'batch_invoicing', 'completed', 1 FROM generate_series(1, 30000)",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, wait_ms)"
+        " SELECT %s, 'batch_invoicing', 'completed', ARRAY[gen_random_uuid()], ARRAY[1] FROM generate_series(1, 30000)",
         world.one.id,
     )
     world.sweep(REOFFER_AFTER_SECONDS="3600")

@@ -167,8 +167,8 @@ def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> N
         "UPDATE turno.tenants SET paused_at = now(), cap = 1, weight = 7, backend = 'exec' WHERE slug = 'again'"
     )
     world.admin.execute(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
-        " SELECT id, 'old', 'completed', 1, 1 FROM turno.tenants WHERE slug = 'again'"
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'old', 'completed', ARRAY[1], ARRAY[1] FROM turno.tenants WHERE slug = 'again'"
     )
     remove_tenant(world.admin, world.logins, "again")
     new = add_tenant(world.admin, world.logins, "again", "northwind")

@@ -14,7 +14,7 @@ HOUR = 3_600_000  # milliseconds
 
 
 def outcome(world: ExampleInstallation) -> dict[str, Any]:
-    row: dict[str, Any] = world.rows("SELECT outcome, wait_ms, run_ms FROM turno.outcomes ORDER BY id")[-1]
+    row: dict[str, Any] = world.rows("SELECT outcome, wait_ms, run_ms FROM turno.outcomes ORDER BY at")[-1]
     return row
 
 
@@ -59,7 +59,7 @@ def test_an_attempt_s_time_is_told_when_it_ends_and_not_again(world: ExampleInst
     due_since(world, job_id, 0)
     world.rows('UPDATE background_jobs SET payload = \'{"how": "ok"}\' WHERE id = %s', job_id)
     assert attempt(world, job_id)["status"] == "completed"
-    told = world.rows("SELECT outcome, run_ms < 60000 AS short FROM turno.outcomes ORDER BY id")
+    told = world.rows("SELECT outcome, run_ms < 60000 AS short FROM turno.outcomes ORDER BY at")
     assert told == [{"outcome": "retried", "short": True}, {"outcome": "completed", "short": True}]
 
 

@@ -143,10 +143,11 @@ def test_missing_maintenance_is_told(world: ExampleInstallation, left: str) -> N
 
 def ended(world: ExampleInstallation, tenant: Tenant, outcome: str, ago: str = "1 second") -> None:
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)"
-        " VALUES (%s, 'import', %s, 1, 1, now() - %s::interval)",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, at)"
+        " VALUES (%s, 'import', %s, ARRAY[1], ARRAY[1], now() - %s::interval)",
         tenant.id, outcome, ago,
     )  # fmt: skip
+    world.rows("SELECT turno.count_outcomes(100000)")
 
 
 def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: ExampleInstallation) -> None:
@@ -161,17 +162,16 @@ def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: Exampl
 
 def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> None:
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
-        " VALUES (%s, 'import', 'completed_with_failures', 1, 1, 497, 3)",
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
+        " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[497], ARRAY[3])",
         world.other.id,
     )
-    for _ in range(2):
-        (trouble,) = told(world)
-        assert trouble.sentence == "3 of 500 items of jobs import of suc0002 that ended in the last hour failed"
-        assert trouble.command == (
-            "turno jobs list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
-        )
-        world.rows("SELECT turno.count_outcomes(1000, true)")
+    world.rows("SELECT turno.count_outcomes(100000)")
+    (trouble,) = told(world)
+    assert trouble.sentence == "3 of 500 items of jobs import of suc0002 that ended in the last hour failed"
+    assert trouble.command == (
+        "turno jobs list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
+    )
 
 
 def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> None:

@@ -68,7 +68,10 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "a table's owner": ("ALTER TABLE {schema}.orders OWNER TO {handler}", "is owned by {handler}"),
     "a schema's owner": ("ALTER SCHEMA {schema} OWNER TO {handler}", "is owned by {handler}"),
     "row security off": ("ALTER TABLE turno.tickets DISABLE ROW LEVEL SECURITY", "row-level security off"),
-    "row security of outcomes off": ("ALTER TABLE turno.outcomes DISABLE ROW LEVEL SECURITY", "row-level security off"),
+    "row security of outcomes off": (
+        "ALTER TABLE turno.outcome_batches DISABLE ROW LEVEL SECURITY",
+        "row-level security off",
+    ),
     "a policy gone": ("DROP POLICY own_tickets ON turno.tickets", "own_tickets on turno.tickets: is not the designed"),
     "a policy wider": (
         "ALTER POLICY own_tickets ON turno.tickets USING (true)",

@@ -37,8 +37,8 @@ SELECT gen_random_uuid(), id, %s, %s, 1, 1, now() - interval '10 minutes', 'read
 FROM turno.tenants WHERE slug = %s
 """
 OUTCOME = """
-INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
-SELECT id, %s, 'failed', 1, 1 FROM turno.tenants WHERE slug = %s
+INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)
+SELECT id, %s, 'failed', ARRAY[1], ARRAY[1] FROM turno.tenants WHERE slug = %s
 """
 
 
@@ -69,6 +69,7 @@ def work(service: Service, _east: None) -> Iterator[None]:
         service.rows(OUTCOME, f"import_of_{slug}", slug)
         service.rows(DEAD, f"import_of_{slug}", f"Lost: order of {slug}", slug)
         service.rows("UPDATE turno.tenants SET weight = weight %% 9 + 1 WHERE slug = %s", slug)
+    service.rows("SELECT turno.count_outcomes(100000)")
     service.rows(
         "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend,"
         " worker_id, token, attempt) SELECT gen_random_uuid(), n.id, 'cold', 'sums_of_' || n.slug, 1, 1, now(),"
@@ -76,7 +77,7 @@ def work(service: Service, _east: None) -> Iterator[None]:
     )
     yield
     service.rows("DELETE FROM turno.tickets")
-    service.rows("DELETE FROM turno.outcomes")
+    service.rows("TRUNCATE turno.outcome_batches, turno.statistics")
     service.rows("DELETE FROM turno.dead_letters")
     service.rows("UPDATE turno.tenants SET paused_at = NULL, cap = NULL, weight = 1")
 
@@ -319,6 +320,7 @@ def test_failed_items_are_failures_on_every_page(service: Service) -> None:
         tenant: with_failed_items(service, tenant, done=done, failed=failed)
         for tenant, done, failed in (("north", 0, 2), ("south", 497, 3), ("east", 3, 1))
     }
+    service.rows("SELECT turno.count_outcomes(1000)")
     eva = operator(service)
     overview = eva.get("/admin").text
     assert "3 of 500 items of jobs greetings of south that ended in the last hour failed." in overview
@@ -499,7 +501,7 @@ def test_what_is_wrong_comes_first_with_since_when_and_what_to_type(service: Ser
 
 def test_what_works_is_said_to_work(service: Service) -> None:
     service.rows("DELETE FROM turno.tickets")
-    service.rows("DELETE FROM turno.outcomes")
+    service.rows("TRUNCATE turno.outcome_batches, turno.statistics")
     page = operator(service).get("/admin").text
     assert "Nothing is wrong." in page
     assert "Nothing waits and nothing runs." in page

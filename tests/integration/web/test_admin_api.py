@@ -45,7 +45,7 @@ def nothing_is_left(service: Service) -> None:
     """No job, setting or row of the audit of another test."""
     for table in (
         "tickets",
-        "outcomes",
+        "outcome_batches",
         "dead_letters",
         "operator_audit",
         "job_types",

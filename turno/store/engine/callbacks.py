@@ -29,6 +29,11 @@ class Delivery:
     attempts: int
 
 
+def make_due(engine: Engine, limit: int) -> int:
+    """Make deliveries due for the next `limit` batches of outcomes; returns the number of outcomes."""
+    return int(engine.value("SELECT callbacks_due(%s)", limit))
+
+
 def take(engine: Engine, lease: timedelta, *, each: int, limit: int, busy: Collection[int]) -> list[Delivery]:
     """Take due deliveries for `lease`, at most `each` of a tenant, and none of the tenants `busy` (their ids)."""
     statement = "SELECT * FROM callbacks_take(%s, %s, %s, %s::integer[])"

@@ -1,28 +1,25 @@
-"""Keep the statistics of what ended, as the engine."""
+"""Read outcomes into the statistics, and prune both, as the engine."""
 
 from datetime import timedelta
 
 from turno.store.engine.engine import Engine
 
 
-def count(engine: Engine, limit: int, from_lowest: bool) -> int:  # noqa: FBT001 - a pass hands on what it was given
-    """Add up to `limit` outcomes to the counts; returns how many.
-
-    What a transaction committed hours after it had its ids is found only `from_lowest`, which may read much.
-    """
-    return int(engine.value("SELECT count_outcomes(%s, %s)", limit, from_lowest))
+def count(engine: Engine, limit: int) -> int:
+    """Add the outcomes of up to `limit` batches to the statistics; returns the number of outcomes."""
+    return int(engine.value("SELECT count_outcomes(%s)", limit))
 
 
 def fold_dead_letters(engine: Engine) -> int:
-    """Make one row of each group of dead letters that was counted several times; returns how many rows there were."""
+    """Merge rows that count the same group of dead letters; returns the number of rows before."""
     return int(engine.value("SELECT fold_dead_letter_counts()"))
 
 
-def prune(engine: Engine, minutes: timedelta, jobs: timedelta) -> int:
-    """Remove older counts by minute, and which jobs were counted; returns how many counts."""
-    return int(engine.value("SELECT prune_outcome_counts(%s, %s)", minutes, jobs))
+def prune(engine: Engine, minutes: timedelta, outcomes: timedelta) -> int:
+    """Delete statistics of older minutes, and older outcomes; returns the number of rows of statistics."""
+    return int(engine.value("SELECT prune_statistics(%s, %s)", minutes, outcomes))
 
 
 def analyze(engine: Engine) -> int:
-    """Analyze the control tables that grew to several times the size that the planner knows; returns how many."""
+    """Analyze the control tables that are several times as large as the planner assumes; returns their number."""
     return int(engine.value("SELECT analyze_grown()"))

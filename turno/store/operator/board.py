@@ -3,6 +3,7 @@
 `companies` are those whose tenants are counted; None counts all.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import class_row, dict_row
 
-from turno.store.operator.over_time import counted_together
+from turno.store.operator.over_time import scopes
 
 Operator = psycopg.Connection[Any]
 Companies = Sequence[str] | None
@@ -96,22 +97,16 @@ def lanes(
         ).fetchall()
 
 
-def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
-    """Return how many jobs ended within the last hour, by outcome."""
-    numbers, slot = counted_together(operator, companies)
-    with operator.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(
-            """
-            SELECT coalesce(sum(completed), 0)::bigint AS completed, coalesce(sum(failed), 0)::bigint AS failed,
-                   coalesce(sum(completed_with_failures), 0)::bigint AS completed_with_failures,
-                   coalesce(sum(nothing_done), 0)::bigint AS nothing_done,
-                   coalesce(sum(cancelled), 0)::bigint AS cancelled
-            FROM loads_of(%(tenants)s::integer[], date_bin(%(slot)s, now() - interval '1 hour', 'epoch'), %(slot)s)
-            """,
-            {"tenants": numbers, "slot": slot},
-        ).fetchone()
-    assert row is not None  # noqa: S101 - an aggregate returns a row
-    return row
+def ended_lately(operator: Operator, companies: Companies) -> Counter[str]:
+    """Return the number of outcomes of the last hour, by outcome."""
+    rows = operator.execute(
+        """
+        SELECT outcome, sum(outcomes)::bigint FROM statistics
+        WHERE scope = ANY (%s) AND minute >= date_trunc('minute', now() - interval '1 hour') GROUP BY outcome
+        """,
+        (scopes(operator, companies),),
+    )
+    return Counter(dict(rows.fetchall()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ def evenness(operator: psycopg.Connection[Any]) -> float:
     row = operator.execute(
         """
         WITH recent AS (
-            SELECT tenant_id, sum(run_ms)::float8 AS run_ms FROM tenant_load_sums()
-            WHERE slot > now() - interval '20 minutes' GROUP BY tenant_id
+            SELECT scope AS tenant_id, sum(run_ms)::float8 AS run_ms FROM statistics
+            WHERE scope > 0 AND minute > now() - interval '15 minutes' GROUP BY scope
         ), served AS (
             SELECT coalesce(r.run_ms, 0) / n.weight AS ratio
             FROM waiting_tenants w JOIN tenants n ON n.id = w.tenant_id LEFT JOIN recent r ON r.tenant_id = w.tenant_id

@@ -55,7 +55,7 @@ def dead_tuples(operator: psycopg.Connection[Any]) -> dict[str, int]:
         """
         SELECT c.relname, pg_stat_get_dead_tuples(c.oid) FROM pg_class c
         WHERE c.relnamespace = 'turno'::regnamespace AND c.relkind = 'r'
-          AND c.relname IN ('tickets', 'outcomes', 'outcome_counts', 'tenant_loads', 'workers', 'leases', 'rate_limits')
+          AND c.relname IN ('tickets', 'outcome_batches', 'statistics', 'workers', 'leases', 'rate_limits')
         ORDER BY c.relname
         """
     )

@@ -1,11 +1,13 @@
-"""Read how much was done since the installation began, as the operator: what counters of a monitoring system show."""
+"""Read the sums of all outcomes since the installation, as the operator: the counters of a monitoring system."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, get_args
 
 import psycopg
+from psycopg.rows import class_row, dict_row
 
 from turno.jobs.label import Outcome
 
@@ -19,7 +21,7 @@ class TypeTotals:
 
     `outcomes` counts attempts, jobs that ended without an attempt, and claims 'rescued' or 'claim_lost'. A wait is from
     the moment a job could run to the start of an attempt, or to an end without one. `submitted` counts ended and open
-    jobs.
+    jobs at this moment; the other totals are as old as the statistics.
     """
 
     submitted: int = 0
@@ -48,58 +50,49 @@ class TenantTotal:
     items_failed: int
 
 
+def counted_at(operator: psycopg.Connection[Any]) -> datetime | None:
+    """Return the time of the last reading of outcomes into the statistics; None: there was none."""
+    row = operator.execute("SELECT read_at FROM outcome_readers WHERE reader = 'statistics'").fetchone()
+    return row[0] if row else None
+
+
 def by_type(operator: psycopg.Connection[Any]) -> dict[str, TypeTotals]:
-    """Return the totals of each job type, over all tenants. Types without a handler are one: '(other)'."""
-    # Ended and open jobs in one statement: a job that ends between two would be counted twice, or not at all.
+    """Return the totals of each job type over all tenants. Types without a handler have the name '(other)'."""
     totals: dict[str, TypeTotals] = defaultdict(TypeTotals)
-    rows = operator.execute(
-        """
-        SELECT type, outcome, wait_bucket, run_bucket, sum(outcomes)::bigint, sum(attempts)::bigint,
-               sum(wait_ms)::bigint, sum(run_ms)::bigint, sum(items_done)::bigint, sum(items_failed)::bigint
-        FROM outcome_sums() WHERE tenant_id = 0 AND minute = '-infinity'
-        GROUP BY type, outcome, wait_bucket, run_bucket
-        UNION ALL
-        SELECT h.type, 'open', -1, -1, sum(k.tickets)::bigint, 0, 0, 0, 0, 0
-        FROM ticket_counts k JOIN handlers h ON h.type = k.type GROUP BY h.type
-        ORDER BY type, outcome
-        """
-    )
-    for job_type, outcome, wait, run, outcomes, attempts, wait_ms, run_ms, items_done, items_failed in rows:
-        one = totals[job_type]
-        if outcome == "open" or outcome in ENDS:
-            one.submitted += outcomes
-        if outcome == "open":
-            continue
-        one.items_done += items_done
-        one.items_failed += items_failed
-        one.outcomes[outcome] += outcomes
-        if outcome in CLAIMS:
-            continue
-        one.attempts += attempts
-        one.waits[wait] += outcomes
-        one.wait_ms += wait_ms
-        if attempts:
-            one.runs[outcome][run] += attempts
-            one.run_ms[outcome] += run_ms
-    return dict(totals)
+    with operator.cursor(row_factory=dict_row) as cursor:
+        for row in cursor.execute("SELECT * FROM statistics WHERE scope = 0 AND minute = '-infinity'"):
+            total, outcome = totals[row["type"]], row["outcome"]
+            total.items_done += row["items_done"]
+            total.items_failed += row["items_failed"]
+            total.outcomes[outcome] = row["outcomes"]
+            if outcome in CLAIMS:
+                continue
+            total.attempts += row["attempts"]
+            total.wait_ms += sum(row["wait_ms"])
+            for wait, run, number in zip(row["wait_buckets"], row["run_buckets"], row["counts"], strict=True):
+                total.waits[wait] += number
+                if run >= 0:
+                    total.runs[outcome][run] += number
+            if row["attempts"]:
+                total.run_ms[outcome] = row["run_ms"]
+        for row in cursor.execute("SELECT type, jobs FROM submitted_jobs"):
+            totals[row["type"]].submitted = row["jobs"]
+    return dict(sorted(totals.items()))
 
 
 def by_tenant(
     operator: psycopg.Connection[Any], *, tenant: str | None = None, companies: Sequence[str] | None = None
 ) -> list[TenantTotal]:
     """Return the totals of each active tenant, type and outcome, or of one tenant, or of some companies' tenants."""
-    with operator.cursor(row_factory=psycopg.rows.class_row(TenantTotal)) as cursor:
+    with operator.cursor(row_factory=class_row(TenantTotal)) as cursor:
         return cursor.execute(
             """
-            SELECT n.slug AS tenant, o.type, o.outcome, sum(o.outcomes)::bigint AS outcomes,
-                   sum(o.attempts)::bigint AS attempts, sum(o.wait_ms)::bigint AS wait_ms,
-                   sum(o.run_ms)::bigint AS run_ms, sum(o.items_done)::bigint AS items_done,
-                   sum(o.items_failed)::bigint AS items_failed
-            FROM outcome_sums() o JOIN tenants n ON n.id = o.tenant_id
-            JOIN companies c ON c.id = n.company_id
-            WHERE o.minute = '-infinity' AND n.state = 'active' AND (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
+            SELECT n.slug AS tenant, s.type, s.outcome, s.outcomes, s.attempts, s.wait_ms[1] AS wait_ms, s.run_ms,
+                   s.items_done, s.items_failed
+            FROM statistics s JOIN tenants n ON n.id = s.scope JOIN companies c ON c.id = n.company_id
+            WHERE s.minute = '-infinity' AND n.state = 'active' AND (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
               AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
-            GROUP BY n.slug, o.type, o.outcome ORDER BY n.slug, o.type, o.outcome
+            ORDER BY n.slug, s.type, s.outcome
             """,
             {"tenant": tenant, "companies": None if companies is None else list(companies)},
         ).fetchall()

@@ -173,13 +173,13 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """
         SELECT n.slug, o.*, coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
         FROM (
-            SELECT tenant_id, type, sum(failed)::bigint AS failed, sum(ended)::bigint AS ended,
-                   min(slot) FILTER (WHERE failed > 0) AS since, sum(items_failed)::bigint AS items_failed,
-                   sum(items_done + items_failed)::bigint AS items,
-                   min(slot) FILTER (WHERE items_failed > 0) AS items_since
-            FROM recent_end_sums() WHERE slot > now() - %s::interval
-            GROUP BY tenant_id, type HAVING sum(failed + items_failed) > 0) AS o
-        JOIN tenants n ON n.id = o.tenant_id LEFT JOIN job_types t ON t.type = o.type
+            SELECT scope, type, coalesce(sum(outcomes) FILTER (WHERE outcome = 'failed'), 0)::bigint AS failed,
+                   sum(outcomes)::bigint AS ended, min(minute) FILTER (WHERE outcome = 'failed') AS since,
+                   sum(items_failed)::bigint AS items_failed, sum(items_done + items_failed)::bigint AS items,
+                   min(minute) FILTER (WHERE items_failed > 0) AS items_since
+            FROM statistics WHERE scope > 0 AND minute > now() - %s::interval AND is_end(outcome)
+            GROUP BY scope, type HAVING bool_or(outcome = 'failed' OR items_failed > 0)) AS o
+        JOIN tenants n ON n.id = o.scope LEFT JOIN job_types t ON t.type = o.type
         ORDER BY o.failed DESC, o.items_failed DESC, n.slug, o.type
         """,
         (RECENT,),

@@ -140,11 +140,8 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     )
     new = _read(admin, slug)
     # It has the old one's number: what that one used is not its share.
-    admin.execute("DELETE FROM turno.outcomes WHERE tenant_id = %s", [new.id])
-    admin.execute("DELETE FROM turno.outcome_counts WHERE tenant_id = %s", [new.id])
-    admin.execute("DELETE FROM turno.tenant_loads WHERE tenant_id = %s", [new.id])
-    admin.execute("DELETE FROM turno.recent_ends WHERE tenant_id = %s", [new.id])
-    admin.execute("DELETE FROM turno.counted_jobs WHERE tenant_id = %s", [new.id])
+    admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
+    admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
     return new
 
 

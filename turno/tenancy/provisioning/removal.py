@@ -15,8 +15,8 @@ from turno.tenancy.schema_migrations.locks import limit_lock_wait, lock_roles, l
 
 BATCH = 1000  # rows a transaction, so that no other tenant waits for a lock or for the lock table
 CANCELLED: LiteralString = (  # open jobs of a removed tenant, in the statistics
-    " RETURNING tenant_id, type) INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms)"
-    " SELECT tenant_id, type, 'cancelled', 0 FROM gone"
+    " RETURNING tenant_id, type) INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms)"
+    " SELECT tenant_id, type, 'cancelled', array_agg(0) FROM gone GROUP BY tenant_id, type"
 )
 
 

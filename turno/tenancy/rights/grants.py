@@ -44,13 +44,8 @@ _ENQUEUE_STEPS = frozenset(
     }
 )
 
-# Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
-_OUTCOME_STEPS = frozenset(
-    {
-        *("outcome_bounds", "outcome_sums", "tenant_load_sums", "loads_of", "recent_end_sums", "wait_at"),
-        *("uncounted_ends", "uncounted_loads", "uncounted_outcomes", "is_end"),
-    }
-)
+# Called by statements of the operator and by functions that have pinned the path.
+_OUTCOME_STEPS = frozenset({"outcome_bounds", "outcomes_read", "wait_at", "is_end"})
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
@@ -91,16 +86,10 @@ _CONTROL = Matrix(
         "session_schemas": roles("engine"),
         "analyze_grown": roles("engine"),
         "count_outcomes": roles("engine"),
-        "prune_outcome_counts": roles("engine"),
-        "outcome_sums": roles("operator"),
-        "uncounted_outcomes": roles("operator"),
+        "callbacks_due": roles("engine"),
+        "prune_statistics": roles("engine"),
         "outcome_bounds": roles("operator"),
         "wait_at": roles("operator"),
-        "tenant_load_sums": roles("operator"),
-        "loads_of": roles("operator"),
-        "uncounted_loads": roles("operator"),
-        "recent_end_sums": roles("operator"),
-        "uncounted_ends": roles("operator"),
         "fold_dead_letter_counts": roles("engine"),
         "prune_rate_limits": roles("engine"),
         "prune_keys": roles("engine"),
@@ -148,7 +137,11 @@ _CONTROL = Matrix(
         "backlogs": may(operator="SELECT"),
         "fairness": may(operator="SELECT"),
         "jobs_in_review": may(operator="SELECT"),
-        "outcomes": may(owners="INSERT", operator="SELECT"),
+        "outcome_batches": may(owners="INSERT"),
+        "outcome_readers": may(operator="SELECT"),
+        "outcomes": {},
+        "statistics": may(operator="SELECT"),
+        "submitted_jobs": may(operator="SELECT"),
         "schedules": may(owners=READ_WRITE),
         "callbacks": may(owners=READ_WRITE),
         "callback_addresses": may(operator="SELECT INSERT DELETE"),
@@ -158,15 +151,10 @@ _CONTROL = Matrix(
         "failed_jobs": may(operator="SELECT"),
         "open_jobs": may(operator="SELECT"),
         "operator_audit": may(owners="INSERT", operator="SELECT"),
-        "outcome_counts": may(operator="SELECT"),
-        "tenant_loads": may(operator="SELECT"),
-        "recent_ends": may(operator="SELECT"),
         "dead_letter_counts": {},
         "failed_job_counts": may(operator="SELECT"),
         "waiting_tenants": may(operator="SELECT"),
         "open_dead_letters": may(operator="SELECT"),
-        "outcomes_counted": may(operator="SELECT"),
-        "counted_jobs": {},
         "alert_states": may(operator=READ_WRITE),
         "alert_messages": may(operator=READ_WRITE),
         "alert_receivers": may(operator=READ_WRITE),
@@ -200,8 +188,7 @@ _CONTROL = Matrix(
         ("schedules", "own_schedules"): Policy("*", OWN_ROWS, None),
         ("callbacks", "own_callbacks"): Policy("*", OWN_ROWS, None),
         ("part_looks", "own_part_looks"): Policy("a", None, OWN_ROWS),
-        ("outcomes", "own_outcomes"): Policy("a", None, OWN_ROWS),
-        ("outcomes", "all_outcomes"): Policy("r", "true", None),
+        ("outcome_batches", "own_outcome_batches"): Policy("a", None, OWN_ROWS),
         ("dead_letters", "own_dead_letters"): Policy("*", OWN_ROWS, None),
         ("operator_audit", "own_audit"): Policy("a", None, OWN_ROWS),
         ("operator_audit", "all_audit"): Policy("r", "true", None),

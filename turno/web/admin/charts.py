@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from flask import Response, request
 
-from turno.store.operator import audit, over_time
+from turno.store.operator import audit, over_time, totals
 from turno.store.operator.over_time import Point
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
 from turno.web.http.query import LONGEST_TEXT, read_query
@@ -20,7 +20,7 @@ Window = Literal["1h", "6h", "24h"]
 WINDOWS: dict[Window, timedelta] = {
     "1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24)
 }  # fmt: skip
-# How long a point of each stands for: what is counted by five minutes can be drawn by these.
+# The step of the points of each.
 STEPS: dict[Window, timedelta] = {
     "1h": timedelta(minutes=1), "6h": timedelta(minutes=5), "24h": timedelta(minutes=15)
 }  # fmt: skip
@@ -58,6 +58,7 @@ def index(visit: OperatorVisit) -> Response:
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
     window, step = WINDOWS[asked.window], STEPS[asked.window]
     with as_operator() as operator:
+        counted_at = totals.counted_at(operator)
         points = over_time.over_time(
             operator,
             window=window - step,
@@ -75,6 +76,7 @@ def index(visit: OperatorVisit) -> Response:
         visit=visit,
         asked=asked,
         lines=_lines(points, window, step),
+        counted_at=counted_at,
         minutes=int(step.total_seconds() // 60),
         marks=[one for one in changes if one["action"] in ("setting", "tenant set", "type set", "worker")],
     )

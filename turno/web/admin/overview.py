@@ -1,6 +1,6 @@
 """GET /admin: is anything wrong, for whom, since when; then queues, tenants, workers and failures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from flask import Response
 
 from turno.jobs.label import FAILURES
-from turno.store.operator import board, job_search
+from turno.store.operator import board, job_search, totals
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
 from turno.web.admin.worker_list import listed_workers
@@ -39,6 +39,7 @@ def index(visit: OperatorVisit) -> Response:
     """Show whether anything is wrong, and what there is."""
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
+        counted_at = totals.counted_at(operator)
         queues = board.queues(operator, visit.companies)
         ended = board.ended_lately(operator, visit.companies)
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)
@@ -53,6 +54,7 @@ def index(visit: OperatorVisit) -> Response:
         troubles=[_told(one, visit) for one in found[:TROUBLES_SHOWN]],
         wrong=len(found),
         counts=_counts(queues, ended),
+        counted_at=counted_at,
         queues=queues[:SHOWN],
         tenants=tenants,
         workers=workers[:SHOWN],
@@ -61,7 +63,7 @@ def index(visit: OperatorVisit) -> Response:
     )
 
 
-def _counts(queues: Sequence[board.QueueCount], ended: dict[str, int]) -> dict[str, int]:
+def _counts(queues: Sequence[board.QueueCount], ended: Mapping[str, int]) -> dict[str, int]:
     """Return how many jobs are in each state: those that are open now, and those that ended within the last hour."""
     return {
         "waiting": sum(one.waiting for one in queues),

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from flask import Response
@@ -51,8 +51,12 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStats:
-    """Totals since the installation began, what there is now, and the points of a chart."""
+    """Totals since the installation, present jobs and workers, and the points of a chart.
 
+    Totals and points count the outcomes up to `counted_at`, which maintenance renews every ten seconds.
+    """
+
+    counted_at: datetime | None
     types: list[TypeStats]
     queues: list[QueueStats]
     workers: list[Served]
@@ -90,6 +94,7 @@ def job_stats(call: OperatorCall) -> Response:
     named = None if companies is None else list(companies)
     with lend_operator()() as operator, operator.transaction():
         found = JobStats(
+            counted_at=totals.counted_at(operator),
             types=list(
                 _of_all(totals.by_type(operator))
                 if asked.tenant is None and named is None

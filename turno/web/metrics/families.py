@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -30,6 +31,7 @@ class Numbers:
     server: Server
     dead_tuples: Mapping[str, int]
     fairness: float
+    counted_at: datetime | None
     streams: int
     process: int
     tenants: Sequence[TenantTotal] = ()
@@ -43,6 +45,8 @@ class Numbers:
         yield from _of_workers(self.workers, self.server)
         yield from _of_server(self.server, self.dead_tuples)
         yield _gauge("turno_fairness", "How evenly tenants with work are served.", [], [((), self.fairness)])
+        counted = [((), self.counted_at.timestamp() if self.counted_at else 0)]
+        yield _gauge("turno_statistics_timestamp_seconds", "Time of the last count of ended jobs.", [], counted)
         yield _gauge("turno_streams", "Open live streams of one web process.", ["process"],
                      [((str(self.process),), self.streams)])  # fmt: skip
         if self.tenants or self.tenant_queues or self.shares:

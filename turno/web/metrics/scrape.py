@@ -28,6 +28,7 @@ def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams:
             server=server(operator),
             dead_tuples=dead_tuples(operator),
             fairness=evenness(operator),
+            counted_at=totals.counted_at(operator),
             streams=streams,
             process=getpid(),
             tenants=totals.by_tenant(operator) if tenants else (),

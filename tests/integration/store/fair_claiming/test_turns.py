@@ -100,10 +100,11 @@ def test_operators_see_each_tenant_s_wait_and_share(world: ExampleInstallation) 
     world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
     wait(world, 4)
     world.rows(
-        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
-        " SELECT id, 'work', 'completed', 10 * i, 100 FROM turno.tenants, generate_series(1, 10) AS i"
+        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'work', 'completed', ARRAY[10 * i], ARRAY[100] FROM turno.tenants, generate_series(1, 10) AS i"
         " WHERE slug = 'suc0001' OR slug = 'suc0002' AND i = 1"
     )
+    world.rows("SELECT turno.count_outcomes(100000)")
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         rows = operator.execute(
             "SELECT slug, waiting, running, oldest_wait > '59 s', ended, wait_p50_ms, wait_p95_ms,"

@@ -1,70 +1,47 @@
--- Add up to p_limit outcomes to the statistics and delete them; returns their number. One statement reads, adds and deletes,
--- so that outcomes which commit meanwhile are counted the next time; the lock serialises calls. The same statement makes the
--- webhooks and mails of ended jobs due, and inserts those of operators' addresses.
--- It begins below the last id counted, because ids commit out of order. p_all: at the lowest id.
-CREATE OR REPLACE FUNCTION count_outcomes(p_limit bigint, p_all boolean) RETURNS bigint
+-- Add the outcomes of up to p_limit batches to the statistics; returns their number.
+CREATE OR REPLACE FUNCTION count_outcomes(p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    first bigint;
-    past bigint;
     counted bigint;
 BEGIN
-    SELECT CASE WHEN p_all THEN 0 ELSE below END INTO first FROM outcomes_counted FOR UPDATE;
-    SELECT id INTO first FROM outcomes WHERE id >= first ORDER BY id LIMIT 1;
-    past := first + p_limit;
-    WITH added AS (
-        INSERT INTO outcome_counts AS c SELECT * FROM uncounted_outcomes(first, past)
-        ON CONFLICT (tenant_id, minute, type, outcome, wait_bucket, run_bucket) DO UPDATE
-        SET outcomes = c.outcomes + excluded.outcomes, attempts = c.attempts + excluded.attempts,
-            wait_ms = c.wait_ms + excluded.wait_ms, run_ms = c.run_ms + excluded.run_ms,
-            items_done = c.items_done + excluded.items_done, items_failed = c.items_failed + excluded.items_failed
-    ), loaded AS (
-        INSERT INTO tenant_loads AS l SELECT * FROM uncounted_loads(first, past) ORDER BY slot, tenant_id, type
-        ON CONFLICT (slot, tenant_id, type) DO UPDATE
-        SET ended = l.ended + excluded.ended, run_ms = l.run_ms + excluded.run_ms,
-            completed = l.completed + excluded.completed, failed = l.failed + excluded.failed,
-            cancelled = l.cancelled + excluded.cancelled, retried = l.retried + excluded.retried,
-            attempts = l.attempts + excluded.attempts,
-            completed_with_failures = l.completed_with_failures + excluded.completed_with_failures,
-            nothing_done = l.nothing_done + excluded.nothing_done,
-            (wait_buckets, waits, wait_ms) = (
-                SELECT array_agg(s.bucket), array_agg(s.n), array_agg(s.ms) FROM (
-                    SELECT w.bucket, sum(w.n)::bigint AS n, sum(w.ms)::bigint AS ms
-                    FROM unnest(l.wait_buckets || excluded.wait_buckets, l.waits || excluded.waits,
-                                l.wait_ms || excluded.wait_ms) AS w (bucket, n, ms)
-                    GROUP BY w.bucket) AS s)
-    ), recent AS (
-        INSERT INTO recent_ends AS e SELECT * FROM uncounted_ends(first, past) ORDER BY slot, tenant_id, type
-        ON CONFLICT (slot, tenant_id, type) DO UPDATE
-        SET ended = e.ended + excluded.ended, failed = e.failed + excluded.failed,
-            items_done = e.items_done + excluded.items_done, items_failed = e.items_failed + excluded.items_failed
-    ), gone AS (
-        DELETE FROM outcomes WHERE id >= first AND id < past RETURNING id, job_id, tenant_id, type, outcome, at
-    ), kept AS (
-        INSERT INTO counted_jobs (job_id, tenant_id, type, outcome, at)
-        SELECT job_id, tenant_id, type, outcome, at FROM gone
-        WHERE job_id IS NOT NULL
-          AND (outcome IN ('completed', 'cancelled')
-               -- A part whose job counts its failed items.
-               OR outcome IN ('completed_with_failures', 'nothing_done')
-                  AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.job_id = gone.job_id))
-    ), ends AS (
-        SELECT job_id, tenant_id, type, outcome, at FROM gone
-        WHERE job_id IS NOT NULL AND is_end(outcome)
-    ), requested AS (  -- a locked row is one that the removal of its tenant deletes
-        UPDATE callbacks c SET type = e.type, outcome = e.outcome, ended_at = e.at, due_at = clock_timestamp()
-        FROM (SELECT o.id, e.type, e.outcome, e.at FROM callbacks o JOIN ends e ON e.job_id = o.job_id
-              WHERE o.due_at IS NULL FOR UPDATE OF o SKIP LOCKED) AS e
-        WHERE c.id = e.id
-    ), registered AS (
-        INSERT INTO callbacks (job_id, tenant_id, url, address_id, type, outcome, ended_at, due_at)
-        SELECT e.job_id, e.tenant_id, a.url, a.id, e.type, e.outcome, e.at, clock_timestamp() FROM ends e
-        JOIN callback_addresses a ON coalesce(a.tenant_id, e.tenant_id) = e.tenant_id AND coalesce(a.type, e.type) = e.type
-        WHERE e.at >= a.created_at
-          AND EXISTS (SELECT FROM tenants t WHERE t.id = e.tenant_id AND t.state = 'active')
-        ON CONFLICT DO NOTHING
+    WITH pairs AS MATERIALIZED (
+        SELECT o.tenant_id, n.company_id, date_trunc('minute', o.at) AS minute, o.type, coalesce(h.type, '(other)') AS known,
+               o.outcome, width_bucket(o.wait_ms - 1, outcome_bounds())::smallint AS wait_bucket,
+               coalesce(width_bucket(o.run_ms - 1, outcome_bounds()), -1)::smallint AS run_bucket,
+               count(*) AS n, count(o.run_ms) AS attempts, sum(o.wait_ms) AS wait_ms,
+               coalesce(sum(o.run_ms), 0) AS run_ms, coalesce(sum(o.items_done), 0) AS items_done,
+               coalesce(sum(o.items_failed), 0) AS items_failed
+        FROM outcomes_read('statistics', p_limit) o
+        JOIN tenants n ON n.id = o.tenant_id LEFT JOIN handlers h ON h.type = o.type
+        GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+    ), cells AS (
+        SELECT s.scope, s.minute, s.type, p.outcome, s.wait_bucket, s.run_bucket, sum(p.n) AS n,
+               sum(p.attempts) AS attempts, sum(p.wait_ms) AS wait_ms, sum(p.run_ms) AS run_ms,
+               sum(p.items_done) AS items_done, sum(p.items_failed) AS items_failed
+        FROM pairs p CROSS JOIN LATERAL (VALUES
+            (p.tenant_id, p.minute, p.type, p.wait_bucket, -1::smallint),
+            (-p.company_id, p.minute, p.known, p.wait_bucket, -1::smallint),
+            (0, p.minute, p.known, p.wait_bucket, -1::smallint),
+            (p.tenant_id, '-infinity', p.known, -1::smallint, -1::smallint),
+            (0, '-infinity', p.known, p.wait_bucket, p.run_bucket)
+        ) AS s (scope, minute, type, wait_bucket, run_bucket)
+        GROUP BY s.scope, s.minute, s.type, p.outcome, s.wait_bucket, s.run_bucket
+    ), added AS (
+        INSERT INTO statistics AS s
+        SELECT scope, minute, type, outcome, sum(n), sum(attempts), sum(run_ms), sum(items_done), sum(items_failed),
+               array_agg(wait_bucket), array_agg(run_bucket), array_agg(n::bigint), array_agg(wait_ms::bigint)
+        FROM cells GROUP BY scope, minute, type, outcome
+        ON CONFLICT (scope, minute, type, outcome) DO UPDATE
+        SET outcomes = s.outcomes + excluded.outcomes, attempts = s.attempts + excluded.attempts,
+            run_ms = s.run_ms + excluded.run_ms, items_done = s.items_done + excluded.items_done,
+            items_failed = s.items_failed + excluded.items_failed,
+            (wait_buckets, run_buckets, counts, wait_ms) = (
+                SELECT array_agg(a.wait), array_agg(a.run), array_agg(a.n), array_agg(a.ms) FROM (
+                    SELECT u.wait, u.run, sum(u.n)::bigint AS n, sum(u.ms)::bigint AS ms
+                    FROM unnest(s.wait_buckets || excluded.wait_buckets, s.run_buckets || excluded.run_buckets,
+                                s.counts || excluded.counts, s.wait_ms || excluded.wait_ms) AS u (wait, run, n, ms)
+                    GROUP BY u.wait, u.run) AS a)
     )
-    SELECT count(*), max(id) INTO counted, past FROM gone;
-    UPDATE outcomes_counted SET below = past - 10000 WHERE below < past - 10000;
+    SELECT coalesce(sum(n), 0) INTO counted FROM pairs;
     RETURN counted;
 END $$;

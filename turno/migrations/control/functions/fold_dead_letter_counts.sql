@@ -5,7 +5,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     fresh bigint;
 BEGIN
-    PERFORM FROM outcomes_counted FOR UPDATE;
+    PERFORM FROM outcome_readers WHERE reader = 'statistics' FOR UPDATE;
     WITH gone AS (
         DELETE FROM dead_letter_counts WHERE NOT folded RETURNING *
     ), added AS (

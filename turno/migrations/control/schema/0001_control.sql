@@ -289,7 +289,7 @@ CREATE INDEX schedules_decided ON schedules (decided_at) WHERE next_at IS NOT NU
 CREATE INDEX schedules_of_tenant ON schedules (tenant_id, name);
 CREATE INDEX schedules_with_problem ON schedules (tenant_id) WHERE problem IS NOT NULL;
 
--- Addresses that operators registered for every end of the jobs of a tenant, of a type, or of both; count_outcomes inserts
+-- Addresses that operators registered for every end of the jobs of a tenant, of a type, or of both; callbacks_due inserts
 -- the rows of `callbacks`, so that a submission and an end cost no more. Only ends after created_at are delivered.
 CREATE TABLE callback_addresses (
     id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -301,7 +301,7 @@ CREATE TABLE callback_addresses (
 );
 
 -- Deliveries of the ends of jobs: to the URL of the submission, by mail to its user (mailto:), or to an operator's address.
--- count_outcomes sets the job's end; without due_at the job is open, and with 'infinity' no further try is made: the
+-- callbacks_due sets the job's end; without due_at the job is open, and with 'infinity' no further try is made: the
 -- delivery stays with its error until its job is purged. `attempts` counts failed tries.
 CREATE TABLE callbacks (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -361,92 +361,62 @@ CREATE TABLE rate_limits (
     PRIMARY KEY (tenant_id, user_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
--- One row for each ended attempt, for each job that ended without one, and for each claim that was taken back ('rescued').
--- Rows stay until count_outcomes has added them to outcome_counts: for seconds.
-CREATE TABLE outcomes (
-    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+-- One row for each statement that ended attempts of one type with one outcome; the arrays have an element for each attempt, for
+-- each job that ended without an attempt, and for each claim that was taken back ('rescued'). Rows are appended by tenants;
+-- outcomes_read numbers them, and prune_statistics deletes them after the retention.
+CREATE TABLE outcome_batches (
     tenant_id integer NOT NULL,
-    job_id    uuid,
     type      text NOT NULL,
     -- claim_lost: an attempt found that its claim had been taken back, and wrote nothing.
     -- completed_with_failures, nothing_done: the job ran to its end, and some or all of its items failed.
     outcome   text NOT NULL CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled',
                                                'retried', 'crashed', 'rescheduled', 'released', 'rescued', 'claim_lost')),
-    wait_ms   integer NOT NULL,
-    run_ms    integer,  -- null where no attempt ran
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    jobs      uuid[],
+    wait_ms   integer[] NOT NULL,
+    run_ms    integer[],  -- null where no attempt ran
     -- Items of a job that ended; null of a job without items, and of a part whose job counts them.
-    items_done   integer,
-    items_failed integer
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+    items_done   integer[],
+    items_failed integer[],
+    -- The order of reading, the same for all rows that were read together. NULL: no reader has read the row.
+    position  bigint
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
+        autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX outcome_batches_by_time ON outcome_batches (at);
+CREATE INDEX outcome_batches_in_order ON outcome_batches (position) WHERE position IS NOT NULL;
+CREATE INDEX outcome_batches_unread ON outcome_batches (at) WHERE position IS NULL;
 
--- The numbers of outcomes, three times: by tenant and minute, by tenant, and in all. A dimension that a row does not
--- distinguish is 0 (tenant_id), -infinity (minute), or -1 (a bucket: see ../functions/outcome_bounds.sql).
--- Minutes are kept for two days. Types that nobody announced are told apart by tenant and minute only, and are '(other)'
--- elsewhere: a tenant can make up as many as it wants.
-CREATE TABLE outcome_counts (
-    tenant_id   integer NOT NULL,
-    minute      timestamptz NOT NULL,
-    type        text NOT NULL,
-    outcome     text NOT NULL,
-    wait_bucket smallint NOT NULL,
-    run_bucket  smallint NOT NULL,
-    outcomes    bigint NOT NULL,
-    attempts    bigint NOT NULL,
-    wait_ms     bigint NOT NULL,
-    run_ms      bigint NOT NULL,
-    items_done   bigint NOT NULL,
-    items_failed bigint NOT NULL,
-    PRIMARY KEY (tenant_id, minute, type, outcome, wait_bucket, run_bucket)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-CREATE INDEX outcome_counts_by_minute ON outcome_counts (minute) WHERE minute <> '-infinity';
-CREATE INDEX outcome_counts_of_all_time ON outcome_counts (tenant_id) WHERE minute = '-infinity';
-
--- What charts draw: of a tenant over all types ('') by five minutes; of a company, whose number is negative here, by type
--- and five minutes; and of all tenants (0) by type and minute. Types without a handler are '(other)'. A row has all the
--- waits, by bucket. Kept for as long as outcome_counts by minute.
-CREATE TABLE tenant_loads (
-    slot      timestamptz NOT NULL,
-    tenant_id integer NOT NULL,
-    ended     bigint NOT NULL,
-    run_ms    bigint NOT NULL,
-    type      text NOT NULL DEFAULT '',
-    completed bigint NOT NULL DEFAULT 0,
-    failed    bigint NOT NULL DEFAULT 0,
-    cancelled bigint NOT NULL DEFAULT 0,
-    retried   bigint NOT NULL DEFAULT 0,
-    attempts  bigint NOT NULL DEFAULT 0,
-    completed_with_failures bigint NOT NULL DEFAULT 0,
-    nothing_done            bigint NOT NULL DEFAULT 0,
-    -- The buckets of outcome_bounds() that have waits, and of each their number and their sum.
-    wait_buckets smallint[] NOT NULL,
-    waits        bigint[] NOT NULL,
-    wait_ms      bigint[] NOT NULL,
-    PRIMARY KEY (slot, tenant_id, type)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-
--- The jobs of a tenant and type that ended within five minutes, those of them that failed, and their items. Kept for two
--- hours.
-CREATE TABLE recent_ends (
-    slot      timestamptz NOT NULL,
-    tenant_id integer NOT NULL,
-    type      text NOT NULL,
-    ended     bigint NOT NULL,
-    failed    bigint NOT NULL,
-    items_done   bigint NOT NULL,
-    items_failed bigint NOT NULL,
-    PRIMARY KEY (slot, tenant_id, type)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-
--- Jobs that completed or were cancelled and were counted: operators look for them over all tenants. Pruned.
-CREATE TABLE counted_jobs (
-    job_id    uuid NOT NULL,
-    tenant_id integer NOT NULL,
-    type      text NOT NULL,
-    outcome   text NOT NULL,
-    at        timestamptz NOT NULL
+-- The readers of outcome_batches and the last position that each has read; see ../functions/outcomes_read.sql.
+CREATE TABLE outcome_readers (
+    reader   text PRIMARY KEY,
+    position bigint NOT NULL DEFAULT 0,
+    read_at  timestamptz
 );
-CREATE INDEX counted_jobs_by_time ON counted_jobs (at);
+INSERT INTO outcome_readers (reader) VALUES ('deliveries'), ('statistics');
+
+-- Sums of outcomes by minute, tenant, type and outcome. `scope` is a tenant, a company with a negative sign, or 0 for the
+-- installation; the minute -infinity has the sums of all time of a tenant and of the installation. Minutes are kept for two
+-- days. Types without a handler are '(other)' except in the minutes of a tenant: a tenant can invent any number of types.
+-- The arrays are a histogram of waits and run times: each element is a pair of buckets (see ../functions/outcome_bounds.sql;
+-- -1: not distinguished, or no run), the number of outcomes and the sum of waits. Only the installation's sums of all time
+-- distinguish run times, and the sums of all time of a tenant distinguish no bucket.
+CREATE TABLE statistics (
+    scope        integer NOT NULL,
+    minute       timestamptz NOT NULL,
+    type         text NOT NULL,
+    outcome      text NOT NULL,
+    outcomes     bigint NOT NULL,
+    attempts     bigint NOT NULL,
+    run_ms       bigint NOT NULL,
+    items_done   bigint NOT NULL,
+    items_failed bigint NOT NULL,
+    wait_buckets smallint[] NOT NULL,
+    run_buckets  smallint[] NOT NULL,
+    counts       bigint[] NOT NULL,
+    wait_ms      bigint[] NOT NULL,
+    PRIMARY KEY (scope, minute, type, outcome)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+CREATE INDEX statistics_by_minute ON statistics (minute, scope);
 
 -- The alerts that are raised: one row each while what is wrong lasts.
 CREATE TABLE alert_states (
@@ -478,14 +448,6 @@ CREATE TABLE alert_receivers (
     tries    integer NOT NULL,
     next_at  timestamptz NOT NULL
 );
-
--- Outcomes with a lower id were counted, but for those of a transaction that was open for very long: they are found by
--- the count that begins at the lowest. Whoever counts locks the row.
-CREATE TABLE outcomes_counted (
-    below bigint NOT NULL
-);
-CREATE UNIQUE INDEX outcomes_counted_once ON outcomes_counted ((true));
-INSERT INTO outcomes_counted (below) VALUES (0);
 
 -- The failures of all tenants: jobs that failed for good, and jobs that ended with failed items. A row is deleted with its
 -- job. Closed: the job, or its failed items, was retried or discarded.
@@ -568,10 +530,8 @@ CREATE FUNCTION tenant_of(name) RETURNS integer LANGUAGE plpgsql STABLE AS 'BEGI
 ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(current_user)));
 
-ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
--- Without a policy row-level security hides every row; the grants decide who may read the table at all.
-CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
+ALTER TABLE outcome_batches ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_outcome_batches ON outcome_batches FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
 
 ALTER TABLE dead_letters ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_dead_letters ON dead_letters USING (tenant_id = (SELECT tenant_of(current_user)));
@@ -587,6 +547,7 @@ CREATE POLICY own_part_looks ON part_looks FOR INSERT WITH CHECK (tenant_id = (S
 
 ALTER TABLE operator_audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_audit ON operator_audit FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
+-- Without a policy row-level security hides every row; the grants decide who may read the table at all.
 CREATE POLICY all_audit ON operator_audit FOR SELECT USING (true);
 
 -- Declared for the triggers; the bodies are in ../functions.
@@ -631,19 +592,20 @@ SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type, d.outcome, d.error
        d.closed_at, d.closed_as
 FROM dead_letters d JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
--- The operator's view of jobs that completed or were cancelled, without those in failed_jobs.
+-- Each outcome of a batch as a row.
+CREATE VIEW outcomes AS
+SELECT b.tenant_id, b.type, b.outcome, b.at, o.job_id, o.wait_ms, o.run_ms, o.items_done, o.items_failed, b.position
+FROM outcome_batches b CROSS JOIN LATERAL unnest(b.jobs, b.wait_ms, b.run_ms, b.items_done, b.items_failed)
+    AS o (job_id, wait_ms, run_ms, items_done, items_failed);
+
+-- The operator's view of jobs that completed or were cancelled, without those in failed_jobs. A part with failed items is
+-- here if its job counts the items.
 CREATE VIEW ended_jobs AS
 SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome, o.at
-FROM (
-    SELECT job_id, tenant_id, type, outcome, at FROM counted_jobs
-    UNION ALL
-    SELECT job_id, tenant_id, type, outcome, at FROM outcomes o
-    WHERE job_id IS NOT NULL
-      AND (outcome IN ('completed', 'cancelled')
-           OR outcome IN ('completed_with_failures', 'nothing_done')
-              AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.job_id = o.job_id))
-) AS o
-JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
+FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
+WHERE o.job_id IS NOT NULL
+  AND (o.outcome IN ('completed', 'cancelled')
+       OR o.outcome IN ('completed_with_failures', 'nothing_done') AND o.items_failed IS NULL);
 
 -- The operator's view of open jobs. A parked job, which waits for a person, has no run_at.
 CREATE VIEW open_jobs AS
@@ -680,13 +642,12 @@ FROM callbacks c JOIN tenants n ON n.id = c.tenant_id AND n.state = 'active' JOI
 WHERE c.error IS NOT NULL;
 
 -- Declared for the views; the bodies are in ../functions.
-CREATE FUNCTION outcome_sums() RETURNS SETOF outcome_counts LANGUAGE sql STABLE AS 'SELECT * FROM outcome_counts';
-CREATE FUNCTION tenant_load_sums() RETURNS SETOF tenant_loads LANGUAGE sql STABLE AS 'SELECT * FROM tenant_loads';
+CREATE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT NULL::boolean';
 CREATE FUNCTION wait_at(p_bucket smallint, p_waits numeric, p_ms numeric, p_rank numeric) RETURNS float8
     LANGUAGE sql IMMUTABLE AS 'SELECT NULL::float8';
 
--- For each tenant: jobs waiting now, and over the last 15 to 20 minutes its share of all running time beside the share
--- that its weight entitles it to among the tenants that had jobs. The percentiles of waits are those of wait_at.
+-- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that its
+-- weight entitles it to among the tenants that had jobs. The percentiles of waits are those of wait_at.
 CREATE VIEW fairness AS
 WITH present AS (
     SELECT tenant_id,
@@ -694,17 +655,18 @@ WITH present AS (
            count(*) FILTER (WHERE state = 'running') AS running,
            clock_timestamp() - min(run_at) FILTER (WHERE state = 'ready') AS oldest_wait
     FROM tickets WHERE state IN ('ready', 'running') GROUP BY tenant_id
+), lately AS (
+    SELECT scope AS tenant_id, s.*
+    FROM statistics s
+    WHERE minute > now() - interval '15 minutes' AND scope > 0 AND outcome NOT IN ('rescued', 'claim_lost')
 ), recent AS (
-    SELECT tenant_id, sum(ended)::bigint AS ended, sum(run_ms) AS run_ms
-    FROM tenant_load_sums() WHERE slot > now() - interval '20 minutes'
-    GROUP BY tenant_id
+    SELECT tenant_id, coalesce(sum(outcomes) FILTER (WHERE is_end(outcome)), 0)::bigint AS ended, sum(run_ms) AS run_ms
+    FROM lately GROUP BY tenant_id
 ), ranked AS (
     SELECT l.tenant_id, w.bucket, sum(w.n) AS n, sum(w.ms) AS ms,
            sum(sum(w.n)) OVER (PARTITION BY l.tenant_id ORDER BY w.bucket) - sum(w.n) AS before,
            sum(sum(w.n)) OVER (PARTITION BY l.tenant_id) AS waits
-    FROM tenant_load_sums() AS l
-    CROSS JOIN LATERAL unnest(l.wait_buckets, l.waits, l.wait_ms) AS w (bucket, n, ms)
-    WHERE l.slot > now() - interval '20 minutes'
+    FROM lately l CROSS JOIN LATERAL unnest(l.wait_buckets, l.counts, l.wait_ms) AS w (bucket, n, ms)
     GROUP BY l.tenant_id, w.bucket
 ), percentiles AS (
     SELECT tenant_id, round(max(wait_at(bucket, n, ms, ceil(0.5 * waits) - before)))::integer AS wait_p50_ms,
@@ -718,6 +680,25 @@ SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
        n.weight::numeric / sum(n.weight) OVER () AS fair_share
 FROM present p FULL JOIN recent r USING (tenant_id) LEFT JOIN percentiles w USING (tenant_id)
 JOIN tenants n ON n.id = tenant_id;
+
+-- The jobs of each type that were ever submitted: ended jobs, those of them that are not in the statistics yet, and open jobs.
+CREATE VIEW submitted_jobs AS
+SELECT type, sum(jobs)::bigint AS jobs
+FROM (
+    SELECT type, outcomes AS jobs FROM statistics WHERE scope = 0 AND minute = '-infinity' AND is_end(outcome)
+    UNION ALL
+    SELECT coalesce(h.type, '(other)'), later.jobs
+    FROM (
+        SELECT b.type, cardinality(b.wait_ms) AS jobs
+        FROM outcome_readers r JOIN outcome_batches b ON b.position > r.position
+        WHERE r.reader = 'statistics' AND is_end(b.outcome)
+        UNION ALL
+        SELECT type, cardinality(wait_ms) FROM outcome_batches WHERE position IS NULL AND is_end(outcome)
+        UNION ALL
+        SELECT type, count(*) FROM tickets GROUP BY type
+    ) AS later LEFT JOIN handlers h ON h.type = later.type
+) AS s
+GROUP BY type;
 
 CREATE VIEW failed_job_counts AS
 SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k.jobs, k.open, k.items, k.first_at,

@@ -9,6 +9,7 @@ BEGIN ATOMIC
         WHERE a.job_id = l.job_id AND a.token = l.token AND a.outcome IN ('crashed', 'released') AND NOT a.lost
         RETURNING a.job_id
     )
-    INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms)
-    SELECT turno.tenant_of(current_user), j.id, j.type, 'claim_lost', 0 FROM lost JOIN background_jobs j ON j.id = lost.job_id;
+    INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, wait_ms)
+    SELECT turno.tenant_of(current_user), j.type, 'claim_lost', array_agg(j.id), array_agg(0)
+    FROM lost JOIN background_jobs j ON j.id = lost.job_id GROUP BY j.type;
 END;

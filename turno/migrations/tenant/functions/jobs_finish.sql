@@ -46,13 +46,13 @@ BEGIN
         SELECT e.id, e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), item_error(e.id), e.done, e.failed
         FROM counts e WHERE e.own_items AND e.failed > 0
     ), counted AS (
-        INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, items_done, items_failed, wait_ms, run_ms)
-        SELECT e.tenant_id, e.id, e.type, outcome_of('completed', e.done, e.failed),
-               CASE WHEN e.own_items THEN e.done END, CASE WHEN e.own_items THEN e.failed END,
+        INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, items_done, items_failed, wait_ms, run_ms)
+        SELECT e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), array_agg(e.id),
+               array_agg(CASE WHEN e.own_items THEN e.done END), array_agg(CASE WHEN e.own_items THEN e.failed END),
                -- The clock may have been set back, and int may overflow.
-               least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer,
-               least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)))::integer
-        FROM counts e
+               array_agg(least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer),
+               array_agg(least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)))::integer)
+        FROM counts e GROUP BY 1, 2, 3
     )
     SELECT (SELECT count(*) FROM ended), ARRAY(SELECT r.job_id FROM ran r WHERE r.backend_pid <> pg_backend_pid())
     INTO completed, elsewhere;
