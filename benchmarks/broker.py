@@ -118,7 +118,7 @@ def _starts(measured: BrokerEnvironment, times: int) -> list[float]:
     with measured.web("rabbitmq") as web:
         for number in range(times + 10):
             web.submit(measured.tenants[0], wanted)
-            measured.drained(within=30)
+            measured.drained(within=120)
             time.sleep(0.01 * (number % 5))
     return _waits(measured)[10:]
 

@@ -57,7 +57,7 @@ class BrokerEnvironment:
             [sys.executable, str(ROOT / "cli" / SCRIPTS[backend])], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL
         )
         self.workers.append(worker)
-        wait_until(lambda: self.alive() > before, within=30)
+        wait_until(lambda: self.alive() > before, within=120)
         return worker
 
     def alive(self) -> int:

@@ -38,9 +38,10 @@ def run(options: Options) -> Report:
             report.facts["children at once"] = len(processes)
             report.facts["PSS of a child, MB"] = sum(map(pss_megabytes, processes)) / len(processes)
             report.facts["sessions"] = _sessions(bench.admin)
+            silences.append(_silence(bench.admin))
             while time.monotonic() < start + seconds:
-                silences.append(_silence(bench.admin))
                 time.sleep(0.5)
+                silences.append(_silence(bench.admin))
             client.wait_for_rest()
             took = time.monotonic() - start
         report.facts["not completed at their first attempt"] = _unfinished(bench, tenants)

@@ -112,7 +112,7 @@ def resident(
     )
     pool = subprocess.Popen([sys.executable, str(ROOT / "cli" / "worker_pool.py")], cwd=ROOT, env=environment)
     try:
-        if not wait_until(sign.exists, within=30):
+        if not wait_until(sign.exists, within=120):
             raise RuntimeError("the pool did not become ready")
         yield pool
     finally:

@@ -71,7 +71,7 @@ def _spawn(bench: BenchEnvironment, web: psycopg.Connection[Any], tenant: Tenant
         if not queue.offer(JobRef(tenant.slug, job_id)):
             raise RuntimeError("no slot was free")
         _wait_for_workers()
-        if not wait_until(note.exists, within=5):
+        if not wait_until(note.exists, within=60):
             raise RuntimeError((bench.folder / "workers.log").read_text())
         return [(int(note.read_text()) - start) / 1e6]
 

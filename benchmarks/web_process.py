@@ -61,7 +61,7 @@ def serving_process(bench: BenchEnvironment, code: str, **extra: str) -> Iterato
             [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
     try:
-        if not wait_until(lambda: process.poll() is not None or _listens(port), within=30) or process.poll():
+        if not wait_until(lambda: process.poll() is not None or _listens(port), within=120) or process.poll():
             raise WebDidNotStart(log_path.read_text())
         yield WebProcess(port, process.pid)
     finally:

@@ -67,7 +67,7 @@ def besiege(plan: Plan) -> SiegeReport:
     report = SiegeReport("siege", "ms")
     with open_place(plan.patience) as place:
         with _victim(place) as victim:
-            wait_until(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=30, every=0.1)
+            wait_until(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=120, every=0.1)
             calm = [_calm(plan)]
             done, siege = _attack(place, plan)
             _settle(place, plan, report)

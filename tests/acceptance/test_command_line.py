@@ -91,7 +91,9 @@ def web(installed: Installation) -> Iterator[DemoWeb]:
     port = free_port()
     web = DemoWeb(
         port=port,
-        environment=installed.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "2"},
+        environment=installed.environment
+        | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "2"}
+        | {"DEAD_AFTER_SECONDS": "3600"},  # the web maintains where no other process does: `cleanup` has to find a row
         log=installed.folder / "web.log",
     )
     web.start()
@@ -289,7 +291,8 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
     changing = {"counted", "rescued", "scheduled", "promoted", "repaired", "expired", "purged", "pruned", "moved"}
     assert set(counts) == changing | {"deliveries", "offered", "unserved"}
-    installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
+    lost = "INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, now() - interval '10 min')"
+    installed.query(lost)
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
     installed.succeed("cleanup", DEAD_AFTER_SECONDS="1", HEARTBEAT_SECONDS="0.5")

@@ -89,10 +89,10 @@ def test_what_the_image_holds_serves_and_runs_jobs(
         def answers(probe: list[str] = probe) -> bool:
             return subprocess.run(probe, cwd=image, env=environment, capture_output=True, check=False).returncode == 0
 
-        assert wait_until(answers, within=30, every=0.2), (image.parent / "log").read_text()
+        assert wait_until(answers, within=90, every=0.2), (image.parent / "log").read_text()
     payload = ("--payload", '{"order_ids": [1]}')
     job = command("jobs", "submit", "batch_invoicing", "--tenant", "suc0001", *payload).strip()
-    assert wait_until(lambda: "completed" in command("jobs", "show", "--tenant", "suc0001", job), within=30)
+    assert wait_until(lambda: "completed" in command("jobs", "show", "--tenant", "suc0001", job), within=90)
     assert [
         path.name for path in image.iterdir() if path.name not in {"app", "handlers", "migrations", "tenants"}
     ] == []

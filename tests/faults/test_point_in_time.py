@@ -102,7 +102,7 @@ def test_all_that_was_before_the_moment_is_there_and_goes_on(tmp_path: Path, pos
             pool = world.start_pool(**QUICK)
             assert wait_until(lambda: all_ended(world), within=60, every=0.1)
             # The worker that was lost with the server is forgotten.
-            assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 1, within=30)
+            assert wait_until(lambda: world.rows("SELECT pid FROM turno.workers") == [{"pid": pool.pid}], within=60)
             stop(pool)
             assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
             assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []

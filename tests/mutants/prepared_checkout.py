@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tests.mutants.mutant import Mutant
 
-TEST_TIMEOUT = 60
-PATIENCE = 90
+TEST_TIMEOUT = 150  # seconds: longer than the longest wait of a test, or that wait would never be seen to fail
+PATIENCE = 180
 # Only the plugins that these tests need: loading all of them takes longer than most tests.
 PLUGINS = (
     *("-p", "no:cacheprovider"),
