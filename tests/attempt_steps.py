@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from turno.errors import ClaimLost
-from turno.store.handler import attempts, batches
-from turno.store.handler.batches import Result
-from turno.store.pipeline import Statement, raise_first_error, run_pipeline
-from turno.store.refusals import named_refusals
+from turno.store.handler import attempts
+from turno.store.handler.batches import JobPipeline, Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,17 +23,22 @@ if TYPE_CHECKING:
 
 def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
     """Return what the attempt finds, and when; raises ClaimLost."""
-    found, now = batches.fetched(session, _take(session, [batches.fetching([claim])])[0])
-    if now is None:
+    found = _pipeline(session, claim).fetch([claim]).exchange().fetched
+    if found is None or found.now is None:
         raise ClaimLost("the job was not found")
-    return found[claim.job_id], now
+    return found.jobs[claim.job_id], found.now
 
 
 def fetch_batch(session: Session, claims: Sequence[Claim]) -> Mapping[UUID, Started]:
     """Open a transaction, and return what these attempts find."""
-    found, _ = batches.fetched(session, _take(session, [batches.fetching(claims)])[0])
-    attempts.begin(session)
-    return found
+    found = _pipeline(session, claims[0]).fetch(claims).begin().exchange().fetched
+    assert found is not None
+    return found.jobs
+
+
+def begin(session: Session) -> str:
+    """Open the handler's transaction; return its start."""
+    return JobPipeline(session, "").begin().exchange().started
 
 
 def start(session: Session, claim: Claim, worker: str) -> Started:
@@ -53,22 +56,22 @@ def completed(claim: Claim, result: str = "{}") -> Result:
 
 def complete(session: Session, claim: Claim, result: str) -> None:
     """Write the job's end into the transaction that is open; without one, it is refused."""
-    _take(session, [batches.finishing(_started(session), [completed(claim, result)], "test")])
+    _pipeline(session, claim).finish(_started(session), [completed(claim, result)], "test").exchange()
 
 
 def complete_batch(session: Session, results: Sequence[Result]) -> None:
     """Write the jobs' ends, if there are any, into the transaction that is open, and commit it."""
-    ends = [batches.finishing(_started(session), results, "test")] if results else []
-    _take(session, [*ends, attempts.COMMIT])
+    if results:
+        _pipeline(session, results[0].claim).finish(_started(session), results, "test").commit().exchange()
+    else:
+        JobPipeline(session, "").commit().exchange()
 
 
 def _started(session: Session) -> str:
     """Return the start of the transaction that is open, or of one that is over."""
-    return attempts.started(_take(session, attempts.OPENING[1:])[-1])
+    (start,) = session.execute("SELECT transaction_timestamp()::text").fetchone() or ("",)
+    return str(start)
 
 
-def _take(session: Session, statements: Sequence[Statement]) -> list[Any]:
-    answers = run_pipeline(session, statements)
-    with named_refusals():
-        raise_first_error(session, answers)
-    return answers
+def _pipeline(session: Session, claim: Claim) -> JobPipeline:
+    return JobPipeline(session, claim.login.schema)

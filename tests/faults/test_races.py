@@ -16,7 +16,6 @@ from tests.installation import ExampleInstallation
 from turno.errors import ClaimLost
 from turno.runner.session import HandlerConnection
 from turno.store.engine.engine import Engine
-from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 
 KINDS = (("batch_invoicing", 1),)
@@ -78,7 +77,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation
         stack.callback(psycopg.Connection.close, session)
         reaper = stack.enter_context(service_session(world.logins, world.logins.engine, application="reaper"))
         attempt_steps.start(session, claim, "test")
-        attempts.begin(session)
+        attempt_steps.begin(session)
         waits = [chance.random() * 0.01, chance.random() * 0.01]
 
         def finish() -> str:

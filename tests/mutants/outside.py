@@ -102,8 +102,8 @@ MUTANTS = (
         "the work before the call is committed without proof of its transaction",
         "promise 2: what a job does in our database happens exactly once",
         "turno/runner/transaction.py",
-        "[self._proof(), COMMIT, *opening]",
-        "[COMMIT, *opening]",
+        "        pipeline = self._ending().commit()\n",
+        "        pipeline = self._pipeline().commit()\n",
         (f"{MISUSE}::test_after_a_commit_behind_our_back_it_is_refused",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
-from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
+from turno.store.pipeline import Pipeline, Statement
 from turno.tenancy.identity.answer_timeout import ConfirmedConnection
 from turno.tenancy.identity.session import UNCHANGED
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -103,9 +103,11 @@ class HandlerConnection(ConfirmedConnection):
 
     def clean(self) -> None:
         """Undo what a job may have done to the session. One network round trip."""
-        answers = run_pipeline(self, self.cleaning)
-        raise_first_error(self, answers)
-        (self.cleaned,) = rows_of(self, answers[-1])
+        pipeline = Pipeline(self)
+        cleaned = [pipeline.add(*statement) for statement in self.cleaning]
+        pipeline.send()
+        pipeline.raise_refusal()
+        (self.cleaned,) = pipeline.rows(cleaned[-1])
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""

@@ -1,6 +1,6 @@
 """The transaction that the jobs of a batch share, one after another."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
@@ -8,19 +8,17 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg.pq import ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq import TransactionStatus
 
 from turno.errors import HandlerMisuse, NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner.lent_session import LentSession
 from turno.runner.session import HandlerConnection, SessionSource, transient
 from turno.runner.shared_state import SharedState
-from turno.store.handler import attempts, batches
-from turno.store.handler.attempts import BEGIN, COMMIT, OPENING, Started
-from turno.store.handler.batches import Result
+from turno.store.handler import attempts
+from turno.store.handler.attempts import Started
+from turno.store.handler.batches import JobPipeline, Result
 from turno.store.outage import in_short, unreachable
-from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import NotConfined, believe_confined
 
@@ -87,7 +85,9 @@ class BatchTransaction(LentSession):
     def fetch(self, claims: Batch) -> None:
         """Open it and read these jobs; raises NotStarted if a lock, or a lack of resources, prevents that now."""
         try:
-            self._begun(claims, self.retry_on_new_session(lambda session: _taken(session, _fetching(claims))))
+            self._begun(
+                claims, self.retry_on_new_session(lambda _: self._pipeline().fetch_apart(claims).begin().exchange())
+            )
         except psycopg.Error as error:
             self.rollback()
             if unreachable(error) or not transient(error):
@@ -124,7 +124,7 @@ class BatchTransaction(LentSession):
     def write_ends(self) -> None:
         """Write the ends of what was kept: from then on no statement of a later job separates a job's work and end."""
         self._take_back()
-        _taken(self._session, [self._ends()])
+        self._ending().exchange()
         self._written = len(self.kept)
 
     @property
@@ -162,24 +162,25 @@ class BatchTransaction(LentSession):
         Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
         """
         self._take_back()  # before that: a handler that kept the object must not reach the session in between
-        session = self._session
-        ending = [self._proof(), COMMIT]
-        opening = self._opening(following)
-        if session.cleaned is None:
-            ending += session.cleaning
-            answers = run_pipeline(session, ending, opening)
-        else:  # as one unit: the server answers once, and this process wakes up once
-            answers = run_pipeline(session, [*ending, *opening])
+        session, pipeline = self._session, self._ending().commit()
+        if session.cleaned is None:  # otherwise one unit: the server answers once, and this process wakes up once
+            for statement in session.cleaning:
+                pipeline.add(*statement)
+            pipeline.end_unit()
+        ended = len(pipeline)
+        if following:
+            self._opening(pipeline, following)
+        pipeline.send()
         with named_refusals():
-            raise_first_error(session, answers[: len(ending)])
+            pipeline.raise_refusal(ended)
         self._committed()
         if session.cleaned is None:
-            (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
+            (session.cleaned,) = pipeline.rows(ended - 1)
         if following:
             try:
                 believe_confined(session.cleaned, self._login.role)
-                raise_first_error(session, answers[len(ending) :])
-                self._begun(following, answers[len(ending) :])
+                pipeline.raise_refusal()
+                self._begun(following, pipeline)
             except (psycopg.Error, NotConfined):
                 self._replace()
                 self.fetch(following)
@@ -195,7 +196,7 @@ class BatchTransaction(LentSession):
         if self.kept and self._session.before is not None:
             self._session.before = None
             with self._guarded():
-                self._commit(OPENING)
+                self._commit(go_on=True)
 
     def prove(self) -> None:
         """Raise HandlerMisuse if the handler has ended the transaction: then no record may be written."""
@@ -209,7 +210,7 @@ class BatchTransaction(LentSession):
 
     def begin(self) -> None:
         """Open the present job's own transaction."""
-        self._open_own(_taken(self._session, OPENING))
+        self._open_own(self._pipeline().begin().exchange())
 
     def commit(self, ending: Callable[[HandlerConnection], object] | None = None, *, go_on: bool = False) -> None:
         """Make everything since `begin` durable, and what was kept before with it.
@@ -226,7 +227,7 @@ class BatchTransaction(LentSession):
             if ending is not None:
                 ending(self._session)
             self._note_savepoint()
-            self._commit(OPENING if go_on else ())
+            self._commit(go_on=go_on)
             self._recorded = True
 
     def rollback(self) -> None:
@@ -237,29 +238,35 @@ class BatchTransaction(LentSession):
 
     # ---------------------------------------------------------------------------------------------
 
-    def _opening(self, claims: Batch) -> Sequence[Statement]:
-        """Return what opens a transaction for the first of these, after a look at all of them if that is due."""
-        if not claims:
-            return ()
-        if claims[0].job_id in self.found and monotonic() - self._fetched < FETCH_BELIEVED_SECONDS:
-            return OPENING
-        return _fetching(claims)
+    def _pipeline(self) -> JobPipeline:
+        return JobPipeline(self._session, self._login.schema)
 
-    def _begun(self, claims: Batch, answers: Sequence[PGresult]) -> None:
-        *before, _, _ = answers
-        self._open(answers, claims[0], monotonic())
-        for fetched in (answer for answer in before if answer.status == ExecStatus.TUPLES_OK):
-            self.found, now = batches.fetched(self._session, fetched)
+    def _ending(self) -> JobPipeline:
+        """Return a message that writes the ends, and so refuses a commit of another transaction than the executor's."""
+        if self._written < len(self.kept):
+            return self._pipeline().finish(self._started, self.kept[self._written :], self.worker)
+        return self._pipeline().prove(self._started)
+
+    def _opening(self, pipeline: JobPipeline, claims: Batch) -> None:
+        """Open a transaction for the first of these, after fetching all of them if that is due."""
+        if claims[0].job_id not in self.found or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:
+            pipeline.fetch_apart(claims)
+        pipeline.begin()
+
+    def _begun(self, claims: Batch, pipeline: JobPipeline) -> None:
+        self._open(pipeline, claims[0], monotonic())
+        if (fetched := pipeline.fetched) is not None:
+            self.found, now = fetched
             self._fetched = self.opened or 0.0
             if now is not None:
                 self._clock = (now, self._fetched)
 
-    def _open_own(self, answers: Sequence[PGresult]) -> None:
-        self._open(answers, self.claim, 0.0)  # long ago, so that no other job joins this transaction
+    def _open_own(self, pipeline: JobPipeline) -> None:
+        self._open(pipeline, self.claim, 0.0)  # long ago, so that no other job joins this transaction
 
-    def _open(self, answers: Sequence[PGresult], first: Claim, opened: float) -> None:
+    def _open(self, pipeline: JobPipeline, first: Claim, opened: float) -> None:
         self.opened, self._first, self._savepoint = opened, first, ""
-        self._started = attempts.started(answers[-1])
+        self._started = pipeline.started
         self._shared.transaction_begins(self._session.info.backend_pid)
 
     def _note_savepoint(self) -> None:
@@ -267,21 +274,13 @@ class BatchTransaction(LentSession):
             self._savepoint = self._next_savepoint
         self._session.before = None
 
-    def _ends(self) -> Statement:
-        return batches.finishing(self._started, self.kept[self._written :], self.worker)
-
-    def _proof(self) -> Statement:
-        """Return the statement that refuses a commit of another transaction than the executor's."""
-        if self._written < len(self.kept):
-            return self._ends()
-        return attempts.proving(self._started, self._login.schema)
-
-    def _commit(self, opening: Sequence[Statement]) -> None:
-        """Commit what was kept and the present job's work; open its next transaction in the same message."""
-        answers = _taken(self._session, [self._proof(), COMMIT, *opening])
+    def _commit(self, *, go_on: bool) -> None:
+        """Commit what was kept and the present job's work; with `go_on` the same message opens its next transaction."""
+        pipeline = self._ending().commit()
+        (pipeline.begin() if go_on else pipeline).exchange()
         self._committed()
-        if opening:
-            self._open_own(answers)
+        if go_on:
+            self._open_own(pipeline)
 
     def _committed(self) -> None:
         self.kept, self._written = [], 0
@@ -302,16 +301,3 @@ class BatchTransaction(LentSession):
             if self.kept and isinstance(error, Exception):
                 self._broken = error
             raise
-
-
-def _fetching(claims: Batch) -> Sequence[Statement]:
-    # In a transaction of its own: the handlers' would lock the tables it reads.
-    return [BEGIN, batches.fetching(claims), COMMIT, *OPENING]
-
-
-def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> list[PGresult]:
-    """Send these and return their answers; raises what refuses any of them."""
-    answers = run_pipeline(session, *transactions)
-    with named_refusals():
-        raise_first_error(session, answers)
-    return answers

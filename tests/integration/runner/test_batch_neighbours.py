@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from uuid import UUID
 
 import pytest
-from psycopg.pq.abc import PGresult
 
 from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
 from tests.installation import ExampleInstallation
@@ -17,8 +16,9 @@ from tests.misdeeds.processes import LEFT_OPEN
 from turno import crash_points
 from turno.jobs.job_context import JobContext
 from turno.runner import executor, transaction
-from turno.runner.session import CLEAN, HandlerConnection
-from turno.store.pipeline import Statement, run_pipeline
+from turno.runner.session import CLEAN
+from turno.store.handler.batches import JobPipeline
+from turno.store.pipeline import Pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -157,11 +157,14 @@ def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
 ) -> None:
     messages: list[list[int]] = []
 
-    def counting(session: HandlerConnection, *units: Sequence[Statement]) -> list[PGresult]:
-        messages.append([len(unit) for unit in units])
-        return run_pipeline(session, *units)
+    send = Pipeline.send
 
-    monkeypatch.setattr(transaction, "run_pipeline", counting)
+    def counting(pipeline: Pipeline) -> None:
+        if isinstance(pipeline, JobPipeline):
+            messages.append(pipeline.units)
+        send(pipeline)
+
+    monkeypatch.setattr(Pipeline, "send", counting)
     jobs = [world.enqueue({"how": "ok"}, handler=OddAlone) for _ in range(4)]
     (claims,) = claim_batches_here(world)
     execute_batch_here(world, claims)

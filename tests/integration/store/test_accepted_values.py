@@ -75,7 +75,7 @@ class Scene:
         self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]
         self.known += [self.fresh.job_id, self.fresh.token]
         effects.intend(self.session, self.claim, "effect", uuid4())
-        attempts.begin(self.session)
+        attempt_steps.begin(self.session)
         attempts.items(self.session, self.claim, [{"key": "1", "state": "done"}], 2)
         psycopg.Connection.commit(self.session)
 
@@ -107,7 +107,7 @@ class Scene:
                 with as_api(self.world.web, self.world.one) as cursor:
                     cursor.execute(statement, values)
                 return True
-            attempts.begin(self.session)
+            attempt_steps.begin(self.session)
             self.session.execute(statement, values)
             psycopg.Connection.commit(self.session)
         except psycopg.Error as error:

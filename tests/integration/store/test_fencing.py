@@ -111,7 +111,7 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(
     attempt_steps.start(hands.session(new), new, "new")
     before = snapshot(world, new)
     zombie = hands.session(old)
-    attempts.begin(zombie)
+    attempt_steps.begin(zombie)
     with pytest.raises(ClaimLost):
         WRITES[name](zombie, old)
     psycopg.Connection.rollback(zombie)
@@ -155,7 +155,7 @@ def test_a_token_serves_no_other_session(world: ExampleInstallation, hands: Hand
     session, thief = hands.session(claim), hands.session(claim)
     assert hands.show(claim, session.info.backend_pid)
     before = snapshot(world, claim)
-    attempts.begin(thief)
+    attempt_steps.begin(thief)
     thief.execute("SET LOCAL statement_timeout = '300ms'")  # else it waits for the end of the other session
     with pytest.raises(psycopg.errors.QueryCanceled):
         WRITES[name](thief, claim)
@@ -168,7 +168,7 @@ def test_a_session_takes_over_the_attempt_of_an_ended_one(world: ExampleInstalla
     session, later = hands.session(claim), hands.session(claim)
     attempt_steps.start(session, claim, "test")
     psycopg.Connection.close(session)
-    attempts.begin(later)
+    attempt_steps.begin(later)
     attempts.items(later, claim, [{"key": "1", "state": "done"}], 1)
     attempt_steps.complete(later, claim, "{}")
     psycopg.Connection.commit(later)
@@ -190,7 +190,7 @@ def test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it(
 ) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempt_steps.complete(session, claim, "{}")
     assert not hands.show(claim)
     psycopg.Connection.commit(session)
@@ -204,7 +204,7 @@ def test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end(
 ) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.begin(session)
+    attempt_steps.begin(session)
     assert hands.show(claim, session.info.backend_pid)
     (row,) = world.rows("SELECT backend_pid, finished_at FROM background_job_attempts")
     assert row == {"backend_pid": session.info.backend_pid, "finished_at": None}
@@ -220,11 +220,11 @@ def test_an_attempt_writes_nothing_after_its_job_ended(world: ExampleInstallatio
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempt_steps.complete(session, claim, "{}")
     psycopg.Connection.commit(session)
     before = snapshot(world, claim)
-    attempts.begin(session)
+    attempt_steps.begin(session)
     with pytest.raises(ClaimLost):
         WRITES[name](session, claim)
     psycopg.Connection.rollback(session)
@@ -245,7 +245,7 @@ def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: ExampleInstall
     old = hands.claim()
     session = hands.session(old)
     attempt_steps.start(session, old, "old")
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempts.items(session, old, [{"key": "1", "state": "done"}], 1)  # holds the ticket's lock
     assert hands.rescue(old) == "pending"
     with pytest.raises(psycopg.OperationalError):
@@ -298,7 +298,7 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(
     attempt_steps.start(first, claim, "test")
     world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")  # as of a session that has ended
     session = hands.session(claim) if renewed else first
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
     with world.engine.transaction(force_rollback=True):
         world.engine.execute("SET LOCAL statement_timeout = '2s'")
@@ -345,7 +345,7 @@ def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, han
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
     with pytest.raises(psycopg.errors.UniqueViolation):
         attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
@@ -403,7 +403,7 @@ def test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tel
         world.logins, world.handler_login(world.other), application=f"turno-handler {hands.worker} 2",
         kind=HandlerConnection,
     )  # fmt: skip
-    attempts.begin(named["2"])
+    attempt_steps.begin(named["2"])
     attempts.items(named["2"], claim, [{"key": "1", "state": "done"}], 1)
     assert hands.rescue(claim, counted=None, child=child) == "pending"
     assert [name for name, session in named.items() if not answers(session)] == ended

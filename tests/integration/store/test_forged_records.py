@@ -90,7 +90,7 @@ def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: At
 
 def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
-    attempts.begin(session)
+    attempt_steps.begin(session)
     attempts.checkpoint(session, claim, {"page": 3})
     psycopg.Connection.commit(session)
     attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
@@ -105,7 +105,7 @@ def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: A
 def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running: Attempts, work: str) -> None:
     session, claim = running.start()
     session.execute("SET synchronous_commit = off")
-    attempts.begin(session)
+    attempt_steps.begin(session)
     match work:
         case "checkpoint":
             attempts.checkpoint(session, claim, 1)

@@ -266,7 +266,7 @@ class JobMachine(RuleBasedStateMachine):
     def items(self, held: Held, chunk: dict[str, str], *, committed: bool) -> None:
         job, session = held.job, self._session(held.job.tenant)
         new = {key: state for key, state in chunk.items() if key not in job.items}
-        attempts.begin(session)
+        attempt_steps.begin(session)
         for key, state in new.items():
             if state == "done":
                 self._effect(session, held.claim, key)
@@ -285,7 +285,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=STARTED, state=st.integers(0, 9))
     def checkpoint(self, held: Held, state: int) -> None:
         session = self._session(held.job.tenant)
-        attempts.begin(session)
+        attempt_steps.begin(session)
         assert attempts.checkpoint(session, held.claim, state) == held.job.cancel_requested
         psycopg.Connection.commit(session)
         held.job.checkpoint = state
@@ -308,7 +308,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=LIVE, committed=st.sampled_from([True, True, False]))
     def complete(self, held: Held, *, committed: bool) -> None:
         session = self._session(held.job.tenant)
-        attempts.begin(session)
+        attempt_steps.begin(session)
         self._effect(session, held.claim, THE_END)
         attempt_steps.complete(session, held.claim, '{"ok": true}')
         if committed:
@@ -700,7 +700,7 @@ class JobMachine(RuleBasedStateMachine):
         name: str,
         refusal: type[Exception] | tuple[type[Exception], ...] = ClaimLost,
     ) -> None:
-        attempts.begin(session)
+        attempt_steps.begin(session)
         self._effect(session, claim, f"refused {name}")
         with pytest.raises(refusal):
             WRITES[name](session, claim)

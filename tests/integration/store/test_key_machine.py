@@ -88,7 +88,7 @@ class KeyMachine(RuleBasedStateMachine):
         session = self.sessions[0]
         match how:
             case "complete":
-                attempts.begin(session)
+                attempt_steps.begin(session)
                 attempt_steps.complete(session, one, "{}")
                 psycopg.Connection.commit(session)
             case "again" | "later" | "failed":
@@ -107,7 +107,7 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(which=ANY)
     def begin_an_end(self, which: int) -> None:
         self.ending = self.claims.pop(which % len(self.claims))
-        attempts.begin(self.sessions[1])
+        attempt_steps.begin(self.sessions[1])
         attempt_steps.complete(self.sessions[1], self.ending, "{}")
 
     @precondition(lambda self: self.ending is not None)

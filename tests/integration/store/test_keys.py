@@ -74,7 +74,7 @@ def at_work(world: ExampleInstallation, one: Claim) -> Iterator[HandlerConnectio
 
 def complete(world: ExampleInstallation, one: Claim) -> None:
     with at_work(world, one) as session:
-        attempts.begin(session)
+        attempt_steps.begin(session)
         attempt_steps.complete(session, one, "{}")
         psycopg.Connection.commit(session)
 
@@ -228,7 +228,7 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallatio
     one, two = claim(world)
     with at_work(world, one) as slow:
         slow.execute("SET lock_timeout = '1s'")
-        attempts.begin(slow)
+        attempt_steps.begin(slow)
         attempt_steps.complete(slow, one, "{}")
         complete(world, two)
         jobs += line(world, 1)
@@ -264,7 +264,7 @@ def test_an_end_that_is_rolled_back_lets_nobody(world: ExampleInstallation) -> N
     jobs = line(world, 2)
     (one,) = claim(world)
     with at_work(world, one) as session:
-        attempts.begin(session)
+        attempt_steps.begin(session)
         attempt_steps.complete(session, one, "{}")
         psycopg.Connection.rollback(session)
     assert states(world, jobs) == ["running", "waiting"]

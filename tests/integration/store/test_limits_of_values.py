@@ -60,7 +60,7 @@ def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
     claim = world.engine.claim_job(worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
     assert claim is not None
     attempt_steps.start(session, claim, "here/1")
-    attempts.begin(session)
+    attempt_steps.begin(session)
     return claim
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int2
@@ -15,7 +14,6 @@ from turno.jobs.claim import Claim
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
 from turno.jobs.handler import JobHandler
 from turno.store.one_row import row_of
-from turno.store.pipeline import Statement, raise_first_error, run_pipeline
 from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals
 from turno.traces import trace_id
@@ -42,34 +40,6 @@ class Started:
     def log_fields(self) -> dict[str, object]:
         """Return by which ids a line of the log is found with the request that it follows from."""
         return {"correlation_id": self.correlation_id, "trace_id": trace_id(self.trace_context)}
-
-
-BEGIN: Statement = ("BEGIN", ())
-COMMIT: Statement = ("COMMIT", ())
-
-
-# Opens a handler's transaction and reads its start, which no SQL can choose: it proves that a later statement of the
-# executor is still in this transaction.
-OPENING: tuple[Statement, ...] = (BEGIN, ("SELECT transaction_timestamp()", ()))
-
-
-def started(answer: PGresult) -> str:
-    """Return the start of the transaction from the last answer to OPENING."""
-    value = answer.get_value(0, 0)  # not by the session's loaders, which a handler may have changed
-    assert value is not None, "a transaction has a start"  # noqa: S101
-    return value.decode()
-
-
-def begin(session: Session) -> str:
-    """Open the handler's transaction; return its start."""
-    answers = run_pipeline(session, OPENING)
-    raise_first_error(session, answers)
-    return started(answers[-1])
-
-
-def proving(transaction: str, schema: str) -> Statement:
-    """Return the statement that raises HandlerMisuse in any transaction but the one with this start."""
-    return (qualified("SELECT {}.assert_transaction($1)", schema), (transaction,))
 
 
 def prove(session: Session, transaction: str, schema: str) -> None:

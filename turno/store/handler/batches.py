@@ -1,19 +1,19 @@
-"""What the jobs of a batch, all of one tenant, are asked for and end by together: one statement each."""
+"""The statements by which the jobs of a batch, all of one tenant, are fetched and completed together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple, Self
 from uuid import UUID
 
 import psycopg
-from psycopg.pq.abc import PGresult
 
 from turno.jobs.claim import Claim
 from turno.store.handler.attempts import Started
 from turno.store.one_row import value_of
-from turno.store.pipeline import Statement, rows_of
+from turno.store.pipeline import Pipeline
 from turno.store.qualified import qualified
+from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
 
@@ -34,32 +34,85 @@ class Result:
     ended: datetime
 
 
-def fetching(claims: Sequence[Claim]) -> Statement:
-    """Return what asks for these jobs."""
-    return (qualified(_FETCH, claims[0].login.schema), _keys(claims))
+class Fetched(NamedTuple):
+    """The jobs whose claims are held, by their ids, and the database's time; None if there is no job."""
+
+    jobs: dict[UUID, Started]
+    now: datetime | None
 
 
-def fetched(session: Session, answer: PGresult) -> tuple[dict[UUID, Started], datetime | None]:
-    """Return by its id each job whose claim is held, and the database's clock then; None if there is no job."""
-    found, now = {}, None
-    for job_id, *row, now in rows_of(session, answer):  # noqa: B007 - the last one's, as good as any
-        found[job_id] = Started(*row)
-    return found, now
+class JobPipeline(Pipeline):
+    """The verbs of a batch, sent together; the properties are their answers after `exchange` or `send`."""
 
+    def __init__(self, session: Session, schema: str) -> None:
+        super().__init__(session)
+        self._schema = schema
+        self._fetching: int | None = None
+        self._last = 0
 
-def finishing(transaction: str, results: Sequence[Result], worker: str) -> Statement:
-    """Return the statement that completes all of these jobs or none, in the transaction with this start only."""
-    return (
-        qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", results[0].claim.login.schema),
-        (
+    def fetch(self, claims: Sequence[Claim]) -> Self:
+        """Read these jobs."""
+        self._fetching = self.add(qualified(_FETCH, self._schema), _keys(claims))
+        return self
+
+    def fetch_apart(self, claims: Sequence[Claim]) -> Self:
+        """Read these jobs in a transaction of their own: the handler's would lock the tables that are read."""
+        self.add("BEGIN")
+        return self.fetch(claims).commit()
+
+    def begin(self) -> Self:
+        """Open a handler's transaction and read its start.
+
+        No SQL can choose the start: it proves that a later statement of the executor is still in this transaction.
+        """
+        self.add("BEGIN")
+        self._last = self.add("SELECT transaction_timestamp()")
+        return self
+
+    def prove(self, transaction: str) -> Self:
+        """Raise HandlerMisuse in any transaction but the one with this start."""
+        self.add(qualified("SELECT {}.assert_transaction($1)", self._schema), (transaction,))
+        return self
+
+    def finish(self, transaction: str, results: Sequence[Result], worker: str) -> Self:
+        """Complete all of these jobs or none, in the transaction with this start only."""
+        asked = (
             transaction,
             *_keys([one.claim for one in results]),
             _array(_quoted(one.result) for one in results),
             _array(one.began.isoformat() for one in results),
             _array(one.ended.isoformat() for one in results),
             worker,
-        ),
-    )
+        )
+        self.add(qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", self._schema), asked)
+        return self
+
+    def commit(self) -> Self:
+        """Commit the handler's transaction."""
+        self.add("COMMIT")
+        return self
+
+    def exchange(self) -> Self:
+        """Send all statements; raise what refuses any of them: ClaimLost, HandlerMisuse, psycopg.Error."""
+        self.send()
+        with named_refusals():
+            self.raise_refusal()
+        return self
+
+    @property
+    def fetched(self) -> Fetched | None:
+        """The jobs of `fetch`; None if it was not called."""
+        if self._fetching is None:
+            return None
+        found, now = {}, None
+        for job_id, *row, now in self.rows(self._fetching):  # noqa: B007 - the last one's, as good as any
+            found[job_id] = Started(*row)
+        return Fetched(found, now)
+
+    @property
+    def started(self) -> str:
+        """The start of the transaction of `begin`."""
+        return self.text(self._last)
 
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:

@@ -16,7 +16,6 @@ from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine, Orphan
-from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 
 
@@ -138,7 +137,7 @@ class Mill:
         session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
         try:
             attempt_steps.start(session, held, "test")
-            attempts.begin(session)
+            attempt_steps.begin(session)
             attempt_steps.complete(session, held, "{}")
             psycopg.Connection.commit(session)
         finally:

@@ -31,7 +31,7 @@ def in_attempt(*steps: Step) -> Steps:
     """Play the steps in the job's transaction, its beginning and its end as steps of their own."""
 
     def first(session: Session) -> None:
-        attempts.begin(session)
+        attempt_steps.begin(session)
 
     def last(session: Session) -> None:
         session.execute("COMMIT")
