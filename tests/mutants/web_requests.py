@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "all large bodies are computed on at once",
         HELD,
-        "turno/web/http/large_body.py",
+        "turno/web/http/request_body.py",
         "    with _computing:\n        yield",
         "    yield",
         ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),

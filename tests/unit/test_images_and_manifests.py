@@ -15,11 +15,12 @@ import yaml
 
 from turno.commands.main import main
 from turno.settings import Settings
-from turno.web.api.health import ALIVE, READY
+from turno.web.api.health import health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ALIVE, READY = (health.operations[name].rule for name in ("healthz", "readyz"))
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = ROOT / "deploy" / "container"
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").rglob("*.yaml"))
@@ -95,7 +96,7 @@ def test_nginx_and_the_probe_find_the_web_where_it_listens() -> None:
     web = COMPOSE["web"]
     listens = web["environment"]["WEB_BIND"]
     assert f"server {listens};" in (ROOT / "deploy" / "nginx" / "turno.conf").read_text(encoding="utf-8")
-    assert f"http://{listens}{ALIVE.rule}" in web["healthcheck"]["test"][-1]
+    assert f"http://{listens}{ALIVE}" in web["healthcheck"]["test"][-1]
     assert COMPOSE["proxy"]["network_mode"] == "service:web"
 
 
@@ -149,7 +150,7 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
             assert {"name": "run", "mountPath": "/run/turno"} in container["volumeMounts"]
         elif probe:
             # Liveness asks what does not depend on the database.
-            rule = READY.rule if kind == "readinessProbe" else ALIVE.rule
+            rule = READY if kind == "readinessProbe" else ALIVE
             assert probe["httpGet"] == {"path": rule, "port": "http"}
             port = container["ports"][0]
             assert port["name"] == "http"

@@ -1,9 +1,11 @@
-"""Routes that cannot be added without saying who may use them and what they answer."""
+"""Routes: the signature and the docstring of a view are its documentation, and each view has an access rule."""
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from flask import Blueprint, Request, Response, g, request
 
@@ -11,19 +13,21 @@ from turno.web.auth.csrf import SAFE
 from turno.web.auth.login import principal_of
 from turno.web.auth.principal import Principal
 from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_of
+from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import NoQuery, read_query
+from turno.web.http.request_body import Changes, read_body, read_bytes, read_changes
 from turno.web.http.request_headers import correlation_id
 from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of
 
 Access = Literal["user", "operator"]
-View = Callable[..., Response]
+View = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one status means; `body` is a dataclass, or a union of some; `headers` says what each header tells."""
+    """The meaning of a status; `body` is a dataclass, or a union of some; `headers` describes each header."""
 
     about: str
     body: Any = None
@@ -33,96 +37,142 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one address, as the OpenAPI document tells it; `query` and `body` are dataclasses."""
+    """One method of one address, as the OpenAPI document describes it; `query` and `body` are dataclasses."""
 
     method: str
     rule: str
     summary: str
+    about: str
     answers: Mapping[int, Answer]
-    about: str = ""
-    query: type[Any] = NoQuery
-    request_headers: tuple[str, ...] = ()
+    query: type[Any]
+    body: type[Any] | None
+    access: Access | None
+    # False for an operation on many tenants: X-Schema names the tenant of the others.
+    one_tenant: bool
     problems: tuple[Kind, ...] = ()
-    access: Access | None = "user"
-    body: type[Any] | None = None
-    # Whether the body is bytes as they are, application/octet-stream.
-    takes_bytes: bool = False
-    # Whether the tenant may be named there, by clients that cannot send X-Schema.
+    request_headers: tuple[str, ...] = ()
+    # Whether clients that cannot send X-Schema may name the tenant in the query.
     tenant_in_query: bool = False
-    # Whether it is about one tenant, which X-Schema names; what is about many is registered by `Routes.across`.
-    one_tenant: bool = True
-    # Whether it needs an operator of every company, because all of them share what it changes or shows.
+    # Whether only an operator of every company may send it, because all companies share the object of the operation.
     everywhere: bool = False
-    # Whether the role reader may ask for it although its method is one that changes things.
+    # Whether the role reader may send it although its method is one of changes.
     reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An admitted request: its scope, its query parameters and the id that follows it everywhere."""
+    """An admitted request within one tenant; each log line and job of it has the correlation id."""
 
     scope: Scope
-    query: Any
     correlation_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An admitted request of an operator about many tenants: those of `principal`'s companies, or all."""
+    """An admitted request of an operator about many tenants: those of the companies of `principal`, or all."""
 
     principal: Principal
-    query: Any
     correlation_id: str
 
 
 class Routes(Blueprint):
-    """A blueprint whose views get a `Call`, made after the request was admitted; `tag` is its chapter."""
+    """A blueprint of API operations; `tag` is their chapter in the OpenAPI document."""
 
     def __init__(self, name: str, import_name: str, *, tag: str) -> None:
         super().__init__(name, import_name)
         self.tag = tag
         self.operations: dict[str, Operation] = {}
 
-    def open(self, operation: Operation) -> Callable[[View], View]:
-        """Register a view that anybody may ask; it gets the path's variables alone."""
+    def operation(
+        self,
+        address: str,
+        *,
+        answers: Mapping[int, Answer] | None = None,
+        operator: bool = False,
+        everybody: bool = False,
+        about: str = "",
+        scope: Callable[[Request], Scope] = scope_of,
+        **rules: Any,
+    ) -> Callable[[View], View]:
+        """Register a view at an address such as `GET /api/jobs`; `rules` are further fields of its Operation.
+
+        The parameter `call` decides who may send the request: a Call is for the users of a tenant, with `operator` for
+        its operators, an OperatorCall for operators. A view has it unless it is for `everybody`, or TypeError is
+        raised. The query string is read into a parameter `query`, and the body into `body`: a dataclass, Changes of a
+        dataclass, or bytes. The variables of the path follow. A dataclass that the view returns is answered as JSON
+        with the first status of `answers`, by default 200.
+        """
 
         def register(view: View) -> View:
-            self._register(operation, view.__name__, view)
-            return view
+            hints = get_type_hints(view, include_extras=True)
+            if ("call" in hints) is everybody:
+                raise TypeError(f"{address}: a view has a parameter `call`, or is registered for everybody")
+            operation = replace(_described(address, view, hints, answers, about), **rules)
+            if operator:
+                operation = replace(operation, access="operator")
 
-        return register
-
-    def guarded(self, operation: Operation, *, scope: Callable[[Request], Scope] = scope_of) -> Callable[[View], View]:
-        """Register a view that gets a Call first, and only for who may use it; `scope` finds out who asks."""
-
-        def register(view: View) -> View:
             @wraps(view)
-            def admitted(**path: str) -> Response:
+            def asked(**path: str) -> Response:
+                if operation.access is None:
+                    return _respond(operation, view, hints, **path)
+                if not operation.one_tenant:
+                    return _respond(operation, view, hints, call=_admit_across(operation), **path)
                 found = scope(request)
                 with place_of(found.tenant):
-                    return view(_admit(operation, found), **path)
+                    return _respond(operation, view, hints, call=_admit(operation, found), **path)
 
-            self._register(operation, view.__name__, admitted)
+            self.operations[view.__name__] = operation
+            methods = [operation.method]
+            self.add_url_rule(operation.rule, view.__name__, asked, methods=methods, provide_automatic_options=False)
             return view
 
         return register
 
-    def across(self, operation: Operation) -> Callable[[View], View]:
-        """Register a view that gets an OperatorCall first; it is told apart from others by `one_tenant=False`."""
 
-        def register(view: View) -> View:
-            @wraps(view)
-            def admitted(**path: str) -> Response:
-                return view(_admit_across(operation), **path)
+def _respond(operation: Operation, view: View, hints: Mapping[str, Any], **given: Any) -> Response:
+    if operation.access or "query" in hints:
+        query = read_query(request.args, operation.query)
+        given |= {"query": query} if "query" in hints else {}
+    if "body" in hints:
+        given["body"] = _body(hints["body"])
+    found, status = view(**given), next(iter(operation.answers))
+    if isinstance(found, Response):
+        return found
+    return Response(status=status) if found is None else answer(found, status)
 
-            self._register(operation, view.__name__, admitted)
-            return view
 
-        return register
+def _described(
+    address: str, view: View, hints: Mapping[str, Any], answers: Mapping[int, Answer] | None, about: str
+) -> Operation:
+    """Return the operation that a signature and a docstring describe."""
+    method, _, rule = address.partition(" ")
+    summary, _, more = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
+    returned, body = hints["return"], hints.get("body")
+    if answers is None:
+        known = {200: Answer(about=_first_sentence(returned), body=returned)}
+        answers = {204: Answer(about="It is done.")} if returned is NoneType else known
+    return Operation(
+        method=method,
+        rule=rule,
+        summary=summary.removesuffix("."),
+        about=about or " ".join(more.split()),
+        answers=answers,
+        query=hints.get("query", NoQuery),
+        body=get_args(body)[0] if get_origin(body) is Changes else body,
+        access=None if "call" not in hints else "operator" if hints["call"] is OperatorCall else "user",
+        one_tenant=hints.get("call") is not OperatorCall,
+    )
 
-    def _register(self, operation: Operation, endpoint: str, view: View) -> None:
-        self.operations[endpoint] = operation
-        self.add_url_rule(operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False)
+
+def _first_sentence(kind: Any) -> str:
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _body(kind: Any) -> Any:
+    """Return the body of the present request as the parameter `body` of a view is annotated."""
+    if kind is bytes:
+        return read_bytes(request)
+    return read_changes(request, *get_args(kind)) if get_origin(kind) is Changes else read_body(request, kind)
 
 
 def _admit(operation: Operation, scope: Scope) -> Call:
@@ -130,14 +180,14 @@ def _admit(operation: Operation, scope: Scope) -> Call:
     g.turno_correlation_id = correlation_id(request.headers)
     if operation.method not in SAFE:
         admit_command(scope)
-    return Call(scope, read_query(request.args, operation.query), g.turno_correlation_id)
+    return Call(scope, g.turno_correlation_id)
 
 
 def _admit_across(operation: Operation) -> OperatorCall:
     principal = principal_of(request)
     _require_role(operation, principal)
     g.turno_correlation_id = correlation_id(request.headers)
-    return OperatorCall(principal, read_query(request.args, operation.query), g.turno_correlation_id)
+    return OperatorCall(principal, g.turno_correlation_id)
 
 
 def _require_role(operation: Operation, principal: Principal) -> None:

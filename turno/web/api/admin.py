@@ -12,11 +12,11 @@ from turno.web.addresses import at
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import JobPageQuery, described
 from turno.web.rate_limits import over_quota
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 
 admin = Routes("admin", __name__, tag="administration")
@@ -54,40 +54,27 @@ class DeadLettersQuery(JobPageQuery):
     replayed: Annotated[bool, described("Those that were replayed, instead of those that wait.")] = False
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/dead-letters",
-    summary="List a tenant's dead letters",
-    access="operator",
-    query=DeadLettersQuery,
-    answers={200: Answer(about="A page of dead letters.", body=DeadLetterPage)},
-)
+@admin.operation("GET /api/admin/dead-letters", operator=True)
+def dead_letters(call: Call, query: DeadLettersQuery) -> DeadLetterPage:
+    """List a tenant's dead letters."""
+    with call.scope.reading() as reader:
+        rows = stored.dead_letters(reader, replayed=query.replayed, before=query.cursor, limit=query.limit + 1)
+    seen = [call.scope.seen(row) for row in rows]
+    return DeadLetterPage(*page_of(seen, query.limit, _body, "job_id"))
 
-REPLAY = Operation(
-    method="POST",
-    rule="/api/admin/dead-letters/<job_id>/replay",
-    summary="Replay a dead letter",
-    about="Makes a new job, for the same user, that continues the failed one. Asked twice, it answers with the same "
-    "new job.",
-    access="operator",
+
+@admin.operation(
+    "POST /api/admin/dead-letters/<job_id>/replay",
     answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
     problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
+    operator=True,
 )
-
-
-@admin.guarded(LIST)
-def dead_letters(call: Call) -> Response:
-    """List a tenant's dead letters."""
-    asked = call.query
-    with call.scope.reading() as reader:
-        rows = stored.dead_letters(reader, replayed=asked.replayed, before=asked.cursor, limit=asked.limit + 1)
-    seen = [call.scope.seen(row) for row in rows]
-    return answer(DeadLetterPage(*page_of(seen, asked.limit, _body, "job_id")))
-
-
-@admin.guarded(REPLAY)
 def replay(call: Call, job_id: str) -> Response:
-    """Replay a dead letter."""
+    """Replay a dead letter.
+
+    Makes a new job, for the same user, that continues the failed one. Asked twice, it answers with the same new
+    job.
+    """
     tenant = call.scope.tenant
     unknown = Problem(Kind.NOT_FOUND, "This tenant has no dead letter with this id.")
     asked = read_id(job_id, unknown)

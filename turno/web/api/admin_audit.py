@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from flask import Response
-
 from turno.store.operator.audit import list_audit
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.query import NOT_GIVEN, Moment, NumberCursor, PageSize, Text, described
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator
 
 admin_audit = Routes("admin_audit", __name__, tag="administration")
@@ -54,31 +52,21 @@ class AuditQuery:
     limit: PageSize = 50
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/audit",
-    summary="List what operators changed",
-    about="Nobody can change or remove an entry. Operators of some companies see what was done to their tenants.",
-    access="operator",
-    one_tenant=False,
-    query=AuditQuery,
-    answers={200: Answer(about="A page of changes.", body=AuditPage)},
-)
+@admin_audit.operation("GET /api/admin/audit")
+def audit(call: OperatorCall, query: AuditQuery) -> AuditPage:
+    """List what operators changed.
 
-
-@admin_audit.across(LIST)
-def audit(call: OperatorCall) -> Response:
-    """List what operators changed."""
-    asked = call.query
+    Nobody can change or remove an entry. Operators of some companies see what was done to their tenants.
+    """
     with lend_operator()() as operator:
         rows = list_audit(
             operator,
             companies=call.principal.companies,
-            actor=asked.actor,
-            tenant=asked.tenant,
-            action=asked.action,
-            since=asked.since,
-            before=asked.cursor,
-            limit=asked.limit + 1,
+            actor=query.actor,
+            tenant=query.tenant,
+            action=query.action,
+            since=query.since,
+            before=query.cursor,
+            limit=query.limit + 1,
         )
-    return answer(AuditPage(*page_of(rows, asked.limit, lambda row: from_row(AuditEntry, row), "id")))
+    return AuditPage(*page_of(rows, query.limit, lambda row: from_row(AuditEntry, row), "id"))

@@ -5,16 +5,15 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from flask import Response, request
+from flask import Response
 from msgspec import Meta
 
 from turno.jobs.callback_url import url_problem
 from turno.store.operator import callbacks
-from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import LARGEST_ID, PageSize, Text, described
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 admin_callbacks = Routes("admin_callbacks", __name__, tag="administration")
@@ -105,100 +104,56 @@ class Settled:
     callbacks: int
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/callbacks",
-    summary="List addresses that are told of jobs' ends, and what was not taken",
-    access="operator",
-    one_tenant=False,
-    query=FailingQuery,
-    answers={200: Answer(about="Them.", body=CallbackPage)},
-)
-ADD = Operation(
-    method="POST",
-    rule="/api/admin/callbacks",
-    summary="Have an address told of every end",
-    about="From now on, of a tenant's jobs, of a type's, or of all; `CALLBACK_HOSTS` must name its host. Safe to "
-    "repeat. `turno callbacks secret` prints what it is signed with.",
-    access="operator",
-    one_tenant=False,
-    everywhere=True,
-    body=NewAddress,
-    answers={201: Answer(about="It is told.", body=AddressMade)},
-)
-REMOVE = Operation(
-    method="DELETE",
-    rule="/api/admin/callbacks/<address>",
-    summary="Tell an address no more",
-    about="Not even of what it has not taken yet.",
-    access="operator",
-    one_tenant=False,
-    everywhere=True,
-    answers={204: Answer(about="It is gone.")},
-    problems=(Kind.NOT_FOUND,),
-)
-RESEND = Operation(
-    method="POST",
-    rule="/api/admin/callbacks/resend",
-    summary="Try again what was not taken",
-    about="At once, and from the first try on; call-backs and mails alike.",
-    access="operator",
-    one_tenant=False,
-    body=Which,
-    answers={200: Answer(about="They are tried again.", body=Settled)},
-)
-DISCARD = Operation(
-    method="POST",
-    rule="/api/admin/callbacks/discard",
-    summary="Try no more what was not taken",
-    access="operator",
-    one_tenant=False,
-    body=Which,
-    answers={200: Answer(about="They are forgotten.", body=Settled)},
-)
-
-
-@admin_callbacks.across(LIST)
-def index(call: OperatorCall) -> Response:
-    """List them."""
-    asked, companies = call.query, call.principal.companies
+@admin_callbacks.operation("GET /api/admin/callbacks")
+def index(call: OperatorCall, query: FailingQuery) -> CallbackPage:
+    """List addresses that are told of jobs' ends, and what was not taken."""
+    companies = call.principal.companies
     with lend_operator()() as operator:
         addresses = callbacks.list_addresses(operator, companies=companies)
         rows = callbacks.failing(
-            operator, companies=companies, tenant=asked.tenant or None, after=asked.cursor, limit=asked.limit + 1
+            operator, companies=companies, tenant=query.tenant or None, after=query.cursor, limit=query.limit + 1
         )
-    page, following = page_of(rows, asked.limit, lambda row: from_row(FailingBody, row), "id")
-    return answer(CallbackPage([from_row(AddressBody, row) for row in addresses], page, following))
+    page, following = page_of(rows, query.limit, lambda row: from_row(FailingBody, row), "id")
+    return CallbackPage([from_row(AddressBody, row) for row in addresses], page, following)
 
 
-@admin_callbacks.across(ADD)
-def add(call: OperatorCall) -> Response:
-    """Add an address."""
-    wanted = read_body(request, NewAddress)
-    return answer(AddressMade(add_address(call.principal.user, wanted)), 201)
+@admin_callbacks.operation(
+    "POST /api/admin/callbacks", answers={201: Answer(about="It is told.", body=AddressMade)}, everywhere=True
+)
+def add(call: OperatorCall, body: NewAddress) -> Response:
+    """Have an address told of every end.
+
+    From now on, of a tenant's jobs, of a type's, or of all; `CALLBACK_HOSTS` must name its host. Safe to repeat.
+    `turno callbacks secret` prints what it is signed with.
+    """
+    return answer(AddressMade(add_address(call.principal.user, body)), 201)
 
 
-@admin_callbacks.across(REMOVE)
-def remove(call: OperatorCall, address: str) -> Response:
-    """Remove an address."""
+@admin_callbacks.operation("DELETE /api/admin/callbacks/<address>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def remove(call: OperatorCall, address: str) -> None:
+    """Tell an address no more.
+
+    Not even of what it has not taken yet.
+    """
     remove_address(call.principal.user, address)
-    return Response(status=204)
 
 
-@admin_callbacks.across(RESEND)
-def resend(call: OperatorCall) -> Response:
-    """Try again."""
-    return _settled(call, again=True)
+@admin_callbacks.operation("POST /api/admin/callbacks/resend")
+def resend(call: OperatorCall, body: Which) -> Settled:
+    """Try again what was not taken.
+
+    At once, and from the first try on; call-backs and mails alike.
+    """
+    return _settled(call, body, again=True)
 
 
-@admin_callbacks.across(DISCARD)
-def discard(call: OperatorCall) -> Response:
-    """Try no more."""
-    return _settled(call, again=False)
+@admin_callbacks.operation("POST /api/admin/callbacks/discard")
+def discard(call: OperatorCall, body: Which) -> Settled:
+    """Try no more what was not taken."""
+    return _settled(call, body, again=False)
 
 
-def _settled(call: OperatorCall, *, again: bool) -> Response:
-    which = read_body(request, Which)
+def _settled(call: OperatorCall, which: Which, *, again: bool) -> Settled:
     if which.tenant is not None and "\0" in which.tenant:
         raise invalid([FieldProblem("tenant", "must not contain the character U+0000")])
     with lend_operator()() as operator:
@@ -210,7 +165,7 @@ def _settled(call: OperatorCall, *, again: bool) -> Response:
             ids=which.ids,
             companies=call.principal.companies,
         )
-    return answer(Settled(settled))
+    return Settled(settled)
 
 
 def add_address(by: str, wanted: NewAddress) -> int:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from flask import Response, request
 from msgspec import Meta
 
 from turno.dispatch.command_across import command_across
@@ -16,11 +15,10 @@ from turno.jobs.operator_command import CommandName, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, find_jobs, group_jobs
 from turno.web.api.found_jobs import FoundJob, FoundPage, searched
 from turno.web.api.job_body import Band
-from turno.web.api.typed_body import read_body
-from turno.web.http.json_answers import answer, from_row
+from turno.web.http.json_answers import from_row
 from turno.web.http.problems import FieldProblem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, PageSize, Text, described
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 admin_jobs = Routes("admin_jobs", __name__, tag="administration")
@@ -131,72 +129,44 @@ class CommandDone:
     next_cursor: UUID | None
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/jobs",
-    summary="List the jobs of all tenants",
-    access="operator",
-    one_tenant=False,
-    query=FoundQuery,
-    answers={200: Answer(about="A page of jobs.", body=FoundPage)},
-)
-
-GROUPS = Operation(
-    method="GET",
-    rule="/api/admin/jobs/groups",
-    summary="Group the jobs of all tenants",
-    about="By error, so that what failed tonight is one line for each cause; or by type, tenant or company.",
-    access="operator",
-    one_tenant=False,
-    query=GroupsQuery,
-    answers={200: Answer(about="The largest groups.", body=JobGroups)},
-)
-
-COMMAND = Operation(
-    method="POST",
-    rule="/api/admin/jobs/commands",
-    summary="Change many jobs of many tenants",
-    about=f"At most {MOST_AT_ONCE} at a time; send it again with `next_cursor` for those after them. Each tenant's "
-    "jobs are changed in transactions of their own, and are on record with who asked.",
-    access="operator",
-    one_tenant=False,
-    body=CommandBody,
-    answers={200: Answer(about="What was done, or with `dry_run` would be.", body=CommandDone)},
-)
-
-
-@admin_jobs.across(LIST)
-def found(call: OperatorCall) -> Response:
+@admin_jobs.operation("GET /api/admin/jobs")
+def found(call: OperatorCall, query: FoundQuery) -> FoundPage:
     """List the jobs of all tenants."""
-    limit = call.query.limit
-    if call.query.user or call.query.correlation_id or call.query.payload:
-        return answer(searched(call))
+    limit = query.limit
+    if query.user or query.correlation_id or query.payload:
+        return searched(call, query)
     with lend_operator()() as operator:
-        rows = find_jobs(operator, _wanted(call, call.query), before=_cursor(call.query.cursor), limit=limit + 1)
+        rows = find_jobs(operator, _wanted(call, query), before=_cursor(query.cursor), limit=limit + 1)
     following = None
     if len(rows) > limit:
         last = rows[limit - 1]
         following = f"{last['at'].isoformat()}~{last['job_id']}"
-    return answer(FoundPage([from_row(FoundJob, row) for row in rows[:limit]], following))
+    return FoundPage([from_row(FoundJob, row) for row in rows[:limit]], following)
 
 
-@admin_jobs.across(GROUPS)
-def groups(call: OperatorCall) -> Response:
-    """Group the jobs of all tenants."""
+@admin_jobs.operation("GET /api/admin/jobs/groups")
+def groups(call: OperatorCall, query: GroupsQuery) -> JobGroups:
+    """Group the jobs of all tenants.
+
+    By error, so that what failed tonight is one line for each cause; or by type, tenant or company.
+    """
     with lend_operator()() as operator:
-        rows = group_jobs(operator, _wanted(call, call.query), call.query.by, limit=call.query.limit)
-    return answer(JobGroups([from_row(JobGroup, row) for row in rows]))
+        rows = group_jobs(operator, _wanted(call, query), query.by, limit=query.limit)
+    return JobGroups([from_row(JobGroup, row) for row in rows])
 
 
-@admin_jobs.across(COMMAND)
-def command(call: OperatorCall) -> Response:
+@admin_jobs.operation(
+    "POST /api/admin/jobs/commands",
+    about=f"At most {MOST_AT_ONCE} jobs in a request; `next_cursor` is the `cursor` of the next request. Each tenant's "
+    "jobs are changed in transactions of their own, and the audit has the operator.",
+)
+def command(call: OperatorCall, body: CommandBody) -> CommandDone:
     """Change many jobs of many tenants."""
-    asked = read_body(request, CommandBody)
     try:
         wanted = OperatorCommand(
-            name=asked.command,
-            priority=Priority[asked.priority.upper()] if asked.priority else None,
-            run_at=asked.run_at,
+            name=body.command,
+            priority=Priority[body.priority.upper()] if body.priority else None,
+            run_at=body.run_at,
         )
         with lend_operator()() as operator:
             report = command_across(
@@ -204,29 +174,27 @@ def command(call: OperatorCall) -> Response:
                 services().dispatcher,
                 services().directory,
                 wanted,
-                _wanted(call, asked),
+                _wanted(call, body),
                 by=call.principal.user,
                 correlation_id=call.correlation_id,
-                dry_run=asked.dry_run,
-                after=asked.cursor,
-                limit=asked.limit,
+                dry_run=body.dry_run,
+                after=body.cursor,
+                limit=body.limit,
             )
     except ValueError as error:
         field, _, problem = str(error).partition(": ")
         raise invalid([FieldProblem(field, problem) if problem else FieldProblem("command", field)]) from None
-    return answer(
-        CommandDone(
-            command=asked.command,
-            dry_run=report.dry_run,
-            changed=dict(report.changed),
-            skipped=dict(report.skipped),
-            refused=dict(report.refused),
-            tenants=dict(report.tenants),
-            of_items=report.of_items,
-            items=report.items,
-            troubles=report.troubles,
-            next_cursor=report.next_cursor,
-        )
+    return CommandDone(
+        command=body.command,
+        dry_run=report.dry_run,
+        changed=dict(report.changed),
+        skipped=dict(report.skipped),
+        refused=dict(report.refused),
+        tenants=dict(report.tenants),
+        of_items=report.of_items,
+        items=report.items,
+        troubles=report.troubles,
+        next_cursor=report.next_cursor,
     )
 
 

@@ -5,14 +5,12 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from flask import Response
-
 from turno.store.api import jobs as stored
 from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, no_such_job
 from turno.web.http.query import AFTER, NOT_GIVEN, PageSize, described
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Call, Routes
 
 admin_logs = Routes("admin_logs", __name__, tag="administration")
 
@@ -49,26 +47,17 @@ class LogQuery:
     limit: PageSize = 200
 
 
-LOGS = Operation(
-    method="GET",
-    rule="/api/admin/jobs/<job_id>/logs",
-    summary="List what a job's attempts logged",
-    about="The newest lines of each attempt, as many as `JOB_LOG_LINES` says. Without secrets for who is no admin.",
-    access="operator",
-    query=LogQuery,
-    answers={200: Answer(about="A page of lines.", body=LogPage)},
-    problems=(Kind.NOT_FOUND,),
-)
+@admin_logs.operation("GET /api/admin/jobs/<job_id>/logs", problems=(Kind.NOT_FOUND,), operator=True)
+def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
+    """List what a job's attempts logged.
 
-
-@admin_logs.guarded(LOGS)
-def logs(call: Call, job_id: str) -> Response:
-    """List what a job's attempts logged."""
+    The newest lines of each attempt, as many as `JOB_LOG_LINES` says. Without secrets for who is no admin.
+    """
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
         if not stored.exists(reader, asked, None):
             raise no_such_job()
-        attempt, _, number = (call.query.cursor or "0.0").partition(".")
-        rows = stored.logs(reader, asked, after=(int(attempt), int(number)), limit=call.query.limit + 1)
+        attempt, _, number = (query.cursor or "0.0").partition(".")
+        rows = stored.logs(reader, asked, after=(int(attempt), int(number)), limit=query.limit + 1)
     seen = [call.scope.seen(row) | {"place": f"{row['attempt']}.{row['number']}"} for row in rows]
-    return answer(LogPage(*page_of(seen, call.query.limit, partial(from_row, LogLine), "place")))
+    return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "place"))

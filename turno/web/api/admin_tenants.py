@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from flask import Response, request
 from msgspec import Meta
 
 from turno.settings import Backend
 from turno.store.operator import routing
 from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
-from turno.web.api.typed_body import read_changes
 from turno.web.auth.principal import Principal
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import AFTER, PageSize, Text, described
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.http.request_body import Changes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 JobsPerDay = Annotated[int, Meta(ge=1, le=100_000_000)] | None
@@ -85,54 +84,32 @@ class TenantChanges:
 # What a tenant takes of the workers that all companies share.
 SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/tenants",
-    summary="List tenants",
-    access="operator",
-    one_tenant=False,
-    query=TenantsQuery,
-    answers={200: Answer(about="A page of tenants.", body=TenantPage)},
-)
 
-CHANGE = Operation(
-    method="PATCH",
-    rule="/api/admin/tenants/<tenant>",
-    summary="Change a tenant's settings",
-    about="At once, and on record with who did it. Waiting jobs follow a change of backend.",
-    access="operator",
-    one_tenant=False,
-    body=TenantChanges,
-    answers={200: Answer(about="The tenant after it.", body=TenantBody)},
-    problems=(Kind.UNKNOWN_TENANT,),
-)
-
-
-@admin_tenants.across(LIST)
-def tenants(call: OperatorCall) -> Response:
+@admin_tenants.operation("GET /api/admin/tenants")
+def tenants(call: OperatorCall, query: TenantsQuery) -> TenantPage:
     """List tenants."""
-    limit = call.query.limit
+    limit = query.limit
     with lend_operator()() as operator:
-        rows = list_tenants(operator, companies=call.principal.companies, after=call.query.cursor, limit=limit + 1)
-    return answer(TenantPage(*page_of(rows, limit, lambda row: from_row(TenantBody, row), "tenant")))
+        rows = list_tenants(operator, companies=call.principal.companies, after=query.cursor, limit=limit + 1)
+    return TenantPage(*page_of(rows, limit, lambda row: from_row(TenantBody, row), "tenant"))
 
 
-@admin_tenants.across(CHANGE)
-def change_tenant(call: OperatorCall, tenant: str) -> Response:
-    """Change a tenant's settings."""
-    changes = read_changes(request, TenantChanges)
-    require_own_settings(call.principal, changes)
+@admin_tenants.operation("PATCH /api/admin/tenants/<tenant>", problems=(Kind.UNKNOWN_TENANT,))
+def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str) -> TenantBody:
+    """Change a tenant's settings.
+
+    At once, and on record with who did it. Waiting jobs follow a change of backend.
+    """
+    require_own_settings(call.principal, body)
     companies = call.principal.companies
     with lend_operator()() as operator:
-        changed = "\0" not in tenant and set_tenant(
-            operator, tenant, changes, by=call.principal.user, companies=companies
-        )
-        if changed and "backend" in changes:
+        changed = "\0" not in tenant and set_tenant(operator, tenant, body, by=call.principal.user, companies=companies)
+        if changed and "backend" in body:
             routing.reroute(operator, backend_defaults())
         row: dict[str, Any] | None = show_tenant(operator, tenant, companies=companies) if changed else None
     if row is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
-    return answer(from_row(TenantBody, row))
+    return from_row(TenantBody, row)
 
 
 def require_own_settings(principal: Principal, changes: Mapping[str, object]) -> None:

@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from flask import Response, request
 from msgspec import Meta
 
 from turno.errors import UnknownJobType
 from turno.store.operator.run_time_settings import list_types, set_type
 from turno.web.api.admin_tenants import AlertMinutes, AlertPercent, JobsPerDay
-from turno.web.api.typed_body import read_changes
-from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.http.request_body import Changes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 admin_types = Routes("admin_types", __name__, tag="administration")
@@ -69,46 +67,25 @@ class TypeChanges:
     alert_wait_minutes: AlertMinutes = None
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/types",
-    summary="List job types",
-    access="operator",
-    one_tenant=False,
-    answers={200: Answer(about="The job types.", body=TypeList)},
-)
-
-CHANGE = Operation(
-    method="PATCH",
-    rule="/api/admin/types/<name>",
-    summary="Change a job type's settings",
-    about="For all tenants, and on record with who did it. A worker takes a new time limit over with its next "
-    "heartbeat; everything else counts at once.",
-    access="operator",
-    one_tenant=False,
-    everywhere=True,
-    body=TypeChanges,
-    answers={200: Answer(about="The job type after it.", body=TypeBody)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-
-@admin_types.across(LIST)
-def types(call: OperatorCall) -> Response:
+@admin_types.operation("GET /api/admin/types")
+def types(call: OperatorCall) -> TypeList:
     """List job types."""
     del call
-    return answer(TypeList(all_types()))
+    return TypeList(all_types())
 
 
-@admin_types.across(CHANGE)
-def change_type(call: OperatorCall, name: str) -> Response:
-    """Change a job type's settings."""
+@admin_types.operation("PATCH /api/admin/types/<name>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def change_type(call: OperatorCall, body: Changes[TypeChanges], name: str) -> TypeBody:
+    """Change a job type's settings.
+
+    For all tenants, and on record with who did it. A worker takes a new time limit over with its next heartbeat;
+    everything else counts at once.
+    """
     if not any(one.type == name for one in all_types()):
         raise Problem(Kind.NOT_FOUND, "There is no job type of this name here.")
-    changes = read_changes(request, TypeChanges)
     with lend_operator()() as operator:
-        set_type(operator, name, changes, by=call.principal.user)
-    return answer(next(one for one in all_types() if one.type == name))
+        set_type(operator, name, body, by=call.principal.user)
+    return next(one for one in all_types() if one.type == name)
 
 
 def all_types() -> list[TypeBody]:

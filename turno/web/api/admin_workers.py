@@ -5,15 +5,13 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from flask import Response, request
-
 from turno.settings import Backend
 from turno.store.operator.run_time_settings import ask_worker, list_workers
 from turno.web.api.job_id import read_id
-from turno.web.api.typed_body import read_changes
-from turno.web.http.json_answers import answer, from_row
+from turno.web.http.json_answers import from_row
 from turno.web.http.problems import Kind, Problem
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.http.request_body import Changes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator
 
 admin_workers = Routes("admin_workers", __name__, tag="administration")
@@ -60,48 +58,26 @@ class WorkerRequest:
     request: Request | None = None
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/admin/workers",
-    summary="List workers",
-    access="operator",
-    one_tenant=False,
-    everywhere=True,
-    answers={200: Answer(about="The workers.", body=WorkerList)},
-)
-
-ASK = Operation(
-    method="PATCH",
-    rule="/api/admin/workers/<worker_id>",
-    summary="Ask a worker to be quiet or to stop",
-    about="It hears of it with its next heartbeat, and finishes what it has. What was stopped a supervisor of the host "
-    "may start anew.",
-    access="operator",
-    one_tenant=False,
-    everywhere=True,
-    body=WorkerRequest,
-    answers={200: Answer(about="The workers after it.", body=WorkerList)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-
-@admin_workers.across(LIST)
-def workers(call: OperatorCall) -> Response:
+@admin_workers.operation("GET /api/admin/workers", everywhere=True)
+def workers(call: OperatorCall) -> WorkerList:
     """List workers."""
     del call
-    return answer(_listed())
+    return _listed()
 
 
-@admin_workers.across(ASK)
-def ask(call: OperatorCall, worker_id: str) -> Response:
-    """Ask a worker to be quiet, to stop, or to go on."""
+@admin_workers.operation("PATCH /api/admin/workers/<worker_id>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def ask(call: OperatorCall, body: Changes[WorkerRequest], worker_id: str) -> WorkerList:
+    """Ask a worker to be quiet or to stop.
+
+    It hears of it with its next heartbeat, and finishes what it has. What was stopped a supervisor of the host may
+    start anew.
+    """
     gone = Problem(Kind.NOT_FOUND, "There is no such worker any more.")
     worker = read_id(worker_id, gone)
-    asked = read_changes(request, WorkerRequest)["request"]
     with lend_operator()() as operator:
-        if not ask_worker(operator, worker, asked, by=call.principal.user):
+        if not ask_worker(operator, worker, body["request"], by=call.principal.user):
             raise gone
-    return answer(_listed())
+    return _listed()
 
 
 def _listed() -> WorkerList:

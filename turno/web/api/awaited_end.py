@@ -86,12 +86,12 @@ class AwaitedResponse(Response):
         return head_of(self, environ) + self.get_data()
 
 
-def await_end(call: Call, job_id: UUID, answer: Response) -> Response:
+def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
     """Return the answer that the caller waits for: at once if the job has ended, or if nobody waits.
 
     The job is there whatever fails here, so no failure is the caller's: it is answered as if it had not waited.
     """
-    seconds = min(call.query.wait, services().settings.max_wait_seconds)
+    seconds = min(query.wait, services().settings.max_wait_seconds)
     if not seconds or request.method == "HEAD":
         return answer
     principal, hub = call.scope.principal, services().hub

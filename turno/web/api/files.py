@@ -21,13 +21,11 @@ from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
-from turno.web.api.typed_body import read_body
 from turno.web.files import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece, secret
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, Text, described, read_query
-from turno.web.http.request_body import read_bytes
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.http.query import LARGEST_ID, Text, described
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 from turno.web.tenant_share import place_of
 
@@ -91,56 +89,59 @@ class LinkQuery:
     signature: Annotated[Text, described("What proves that it was given.")]
 
 
-BEGIN = Operation(
-    method="POST",
-    rule="/api/files",
-    summary="Announce an upload",
-    about="A file that is too large is refused before any of it is sent. Then send its pieces, in any order, each as "
-    "often as needed; once all are here, a job may read it. What no job reads is removed after two days.",
-    body=NewFile,
-    answers={201: Answer(about="Its pieces may be sent.", body=Upload, headers={"Location": "The file's address."})},
-)
-
-PUT = Operation(
-    method="PUT",
-    rule="/api/files/<file_id>/pieces/<n>",
-    summary="Send a piece of an upload",
-    about="Piece `n`, counted from 0, has the bytes from `n * piece_bytes` on.",
-    takes_bytes=True,
-    answers={200: Answer(about="It is kept.", body=Upload)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-SHOW = Operation(
-    method="GET",
-    rule="/api/files/<file_id>",
-    summary="Show a file, with a link to its content",
-    answers={200: Answer(about="The file.", body=FileBody)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-OF_JOB = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/files",
-    summary="List the files that a job wrote",
-    answers={200: Answer(about="Them, with links to their content.", body=JobFiles)},
-    problems=(Kind.NOT_FOUND,),
-)
-
 SAVE = {
     "Content-Disposition": "Save it, under its name.",
     "Accept-Ranges": "`bytes`: a download that was cut off may go on from where it was.",
     "ETag": "The same for as long as the file is kept: it never changes.",
 }
 
-CONTENT = Operation(
-    method="GET",
-    rule="/api/files/<file_id>/content",
-    summary="Download a file by a link",
-    about="By `links.content` of the file, which is signed for one user of one tenant and ends after five minutes.",
-    access=None,
-    query=LinkQuery,
-    request_headers=("Range", "If-Range"),
+
+@files.operation(
+    "POST /api/files",
+    answers={201: Answer(about="Its pieces may be sent.", body=Upload, headers={"Location": "The file's address."})},
+)
+def begin(call: Call, body: NewFile) -> Response:
+    """Announce an upload.
+
+    A file that is too large is refused before any of it is sent. Then send its pieces, in any order, each as often
+    as needed; once all are here, a job may read it. What no job reads is removed after two days.
+    """
+    file_id = begin_upload(call.scope, body.name, body.size)
+    links = _links(file_id)
+    return answer(Upload(file_id, piece_bytes(), 0, complete=False, links=links), 201, {"Location": links["self"]})
+
+
+@files.operation("PUT /api/files/<file_id>/pieces/<n>", problems=(Kind.NOT_FOUND,))
+def put(call: Call, body: bytes, file_id: str, n: str) -> Upload:
+    """Send a piece of an upload.
+
+    Piece `n`, counted from 0, has the bytes from `n * piece_bytes` on.
+    """
+    file = find_file(call.scope, read_id(file_id, no_such_file()))
+    if not (n.isascii() and n.isdigit() and len(n) <= len(str(LARGEST_NUMBER)) and int(n) <= LARGEST_NUMBER):
+        raise invalid([FieldProblem("n", "must be a whole number from 0, the piece's place in the file")])
+    complete, received = put_piece(call.scope, file, int(n), body)
+    return Upload(file.id, file.piece_bytes, received, complete, _links(file.id))
+
+
+@files.operation("GET /api/files/<file_id>", problems=(Kind.NOT_FOUND,))
+def show(call: Call, file_id: str) -> FileBody:
+    """Show a file, with a link to its content."""
+    return _body(call, find_file(call.scope, read_id(file_id, no_such_file())))
+
+
+@files.operation("GET /api/jobs/<job_id>/files", problems=(Kind.NOT_FOUND,))
+def of_job(call: Call, job_id: str) -> JobFiles:
+    """List the files that a job wrote."""
+    wanted = find_job(call, job_id)["id"]
+    with call.scope.reading() as reader:
+        found = uploads.written_by(reader, wanted)
+    return JobFiles([_body(call, file) for file in found])
+
+
+@files.operation(
+    "GET /api/files/<file_id>/content",
+    everybody=True,
     answers={
         200: Answer(about="The file's bytes.", media_type="application/octet-stream", headers=SAVE),
         206: Answer(
@@ -149,56 +150,22 @@ CONTENT = Operation(
             headers=SAVE | {"Content-Range": "Which of its bytes."},
         ),
     },
+    request_headers=("Range", "If-Range"),
     problems=(Kind.INVALID_REQUEST, Kind.NOT_FOUND, Kind.BUSY, Kind.UNAVAILABLE),
 )
+def content(query: LinkQuery, file_id: str) -> Response:
+    """Download a file by a link.
 
-
-@files.guarded(BEGIN)
-def begin(call: Call) -> Response:
-    """Announce an upload."""
-    asked = read_body(request, NewFile)
-    file_id = begin_upload(call.scope, asked.name, asked.size)
-    links = _links(file_id)
-    return answer(Upload(file_id, piece_bytes(), 0, complete=False, links=links), 201, {"Location": links["self"]})
-
-
-@files.guarded(PUT)
-def put(call: Call, file_id: str, n: str) -> Response:
-    """Keep one piece."""
-    file = find_file(call.scope, read_id(file_id, no_such_file()))
-    if not (n.isascii() and n.isdigit() and len(n) <= len(str(LARGEST_NUMBER)) and int(n) <= LARGEST_NUMBER):
-        raise invalid([FieldProblem("n", "must be a whole number from 0, the piece's place in the file")])
-    complete, received = put_piece(call.scope, file, int(n), read_bytes(request))
-    return answer(Upload(file.id, file.piece_bytes, received, complete, _links(file.id)))
-
-
-@files.guarded(SHOW)
-def show(call: Call, file_id: str) -> Response:
-    """Show one file."""
-    return answer(_body(call, find_file(call.scope, read_id(file_id, no_such_file()))))
-
-
-@files.guarded(OF_JOB)
-def of_job(call: Call, job_id: str) -> Response:
-    """List what a job wrote."""
-    wanted = find_job(call, job_id)["id"]
-    with call.scope.reading() as reader:
-        found = uploads.written_by(reader, wanted)
-    return answer(JobFiles([_body(call, file) for file in found]))
-
-
-@files.open(CONTENT)
-def content(file_id: str) -> Response:
-    """Send a file to whoever has a link that was signed for it and is not over."""
-    stated = read_query(request.args, LinkQuery)
+    By `links.content` of the file, which is signed for one user of one tenant and ends after five minutes.
+    """
     link = Link(
         file_id=read_id(file_id, no_such_file()),
-        tenant=stated.tenant,
-        user=stated.user,
-        since=stated.since,
-        until=stated.until,
+        tenant=query.tenant,
+        user=query.user,
+        since=query.since,
+        until=query.until,
     )
-    if not link.signed(stated.signature, secret()):
+    if not link.signed(query.signature, secret()):
         raise Problem(Kind.NOT_FOUND, "This link was not given by this service; ask for one at the file's address.")
     if link.until < services().clock().timestamp():
         raise Problem(Kind.NOT_FOUND, "This link is over; reload the page that it stood on, and press it again.")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from turno.dispatch.search_tenants import search_tenants
@@ -50,9 +50,8 @@ class FoundPage:
     not_asked: int = 0
 
 
-def searched(call: OperatorCall) -> FoundPage:
+def searched(call: OperatorCall, asked: Any) -> FoundPage:
     """Return the jobs of this user, request or payload, of the tenants of the caller's companies."""
-    asked = call.query
     if asked.payload and call.principal.role != "admin":
         # Whoever may not read a secret would find it letter by letter.
         raise Problem(Kind.OPERATORS_ONLY, "Leave out the parameter payload: it takes the role admin.")

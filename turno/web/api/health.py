@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from flask import Response
-
 from turno.store.health import answers
-from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
-from turno.web.routes import Answer, Operation, Routes
+from turno.web.routes import Routes
 from turno.web.services import services
 
 health = Routes("health", __name__, tag="health")
@@ -23,34 +20,18 @@ class Health:
     status: Literal["ok"]
 
 
-ALIVE = Operation(
-    method="GET",
-    rule="/healthz",
-    summary="Is the process up?",
-    about="Asks nothing of the database: a restart of this process would not mend that.",
-    access=None,
-    answers={200: Answer(about="It is.", body=Health)},
-)
+@health.operation("GET /healthz", everybody=True)
+def healthz() -> Health:
+    """Ask whether the process is up.
 
-READY = Operation(
-    method="GET",
-    rule="/readyz",
-    summary="Can requests be served?",
-    access=None,
-    answers={200: Answer(about="They can.", body=Health)},
-    problems=(Kind.UNAVAILABLE,),
-)
+    Asks nothing of the database: a restart of this process would not mend that.
+    """
+    return Health("ok")
 
 
-@health.open(ALIVE)
-def healthz() -> Response:
-    """Say that the process is up."""
-    return answer(Health("ok"))
-
-
-@health.open(READY)
-def readyz() -> Response:
-    """Say whether requests can be served."""
+@health.operation("GET /readyz", everybody=True, problems=(Kind.UNAVAILABLE,))
+def readyz() -> Health:
+    """Ask whether requests can be served."""
     with services().connection() as connection:
         reachable = answers(connection)
     readiness = services().readiness
@@ -59,4 +40,4 @@ def readyz() -> Response:
         raise Problem(
             Kind.UNAVAILABLE, waiting_for or "The database does not answer.", headers={"Retry-After": NOT_READY_SECONDS}
         )
-    return answer(Health("ok"))
+    return Health("ok")

@@ -16,15 +16,14 @@ from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, submitted
 from turno.web.api.submit_body import known_handler
-from turno.web.api.typed_body import read_body
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
-from turno.web.http.payloads import check
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
 from turno.web.http.query import NOT_GIVEN
+from turno.web.http.request_body import check
 from turno.web.http.request_headers import idempotency_key
 from turno.web.rate_limits import over_quota
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 
 job_commands = Routes("job_commands", __name__, tag="jobs")
@@ -40,29 +39,6 @@ class Cancelled:
     links: dict[str, str]
 
 
-CANCEL = Operation(
-    method="POST",
-    rule="/api/jobs/<job_id>/cancel",
-    summary="Cancel a job",
-    about="Safe to repeat. A running job stops at its next checkpoint, chunk or look; what it committed stays.",
-    answers={
-        200: Answer(about="It is cancelled.", body=Cancelled),
-        202: Answer(about="It runs, and was asked to stop.", body=Cancelled),
-    },
-    problems=(Kind.NOT_FOUND, Kind.ENDED),
-)
-
-RETRY = Operation(
-    method="POST",
-    rule="/api/jobs/<job_id>/retry",
-    summary="Run an ended job again",
-    about="Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. "
-    "What was done is not done again. Asked twice, it answers with the same new job.",
-    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunBody:
     """The payload of the new job; without one, that of the ended job."""
@@ -70,22 +46,19 @@ class RerunBody:
     payload: Any = NOT_GIVEN
 
 
-RERUN = Operation(
-    method="POST",
-    rule="/api/jobs/<job_id>/rerun",
-    summary="Submit an ended job again",
-    about="Makes a new job of yours with the same or an edited payload; its `parent_id` is the ended job. It does all "
-    "of the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.",
-    body=RerunBody,
-    request_headers=("Idempotency-Key", "traceparent"),
-    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.UNKNOWN_TYPE, Kind.KEY_REUSED, Kind.QUOTA),
+@job_commands.operation(
+    "POST /api/jobs/<job_id>/cancel",
+    answers={
+        200: Answer(about="It is cancelled.", body=Cancelled),
+        202: Answer(about="It runs, and was asked to stop.", body=Cancelled),
+    },
+    problems=(Kind.NOT_FOUND, Kind.ENDED),
 )
-
-
-@job_commands.guarded(CANCEL)
 def cancel(call: Call, job_id: str) -> Response:
-    """Cancel a job."""
+    """Cancel a job.
+
+    Safe to repeat. A running job stops at its next checkpoint, chunk or look; what it committed stays.
+    """
     verdict = cancel_job(call.scope, job_id)
     match verdict.word:
         case "requested":
@@ -95,9 +68,17 @@ def cancel(call: Call, job_id: str) -> Response:
     return _cancelled("cancelled", verdict, "The job is cancelled.", 200)
 
 
-@job_commands.guarded(RETRY)
+@job_commands.operation(
+    "POST /api/jobs/<job_id>/retry",
+    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
+)
 def retry(call: Call, job_id: str) -> Response:
-    """Make a new job that continues an ended one."""
+    """Run an ended job again.
+
+    Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. What was
+    done is not done again. Asked twice, it answers with the same new job.
+    """
     verdict = retry_job(call.scope, job_id, correlation_id=call.correlation_id)
     match verdict.word:
         case "not_retryable":
@@ -111,10 +92,19 @@ def retry(call: Call, job_id: str) -> Response:
     return accepted(verdict)
 
 
-@job_commands.guarded(RERUN)
-def rerun(call: Call, job_id: str) -> Response:
-    """Submit an ended job again, with the same or an edited payload."""
-    row, body = find_job(call, job_id), read_body(request, RerunBody)
+@job_commands.operation(
+    "POST /api/jobs/<job_id>/rerun",
+    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
+    request_headers=("Idempotency-Key", "traceparent"),
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.UNKNOWN_TYPE, Kind.KEY_REUSED, Kind.QUOTA),
+)
+def rerun(call: Call, body: RerunBody, job_id: str) -> Response:
+    """Submit an ended job again.
+
+    Makes a new job of yours with the same or an edited payload; its `parent_id` is the ended job. It does all of
+    the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.
+    """
+    row = find_job(call, job_id)
     if row["finished_at"] is None:
         raise Problem(Kind.ENDED, "The job has not ended; only an ended job can be submitted again.")
     handler, payload = known_handler(row["type"]), body.payload

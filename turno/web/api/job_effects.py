@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Response, request
 from msgspec import Meta
 
 from turno.jobs.effect import LONGEST_KEY
@@ -15,11 +14,10 @@ from turno.store.api import effect_review as stored
 from turno.web.addresses import at
 from turno.web.api.job_body import job_links
 from turno.web.api.jobs import find_job
-from turno.web.api.typed_body import read_body
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import KeyCursor, PageSize
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Call, Routes
 from turno.web.services import services
 
 job_effects = Routes("job_effects", __name__, tag="jobs")
@@ -78,50 +76,34 @@ class EffectsQuery:
     limit: PageSize = 50
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/effects",
-    summary="List a job's outside effects",
-    about="What the job did outside the database, and what it waits for a person to settle.",
-    query=EffectsQuery,
-    answers={200: Answer(about="A page of effects.", body=EffectPage)},
-    problems=(Kind.NOT_FOUND,),
-)
+@job_effects.operation("GET /api/jobs/<job_id>/effects", problems=(Kind.NOT_FOUND,))
+def effects(call: Call, query: EffectsQuery, job_id: str) -> EffectPage:
+    """List a job's outside effects.
 
-SETTLE = Operation(
-    method="POST",
-    rule="/api/jobs/<job_id>/effects/settle",
-    summary="Say what became of an outside effect",
-    about="For an effect in doubt, after a look at the other side. `done` needs its `result`; what is `absent` is "
-    "issued again, so be sure that it cannot happen any more. Jobs that need review run on. Your name is kept with it.",
-    body=Settlement,
-    answers={200: Answer(about="It is settled.", body=Settled)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED),
-)
-
-
-@job_effects.guarded(LIST)
-def effects(call: Call, job_id: str) -> Response:
-    """List a job's outside effects."""
-    limit = call.query.limit
+    What the job did outside the database, and what it waits for a person to settle.
+    """
+    limit = query.limit
     job = find_job(call, job_id)
     with call.scope.reading() as reader:
-        rows = stored.of_job(reader, job["id"], after=call.query.cursor, limit=limit + 1)
+        rows = stored.of_job(reader, job["id"], after=query.cursor, limit=limit + 1)
     seen = [call.scope.seen(row) for row in rows]
-    return answer(EffectPage(*page_of(seen, limit, partial(from_row, EffectBody), "key")))
+    return EffectPage(*page_of(seen, limit, partial(from_row, EffectBody), "key"))
 
 
-@job_effects.guarded(SETTLE)
-def settle(call: Call, job_id: str) -> Response:
-    """Write down what a person says of an effect."""
+@job_effects.operation("POST /api/jobs/<job_id>/effects/settle", problems=(Kind.NOT_FOUND, Kind.ENDED))
+def settle(call: Call, body: Settlement, job_id: str) -> Settled:
+    """Say what became of an outside effect.
+
+    For an effect in doubt, after a look at the other side. `done` needs its `result`; what is `absent` is issued
+    again, so be sure that it cannot happen any more. Jobs that need review run on. Your name is kept with it.
+    """
     asked: UUID = find_job(call, job_id)["id"]
-    said = read_body(request, Settlement)
     verdict = services().dispatcher.settle(
         call.scope.tenant,
         asked,
         user_id=call.scope.visible_user,
-        key=said.key,
-        result=_result(said),
+        key=body.key,
+        result=_result(body),
         by=call.scope.principal.user,
     )
     match verdict.word:
@@ -132,7 +114,7 @@ def settle(call: Call, job_id: str) -> Response:
         case "ended":
             raise Problem(Kind.ENDED, "This effect was settled before; what is on record stays.")
     message = "What you said is on record; whatever waited for it runs on."
-    return answer(Settled("settled", asked, message, job_links(asked, at(""))))
+    return Settled("settled", asked, message, job_links(asked, at("")))
 
 
 def _result(said: Settlement) -> str | None:

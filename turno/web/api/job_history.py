@@ -7,16 +7,14 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Response
-
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, no_such_job
 from turno.web.http.query import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Call, Routes
 
 job_history = Routes("job_history", __name__, tag="jobs")
 
@@ -99,82 +97,57 @@ class HistoryQuery:
     limit: PageSize = 50
 
 
-ITEMS = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/items",
-    summary="List a batch's items",
-    query=ItemsQuery,
-    answers={200: Answer(about="A page of items.", body=ItemPage)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-EVENTS = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/events",
-    summary="List a job's changes of status",
-    query=HistoryQuery,
-    answers={200: Answer(about="A page of changes.", body=EventPage)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-ATTEMPTS = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/attempts",
-    summary="List a job's attempts",
-    about="Operators also see which worker ran each.",
-    query=HistoryQuery,
-    answers={200: Answer(about="A page of attempts.", body=AttemptPage)},
-    problems=(Kind.NOT_FOUND,),
-)
-
 Row = dict[str, Any]
 
 
-@job_history.guarded(ITEMS)
-def items(call: Call, job_id: str) -> Response:
+@job_history.operation("GET /api/jobs/<job_id>/items", problems=(Kind.NOT_FOUND,))
+def items(call: Call, query: ItemsQuery, job_id: str) -> ItemPage:
     """List a batch's items."""
 
     def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.items(reader, job, call.query.state, call.query.cursor, limit)
+        return stored.items(reader, job, query.state, query.cursor, limit)
 
     def body(row: Row) -> ItemBody:
         error = error_body(call.scope.seen(row)["error"], operator=call.scope.principal.operator)
         return from_row(ItemBody, row, error=error)
 
-    return answer(ItemPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "key")))
+    return ItemPage(*page_of(_rows(call, job_id, query.limit, read), query.limit, body, "key"))
 
 
-@job_history.guarded(EVENTS)
-def events(call: Call, job_id: str) -> Response:
+@job_history.operation("GET /api/jobs/<job_id>/events", problems=(Kind.NOT_FOUND,))
+def events(call: Call, query: HistoryQuery, job_id: str) -> EventPage:
     """List a job's changes of status."""
 
     def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.events(reader, job, after=call.query.cursor, limit=limit)
+        return stored.events(reader, job, after=query.cursor, limit=limit)
 
-    found = page_of(_rows(call, job_id, read), call.query.limit, partial(from_row, EventBody), "id")
-    return answer(EventPage(*found))
+    found = page_of(_rows(call, job_id, query.limit, read), query.limit, partial(from_row, EventBody), "id")
+    return EventPage(*found)
 
 
-@job_history.guarded(ATTEMPTS)
-def attempts(call: Call, job_id: str) -> Response:
-    """List a job's attempts."""
+@job_history.operation("GET /api/jobs/<job_id>/attempts", problems=(Kind.NOT_FOUND,))
+def attempts(call: Call, query: HistoryQuery, job_id: str) -> AttemptPage:
+    """List a job's attempts.
+
+    Operators also see which worker ran each.
+    """
     operator = call.scope.principal.operator
 
     def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.attempts(reader, job, after=call.query.cursor, limit=limit)
+        return stored.attempts(reader, job, after=query.cursor, limit=limit)
 
     def body(row: Row) -> AttemptBody:
         worker = row["worker"] if operator else None
         error = error_body(call.scope.seen(row)["error"], operator=operator)
         return from_row(AttemptBody, row, worker=worker, error=error)
 
-    return answer(AttemptPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "attempt")))
+    return AttemptPage(*page_of(_rows(call, job_id, query.limit, read), query.limit, body, "attempt"))
 
 
-def _rows(call: Call, job_id: str, read: Callable[[stored.Reader, UUID, int], list[Row]]) -> list[Row]:
+def _rows(call: Call, job_id: str, limit: int, read: Callable[[stored.Reader, UUID, int], list[Row]]) -> list[Row]:
     """Return a page of a visible job's rows, and one more if there is one."""
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
         if not stored.exists(reader, asked, call.scope.visible_user):
             raise no_such_job()
-        return read(reader, asked, call.query.limit + 1)
+        return read(reader, asked, limit + 1)

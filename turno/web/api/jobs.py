@@ -15,10 +15,11 @@ from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_id import read_id
 from turno.web.api.stream_response import give_up_unbegun
+from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, JobPageQuery, Text, described
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Answer, Call, Routes
 
 jobs = Routes("jobs", __name__, tag="jobs")
 jobs.teardown_request(give_up_unbegun)
@@ -46,24 +47,30 @@ class JobsQuery(JobPageQuery):
     needs_review: Annotated[bool, described("Only jobs that wait until a person settles an outside effect.")] = False
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/jobs",
-    summary="List jobs",
-    about="Your own jobs, newest first, without results. Operators may ask for another user's.",
-    query=JobsQuery,
-    answers={200: Answer(about="A page of jobs.", body=JobPage)},
-    problems=(Kind.OPERATORS_ONLY,),
-)
+@jobs.operation("GET /api/jobs", problems=(Kind.OPERATORS_ONLY,))
+def index(call: Call, query: JobsQuery) -> JobPage:
+    """List jobs.
 
-SHOW = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>",
-    summary="Show one job",
-    about="Ask again after `Retry-After` seconds while the job is open; send `If-None-Match` to hear only of changes, "
-    "or `wait` to be answered when it has ended.",
-    query=WaitQuery,
-    request_headers=("If-None-Match",),
+    Your own jobs, newest first, without results. Operators may ask for another user's.
+    """
+    wanted = stored.JobFilter(
+        user_id=_listed_user(call.scope.principal, query.user),
+        statuses=query.status,
+        outcomes=query.outcome,
+        types=query.type,
+        needs_review=query.needs_review,
+        part_of=query.part_of,
+        before=query.cursor,
+        limit=query.limit + 1,
+    )
+    with call.scope.reading() as reader:
+        rows = stored.search(reader, wanted)
+    body = partial(job_body, root=at(""), operator=call.scope.principal.operator)
+    return JobPage(*page_of([call.scope.seen(row) for row in rows], query.limit, body, "id"))
+
+
+@jobs.operation(
+    "GET /api/jobs/<job_id>",
     answers={
         200: Answer(
             about="The job.",
@@ -75,32 +82,15 @@ SHOW = Operation(
         ),
         304: Answer(about="Nothing changed since the state that If-None-Match names."),
     },
+    request_headers=("If-None-Match",),
     problems=(Kind.NOT_FOUND,),
 )
+def show(call: Call, query: WaitQuery, job_id: str) -> Response:
+    """Show one job.
 
-
-@jobs.guarded(LIST)
-def index(call: Call) -> Response:
-    """List jobs."""
-    wanted = stored.JobFilter(
-        user_id=_listed_user(call),
-        statuses=call.query.status,
-        outcomes=call.query.outcome,
-        types=call.query.type,
-        needs_review=call.query.needs_review,
-        part_of=call.query.part_of,
-        before=call.query.cursor,
-        limit=call.query.limit + 1,
-    )
-    with call.scope.reading() as reader:
-        rows = stored.search(reader, wanted)
-    body = partial(job_body, root=at(""), operator=call.scope.principal.operator)
-    return answer(JobPage(*page_of([call.scope.seen(row) for row in rows], call.query.limit, body, "id")))
-
-
-@jobs.guarded(SHOW)
-def show(call: Call, job_id: str) -> Response:
-    """Show one job."""
+    Ask again after `Retry-After` seconds while the job is open; send `If-None-Match` to hear only of changes, or
+    `wait` to be answered when it has ended.
+    """
     operator = call.scope.principal.operator
     body = job_body(call.scope.seen(find_job(call, job_id)), at(""), operator=operator)
     response = answer(body)
@@ -110,10 +100,10 @@ def show(call: Call, job_id: str) -> Response:
     response.vary.update(("Authorization", "Cookie", "X-Schema"))
     # An operator is told more of the same state; a browser may be one after it was a user.
     response.set_etag(f"{body.etag}.{call.scope.principal.role}" if operator else body.etag, weak=True)
-    if body.status.ended or not call.query.wait:
+    if body.status.ended or not query.wait:
         response.make_conditional(request)
         return response
-    return await_end(call, body.job_id, response)
+    return await_end(call, query, body.job_id, response)
 
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:
@@ -126,8 +116,7 @@ def find_job(call: Call, job_id: str) -> dict[str, Any]:
     return row
 
 
-def _listed_user(call: Call) -> str | None:
-    principal, asked = call.scope.principal, call.query.user
+def _listed_user(principal: Principal, asked: str | None) -> str | None:
     if asked is None or asked == principal.user:
         return principal.user
     if not principal.operator:

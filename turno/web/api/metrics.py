@@ -13,7 +13,7 @@ from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import described, read_query
 from turno.web.metrics.families import exposition
 from turno.web.metrics.scrape import scrape
-from turno.web.routes import Answer, Operation, Routes
+from turno.web.routes import Answer, Routes
 from turno.web.services import lend_operator, services
 
 metrics = Routes("metrics", __name__, tag="health")
@@ -26,27 +26,24 @@ class MetricsQuery:
     tenants: Annotated[bool, described("Also those of each tenant: a few for each, whatever their number.")] = False
 
 
-METRICS = Operation(
-    method="GET",
-    rule="/metrics",
-    summary="Numbers for a monitoring system",
-    about="In the format of Prometheus, or of OpenMetrics where that is asked for. It takes METRICS_TOKEN as a bearer "
-    "token, or the token of an operator of every company.",
-    access=None,
+@metrics.operation(
+    "GET /metrics",
+    everybody=True,
     query=MetricsQuery,
     answers={200: Answer(about="Every metric.", media_type="text/plain")},
     problems=(Kind.INVALID_REQUEST, Kind.NOT_AUTHENTICATED, Kind.OPERATORS_ONLY, Kind.UNAVAILABLE),
 )
-
-
-@metrics.open(METRICS)
 def scraped() -> Response:
-    """Answer with every metric, as the database has it now."""
+    """Read numbers for a monitoring system.
+
+    In the format of Prometheus, or of OpenMetrics where that is asked for. It takes METRICS_TOKEN as a bearer
+    token, or the token of an operator of every company.
+    """
     _admit()
-    asked = read_query(request.args, MetricsQuery)
+    query = read_query(request.args, MetricsQuery)
     dead_after = timedelta(seconds=services().settings.dead_after_seconds)
     with lend_operator()() as operator:
-        numbers = scrape(operator, dead_after=dead_after, streams=len(services().hub), tenants=asked.tenants)
+        numbers = scrape(operator, dead_after=dead_after, streams=len(services().hub), tenants=query.tenants)
     text, media_type = exposition(numbers, request.headers.get("Accept", ""))
     return Response(text, content_type=media_type)
 

@@ -6,18 +6,16 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Response
-
 from turno.jobs.label import Label, Outcome, label_of_end, outcome
 from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import call_as_api
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import JobPageQuery, described
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Call, Routes
 from turno.web.services import services
 
 notifications = Routes("notifications", __name__, tag="notifications")
@@ -65,43 +63,28 @@ class NotificationsQuery(JobPageQuery):
     unread: Annotated[bool, described("Only those that were not read.")] = False
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/notifications",
-    summary="List your notifications",
-    query=NotificationsQuery,
-    answers={200: Answer(about="A page of notifications.", body=NotificationPage)},
-)
-
-READ = Operation(
-    method="PATCH",
-    rule="/api/notifications/<notification_id>/read",
-    summary="Mark a notification as read",
-    about="Safe to repeat.",
-    answers={200: Answer(about="It is marked as read.", body=Read)},
-    problems=(Kind.NOT_FOUND,),
-)
-
-
-@notifications.guarded(LIST)
-def index(call: Call) -> Response:
-    """List a user's notifications."""
-    user, asked = call.scope.principal.user, call.query
+@notifications.operation("GET /api/notifications")
+def index(call: Call, query: NotificationsQuery) -> NotificationPage:
+    """List your notifications."""
+    user = call.scope.principal.user
     with call.scope.reading() as reader:
-        rows = stored.search(reader, user, unread=asked.unread, before=asked.cursor, limit=asked.limit + 1)
+        rows = stored.search(reader, user, unread=query.unread, before=query.cursor, limit=query.limit + 1)
         unread = stored.count_unread(reader, user)
-    page, following = page_of(rows, asked.limit, partial(notification_body, root=at("")), "id")
-    return answer(NotificationPage(page, unread, following))
+    page, following = page_of(rows, query.limit, partial(notification_body, root=at("")), "id")
+    return NotificationPage(page, unread, following)
 
 
-@notifications.guarded(READ)
-def mark_read(call: Call, notification_id: str) -> Response:
-    """Mark a notification as read."""
+@notifications.operation("PATCH /api/notifications/<notification_id>/read", problems=(Kind.NOT_FOUND,))
+def mark_read(call: Call, notification_id: str) -> Read:
+    """Mark a notification as read.
+
+    Safe to repeat.
+    """
     unknown = Problem(Kind.NOT_FOUND, "No notification with this id can be seen with this token in this tenant.")
     asked = read_id(notification_id, unknown)
     if read(call.scope, asked) is None:
         raise unknown
-    return answer(Read(asked, "read"))
+    return Read(asked, "read")
 
 
 def read(scope: Scope, notification: UUID) -> UUID | None:

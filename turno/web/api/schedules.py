@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from flask import Response, request
+from flask import Response
 
 from turno.dispatch import schedules as commands
 from turno.schedules.rule import InvalidRule
@@ -18,13 +18,12 @@ from turno.web.api.schedule_body import (
     schedule_links,
 )
 from turno.web.api.submit_body import known_handler
-from turno.web.api.typed_body import read_body
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer, page_of
-from turno.web.http.payloads import check
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, KeyCursor, PageSize
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.http.request_body import check
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 
 schedules = Routes("schedules", __name__, tag="schedules")
@@ -46,28 +45,27 @@ class SchedulesQuery:
     limit: PageSize = 50
 
 
-LIST = Operation(
-    method="GET",
-    rule="/api/schedules",
-    summary="List schedules",
-    about="Your own schedules by name; an operator's list has everybody's.",
-    query=SchedulesQuery,
-    answers={200: Answer(about="A page of schedules.", body=SchedulePage)},
-)
-SHOW = Operation(
-    method="GET",
-    rule="/api/schedules/<name>",
-    summary="Show one schedule",
-    answers={200: Answer(about="The schedule, with its next five moments.", body=ScheduleBody)},
-    problems=(Kind.NOT_FOUND,),
-)
-PUT = Operation(
-    method="PUT",
-    rule="/api/schedules/<name>",
-    summary="Save a schedule",
-    about="Makes it, or replaces it as a whole; safe to repeat. Jobs that were made for moments still to come are taken"
-    " back. A replaced one stays its first user's, and paused if it was.",
-    body=ScheduleRequest,
+@schedules.operation("GET /api/schedules")
+def index(call: Call, query: SchedulesQuery) -> SchedulePage:
+    """List schedules.
+
+    Your own schedules by name; an operator's list has everybody's.
+    """
+    limit = query.limit
+    with call.scope.reading() as reader:
+        rows = stored.search(reader, call.scope.visible_user, after=query.cursor or "", limit=limit + 1)
+    body = partial(schedule_body, ScheduleSummary, tenant=call.scope.tenant, root=at(""), shown=1)
+    return SchedulePage(*page_of(rows, limit, body, "name"))
+
+
+@schedules.operation("GET /api/schedules/<name>", problems=(Kind.NOT_FOUND,))
+def show(call: Call, name: str) -> ScheduleBody:
+    """Show one schedule."""
+    return find_schedule(call.scope, name)
+
+
+@schedules.operation(
+    "PUT /api/schedules/<name>",
     answers={
         200: Answer(about="Replaced.", body=ScheduleBody),
         201: Answer(about="Made.", body=ScheduleBody, headers={"Location": "The address of the schedule."}),
@@ -78,52 +76,12 @@ PUT = Operation(
         Kind.REFUSED,
     ),
 )
-PAUSE = Operation(
-    method="POST",
-    rule="/api/schedules/<name>/pause",
-    summary="Pause a schedule",
-    about="It makes no jobs until it is resumed; those for moments still to come are taken back. Safe to repeat.",
-    answers={200: Answer(about="It is paused.", body=ScheduleBody)},
-    problems=(Kind.NOT_FOUND,),
-)
-RESUME = Operation(
-    method="POST",
-    rule="/api/schedules/<name>/resume",
-    summary="Resume a schedule",
-    about="It fires from its next moment on; those that passed meanwhile were not missed. Safe to repeat.",
-    answers={200: Answer(about="It fires again.", body=ScheduleBody)},
-    problems=(Kind.NOT_FOUND,),
-)
-REMOVE = Operation(
-    method="DELETE",
-    rule="/api/schedules/<name>",
-    summary="Remove a schedule",
-    about="The jobs that it made stay, but for those whose moment is still to come.",
-    answers={204: Answer(about="It is gone.")},
-    problems=(Kind.NOT_FOUND,),
-)
+def put(call: Call, body: ScheduleRequest, name: str) -> Response:
+    """Save a schedule.
 
-
-@schedules.guarded(LIST)
-def index(call: Call) -> Response:
-    """List schedules."""
-    limit = call.query.limit
-    with call.scope.reading() as reader:
-        rows = stored.search(reader, call.scope.visible_user, after=call.query.cursor or "", limit=limit + 1)
-    body = partial(schedule_body, ScheduleSummary, tenant=call.scope.tenant, root=at(""), shown=1)
-    return answer(SchedulePage(*page_of(rows, limit, body, "name")))
-
-
-@schedules.guarded(SHOW)
-def show(call: Call, name: str) -> Response:
-    """Show one schedule."""
-    return answer(find_schedule(call.scope, name))
-
-
-@schedules.guarded(PUT)
-def put(call: Call, name: str) -> Response:
-    """Make or replace a schedule."""
-    body = read_body(request, ScheduleRequest)
+    Makes it, or replaces it as a whole; safe to repeat. Jobs that were made for moments still to come are taken
+    back. A replaced one stays its first user's, and paused if it was.
+    """
     word = save_schedule(call.scope, name, body)
     if word == "created":
         location = schedule_links(name, at(""))["self"]
@@ -131,25 +89,33 @@ def put(call: Call, name: str) -> Response:
     return answer(find_schedule(call.scope, name))
 
 
-@schedules.guarded(PAUSE)
-def pause(call: Call, name: str) -> Response:
-    """Pause a schedule."""
+@schedules.operation("POST /api/schedules/<name>/pause", problems=(Kind.NOT_FOUND,))
+def pause(call: Call, name: str) -> ScheduleBody:
+    """Pause a schedule.
+
+    It makes no jobs until it is resumed; those for moments still to come are taken back. Safe to repeat.
+    """
     switch_schedule(call.scope, name, on=False)
-    return answer(find_schedule(call.scope, name))
+    return find_schedule(call.scope, name)
 
 
-@schedules.guarded(RESUME)
-def resume(call: Call, name: str) -> Response:
-    """Resume a schedule."""
+@schedules.operation("POST /api/schedules/<name>/resume", problems=(Kind.NOT_FOUND,))
+def resume(call: Call, name: str) -> ScheduleBody:
+    """Resume a schedule.
+
+    It fires from its next moment on; those that passed meanwhile were not missed. Safe to repeat.
+    """
     switch_schedule(call.scope, name, on=True)
-    return answer(find_schedule(call.scope, name))
+    return find_schedule(call.scope, name)
 
 
-@schedules.guarded(REMOVE)
-def remove(call: Call, name: str) -> Response:
-    """Remove a schedule."""
+@schedules.operation("DELETE /api/schedules/<name>", problems=(Kind.NOT_FOUND,))
+def remove(call: Call, name: str) -> None:
+    """Remove a schedule.
+
+    The jobs that it made stay, but for those whose moment is still to come.
+    """
     remove_schedule(call.scope, name)
-    return Response(status=204)
 
 
 def find_schedule(scope: Scope, name: str) -> ScheduleBody:

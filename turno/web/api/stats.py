@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from flask import Response
-
 from turno.store.operator import present, totals
 from turno.store.operator.over_time import Point, over_time
 from turno.store.operator.present import Served
-from turno.web.http.json_answers import answer
 from turno.web.http.query import NOT_GIVEN, Text, described
-from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.routes import OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
 stats = Routes("stats", __name__, tag="administration")
@@ -75,46 +72,36 @@ class StatsQuery:
     ] = "all"
 
 
-STATS = Operation(
-    method="GET",
-    rule="/api/admin/jobs/stats",
-    summary="Count jobs by type, and over time",
-    about="Of all tenants of the operator's companies, or of one. The numbers are those of /metrics.",
-    access="operator",
-    one_tenant=False,
-    query=StatsQuery,
-    answers={200: Answer(about="The numbers.", body=JobStats)},
-)
+@stats.operation("GET /api/admin/jobs/stats")
+def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
+    """Count jobs by type, and over time.
 
-
-@stats.across(STATS)
-def job_stats(call: OperatorCall) -> Response:
-    """Answer with the numbers of whom the operator may see."""
-    asked, companies = call.query, call.principal.companies
+    Of all tenants of the operator's companies, or of one. The numbers are those of /metrics.
+    """
+    companies = call.principal.companies
     named = None if companies is None else list(companies)
     with lend_operator()() as operator, operator.transaction():
-        found = JobStats(
+        return JobStats(
             counted_at=totals.counted_at(operator),
             types=list(
                 _of_all(totals.by_type(operator))
-                if asked.tenant is None and named is None
-                else _of_some(totals.by_tenant(operator, tenant=asked.tenant, companies=named))
+                if query.tenant is None and named is None
+                else _of_some(totals.by_tenant(operator, tenant=query.tenant, companies=named))
             ),
             queues=[
                 QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
-                for one in present.queued(operator, tenant=asked.tenant, companies=named)
+                for one in present.queued(operator, tenant=query.tenant, companies=named)
             ],
             workers=present.served(operator, timedelta(seconds=services().settings.dead_after_seconds)),
             over_time=over_time(
                 operator,
-                window=timedelta(minutes=asked.minutes),
-                step=timedelta(minutes=asked.step),
-                by="" if asked.by == "all" else asked.by,
-                tenant=asked.tenant,
+                window=timedelta(minutes=query.minutes),
+                step=timedelta(minutes=query.step),
+                by="" if query.by == "all" else query.by,
+                tenant=query.tenant,
                 companies=named,
             ),
         )
-    return answer(found)
 
 
 def _of_all(found: Mapping[str, totals.TypeTotals]) -> Iterable[TypeStats]:

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from flask import Response, request
+from flask import request
 
 from turno.store.api import stream_tickets as stored
 from turno.store.api.stream_tickets import StreamTicket
 from turno.web.api.jobs import find_job
-from turno.web.api.typed_body import read_body
-from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.http.request_body import read_body
+from turno.web.routes import Call, Routes
 from turno.web.services import services
 
 stream_tickets = Routes("stream_tickets", __name__, tag="streams")
@@ -38,21 +37,15 @@ class Asked:
     job_id: str | None = None
 
 
-ISSUE = Operation(
-    method="POST",
-    rule="/api/stream-tickets",
-    summary="Get a ticket for a stream",
-    about='It opens one stream, once: that of the job in the body `{"job_id": "..."}`, or without a body the one '
-    "of all your jobs in this tenant. Ask for a new one at each reconnect.",
-    answers={200: Answer(about="The ticket.", body=Ticket)},
-    reads=True,
-    problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+@stream_tickets.operation(
+    "POST /api/stream-tickets", reads=True, problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE)
 )
+def issue(call: Call) -> Ticket:
+    """Get a ticket for a stream.
 
-
-@stream_tickets.guarded(ISSUE)
-def issue(call: Call) -> Response:
-    """Issue a ticket."""
+    It opens one stream, once: that of the job in the body `{"job_id": "..."}`, or without a body the one of all
+    your jobs in this tenant. Ask for a new one at each reconnect.
+    """
     principal = call.scope.principal
     ticket = StreamTicket(
         tenant=call.scope.tenant.slug,
@@ -65,7 +58,7 @@ def issue(call: Call) -> Response:
     secret = secrets.token_urlsafe(32) + (OF_ADMIN if principal.role == "admin" else "")
     with services().connection() as connection:
         stored.put(connection, secret, ticket, timedelta(seconds=LIFETIME_SECONDS))
-    return answer(Ticket(secret, LIFETIME_SECONDS))
+    return Ticket(secret, LIFETIME_SECONDS)
 
 
 def _job_asked_for(call: Call) -> UUID | None:

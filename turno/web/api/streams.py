@@ -26,7 +26,7 @@ from turno.web.api.stream_response import StreamResponse, give_up_unbegun, most_
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Text, described
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 
 FULL_RETRY_SECONDS = "10"
@@ -96,47 +96,39 @@ class AllJobsQuery(StreamQuery):
 OPENED = {200: Answer(about="Events until either side ends them.", media_type="text/event-stream")}
 REFUSED = (Kind.FOREIGN_SITE, Kind.CROWDED)
 
-ONE_JOB = Operation(
-    method="GET",
-    rule="/api/jobs/<job_id>/stream",
-    summary="Follow one job live",
+
+@streams.operation(
+    "GET /api/jobs/<job_id>/stream",
     about=ABOUT.format(more="") + " The stream ends when the job has ended.",
-    query=StreamQuery,
     answers=OPENED,
+    tenant_in_query=True,
     problems=(*REFUSED, Kind.NOT_FOUND),
-    tenant_in_query=True,
+    scope=stream_scope,
 )
-
-ALL = Operation(
-    method="GET",
-    rule="/api/stream",
-    summary="Follow all your jobs live",
-    about=ABOUT.format(more="`notification` with the JSON of one notification, ")
-    + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
-    query=AllJobsQuery,
-    answers=OPENED,
-    problems=(*REFUSED, Kind.OPERATORS_ONLY),
-    tenant_in_query=True,
-)
-
-
-@streams.guarded(ONE_JOB, scope=stream_scope)
-def one_job(call: Call, job_id: str) -> Response:
-    """Follow one job."""
+def one_job(call: Call, query: StreamQuery, job_id: str) -> Response:
+    """Follow one job live."""
+    del query
     return _open(call, read_id(job_id, no_such_job()))
 
 
-@streams.guarded(ALL, scope=stream_scope)
-def all_jobs(call: Call) -> Response:
-    """Follow all jobs of one user."""
-    return _open(call, None)
+@streams.operation(
+    "GET /api/stream",
+    about=ABOUT.format(more="`notification` with the JSON of one notification, ")
+    + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
+    answers=OPENED,
+    tenant_in_query=True,
+    problems=(*REFUSED, Kind.OPERATORS_ONLY),
+    scope=stream_scope,
+)
+def all_jobs(call: Call, query: AllJobsQuery) -> Response:
+    """Follow all your jobs live."""
+    return _open(call, None, everybody=query.user == EVERY_USER)
 
 
-def _open(call: Call, job_id: UUID | None) -> Response:
+def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Response:
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
     principal, hub = call.scope.principal, services().hub
-    everybody = getattr(call.query, "user", None) == EVERY_USER
     if everybody:
         require_operator(call.scope.principal)
     view = View(

@@ -18,7 +18,7 @@ from turno.web.api.submit_body import read_submission
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.rate_limits import admit_inline, over_quota
-from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.routes import Answer, Call, Routes
 from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
@@ -47,14 +47,9 @@ class Done:
 LOCATION = {"Location": "The address of the job."}
 REPLAYED = {"Idempotency-Replayed": "`true` if this is the answer to an earlier request of the same kind."}
 
-SUBMIT = Operation(
-    method="POST",
-    rule="/api/jobs/<job_type>",
-    summary="Submit a job",
-    about="The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: "
-    "it stands for one job. With `wait` the answer comes when the job has ended, if it does in that time.",
-    query=WaitQuery,
-    request_headers=("Idempotency-Key", "traceparent"),
+
+@job_submission.operation(
+    "POST /api/jobs/<job_type>",
     answers={
         202: Answer(
             about="Accepted, now or by the first request with this key.", body=Accepted, headers=LOCATION | REPLAYED
@@ -66,6 +61,7 @@ SUBMIT = Operation(
             headers=LOCATION | REPLAYED,
         ),
     },
+    request_headers=("Idempotency-Key", "traceparent"),
     problems=(
         Kind.INVALID_REQUEST,
         Kind.TOO_LARGE,
@@ -76,11 +72,12 @@ SUBMIT = Operation(
         Kind.QUOTA,
     ),
 )
+def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
+    """Submit a job.
 
-
-@job_submission.guarded(SUBMIT)
-def submit(call: Call, job_type: str) -> Response:
-    """Accept a job of this type."""
+    The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it stands for
+    one job. With `wait` the answer comes when the job has ended, if it does in that time.
+    """
     wanted = read_submission(request, call, job_type)
     inline = services().inline
     if inline is not None:
@@ -95,7 +92,7 @@ def submit(call: Call, job_type: str) -> Response:
         raise invalid([FieldProblem("payload", str(problem))]) from problem
     log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
-    return await_end(call, verdict.job_id, accepted(verdict))
+    return await_end(call, query, verdict.job_id, accepted(verdict))
 
 
 def submitted(verdict: Verdict) -> Verdict:

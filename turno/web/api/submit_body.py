@@ -17,11 +17,9 @@ from turno.jobs.enqueue_options import queue_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
-from turno.web.http.large_body import one_at_a_time
-from turno.web.http.payloads import check, field_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, described
-from turno.web.http.request_body import JsonBody, read_json_object
+from turno.web.http.request_body import JsonBody, check, field_problems, one_at_a_time, read_json_object
 from turno.web.http.request_headers import idempotency_key
 from turno.web.mail_me import mail_url, why_not
 from turno.web.pages.language import language_of

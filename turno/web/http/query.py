@@ -14,8 +14,8 @@ from werkzeug.datastructures import MultiDict
 from turno.errors import InvalidPayload
 from turno.jobs.converter import alternatives, converter
 from turno.jobs.moment import moment_of
-from turno.web.http.payloads import field_problems
 from turno.web.http.problems import FieldProblem, invalid
+from turno.web.http.request_body import field_problems
 
 LONGEST_TEXT = 255
 LARGEST_PAGE = 200

@@ -11,28 +11,12 @@ from turno.web.addresses import at
 from turno.web.http.json_answers import dumps
 from turno.web.http.problems import Kind
 from turno.web.openapi.document import SCHEMAS, Document
-from turno.web.routes import Answer, Operation, Routes
+from turno.web.routes import Answer, Routes
 from turno.web.services import Published, services
 
 docs = Routes("docs", __name__, tag="documentation")
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-DOCUMENT = Operation(
-    method="GET",
-    rule="/openapi.json",
-    summary="This document",
-    access=None,
-    answers={200: Answer(about="OpenAPI 3.1.", body=dict)},
-)
-
-PAGE = Operation(
-    method="GET",
-    rule="/docs",
-    summary="This document as a page",
-    access=None,
-    answers={200: Answer(about="A page to read.", media_type="text/html")},
-)
 
 
 def published(build: Callable[[], Document]) -> Published:
@@ -59,16 +43,16 @@ def published(build: Callable[[], Document]) -> Published:
     return below
 
 
-@docs.open(DOCUMENT)
+@docs.operation("GET /openapi.json", everybody=True, answers={200: Answer(about="OpenAPI 3.1.", body=dict)})
 def openapi() -> Response:
-    """Send the document."""
+    """Get this document."""
     text, _ = services().published(at(""))
     return _cached(Response(text, mimetype="application/json"))
 
 
-@docs.open(PAGE)
+@docs.operation("GET /docs", everybody=True, answers={200: Answer(about="A page to read.", media_type="text/html")})
 def page() -> Response:
-    """Send the page."""
+    """Read this document as a page."""
     _, text = services().published(at(""))
     response = Response(text, mimetype="text/html")
     response.headers["Content-Security-Policy"] = PAGE_POLICY

@@ -131,7 +131,7 @@ Refs = dict[Any, Document]
 def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler[Any]]]) -> tuple[Refs, Document]:
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
     answers = {kind for operation in operations for answer in operation.answers.values() for kind in _members(answer)}
-    taken = {operation.body for operation in operations if operation.body}
+    taken = {operation.body for operation in operations if operation.body not in (None, bytes)}
     kinds = [*sorted(answers | taken, key=lambda kind: str(kind.__name__)), *(one.payload_type for one in handlers)]
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=SCHEMAS + "{name}")
     named: Refs = dict(zip(kinds, refs, strict=True))
@@ -184,7 +184,7 @@ def _addresses(
 def _operation(described: _Described, refs: Refs, schemas: Document) -> Document:
     operation = described.operation
     kinds = (*operation.problems, Kind.FAULT)
-    if operation.body or operation.takes_bytes:
+    if operation.body:
         kinds += (Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE)
     body: Document = {
         "operationId": f"{described.blueprint.name}_{described.endpoint}",
@@ -202,10 +202,10 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
         kinds += (Kind.OPERATORS_ONLY,)
     if parameters := [*_path_parameters(operation), *_query_parameters(operation), *_header_parameters(operation)]:
         body["parameters"] = parameters
-    if operation.body:
-        body["requestBody"] = _taken_body(refs[operation.body], schemas)
-    if operation.takes_bytes:
+    if operation.body is bytes:
         body["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
+    elif operation.body:
+        body["requestBody"] = _taken_body(refs[operation.body], schemas)
     answers = {str(status): _answer(answer, refs) for status, answer in operation.answers.items()}
     body["responses"] = answers | _problems(kinds)
     return body

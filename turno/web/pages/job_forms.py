@@ -11,8 +11,8 @@ from flask import request
 from turno.dispatch.dispatcher import Submission
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
-from turno.web.http.payloads import check
 from turno.web.http.problems import Problem, invalid
+from turno.web.http.request_body import check
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
 from turno.web.mail_me import mail_url
 from turno.web.pages.visit import Visit, reading

@@ -19,9 +19,9 @@ from turno.store.api import schedules as stored
 from turno.web.addresses import at
 from turno.web.api.schedule_body import ScheduleRequest, ScheduleSummary, schedule_body
 from turno.web.api.schedules import find_schedule, remove_schedule, save_schedule, switch_schedule
-from turno.web.http.payloads import field_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem
 from turno.web.http.query import NOT_GIVEN, Text
+from turno.web.http.request_body import field_problems
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.home import PageQuery, asked
 from turno.web.pages.page_routes import Pages
