@@ -333,8 +333,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
         "turno.tenancy.provisioning.uninstall",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",
-        "turno.web.admin.job_search",
-        "turno.web.api.found_jobs",
+        "turno.web.admin.jobs",
         "turno.web.pages.branches",
     }
     queries = {

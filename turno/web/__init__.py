@@ -19,26 +19,18 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.web.admin.audit_list import audit_list
-from turno.web.admin.callback_list import callback_list
+from turno.web.admin.callbacks import admin_callbacks, callback_list
 from turno.web.admin.charts import charts
-from turno.web.admin.failures import failures
-from turno.web.admin.job_changes import job_changes
-from turno.web.admin.job_life import job_life
-from turno.web.admin.job_search import job_search
+from turno.web.admin.job_life import admin_logs, job_life
+from turno.web.admin.jobs import admin_jobs, job_pages
 from turno.web.admin.overview import overview
 from turno.web.admin.queue_list import queue_list
 from turno.web.admin.schedule_list import schedule_list
-from turno.web.admin.tenant_list import tenant_list
-from turno.web.admin.type_list import type_list
-from turno.web.admin.worker_list import worker_list
+from turno.web.admin.tenants import admin_tenants, tenant_list
+from turno.web.admin.types import admin_types, type_list
+from turno.web.admin.workers import admin_workers, worker_list
 from turno.web.api.admin import admin
 from turno.web.api.admin_audit import admin_audit
-from turno.web.api.admin_callbacks import admin_callbacks
-from turno.web.api.admin_jobs import admin_jobs
-from turno.web.api.admin_logs import admin_logs
-from turno.web.api.admin_tenants import admin_tenants
-from turno.web.api.admin_types import admin_types
-from turno.web.api.admin_workers import admin_workers
 from turno.web.api.files import files
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
@@ -98,13 +90,11 @@ PAGES = (home, job_page, file_page, commands, schedule_pages, notification_pages
 OPERATOR_PAGES = (
     schedule_list,
     overview,
-    job_search,
-    job_changes,
+    job_pages,
     tenant_list,
     queue_list,
     type_list,
     worker_list,
-    failures,
     charts,
     job_life,
     audit_list,

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from flask import Blueprint, Request, Response, g, request
 
 from turno.web.auth.csrf import SAFE
 from turno.web.auth.login import principal_of
 from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_of
+from turno.web.auth.tenant_scope import Scope, require_change, require_everywhere, require_operator, scope_of
 from turno.web.http.json_answers import answer
-from turno.web.http.problems import Kind, Problem
+from turno.web.http.problems import Kind
 from turno.web.http.query import NoQuery, read_query
 from turno.web.http.request_body import Changes, read_body, read_bytes, read_changes
 from turno.web.http.request_headers import correlation_id
@@ -22,7 +22,7 @@ from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of
 
 Access = Literal["user", "operator"]
-View = Callable[..., Any]
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Routes(Blueprint):
         return register
 
 
-def _respond(operation: Operation, view: View, hints: Mapping[str, Any], **given: Any) -> Response:
+def _respond(operation: Operation, view: Callable[..., Any], hints: Mapping[str, Any], **given: Any) -> Response:
     if operation.access or "query" in hints:
         query = read_query(request.args, operation.query)
         given |= {"query": query} if "query" in hints else {}
@@ -142,7 +142,7 @@ def _respond(operation: Operation, view: View, hints: Mapping[str, Any], **given
 
 
 def _described(
-    address: str, view: View, hints: Mapping[str, Any], answers: Mapping[int, Answer] | None, about: str
+    address: str, view: Callable[..., Any], hints: Mapping[str, Any], answers: Mapping[int, Answer] | None, about: str
 ) -> Operation:
     """Return the operation that a signature and a docstring describe."""
     method, _, rule = address.partition(" ")
@@ -193,7 +193,7 @@ def _admit_across(operation: Operation) -> OperatorCall:
 def _require_role(operation: Operation, principal: Principal) -> None:
     if operation.access == "operator":
         require_operator(principal)
-    if operation.everywhere and not principal.everywhere:
-        raise Problem(Kind.OPERATORS_ONLY, "All companies share this: it takes an operator of every company.")
+    if operation.everywhere:
+        require_everywhere(principal)
     if operation.method not in SAFE and not operation.reads:
         require_change(principal)

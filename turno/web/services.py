@@ -1,6 +1,7 @@
 """What the routes work with; handed in by wiring, found through the application that serves the request."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from os import getpid
@@ -13,6 +14,7 @@ from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
+from turno.store.operator.board import Operator
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
@@ -77,8 +79,11 @@ def services() -> Services:
     return services_of(current_app)
 
 
-def lend_operator() -> WebConnection:
-    """Return what lends a session of the operator's login, in autocommit, with the search path `turno`."""
+def as_operator() -> AbstractContextManager[Operator]:
+    """Lend a session of the operator's login, in autocommit, with the search path `turno`.
+
+    The login sees all tenants, so each of its queries names the companies.
+    """
     lend = services().operator
     assert lend is not None, "this application was installed without an operator's connection"  # noqa: S101
-    return lend
+    return lend()

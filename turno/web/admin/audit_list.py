@@ -4,12 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Response, request
+from flask import Response
 
 from turno.store.operator import audit
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, NumberCursor, read_query
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, NumberCursor
 from turno.web.pages.drawing import draw
+from turno.web.services import as_operator
 
 audit_list = OperatorPages("operator_audit", __name__)
 
@@ -25,10 +26,9 @@ class AuditQuery:
     before: NumberCursor = NOT_GIVEN
 
 
-@audit_list.screen("/admin/audit")
-def index(visit: OperatorVisit) -> Response:
+@audit_list.page("/admin/audit", AuditQuery)
+def index(visit: OperatorVisit, asked: AuditQuery) -> Response:
     """List what operators changed."""
-    asked = read_query(request.args, AuditQuery, others_ignored=True)
     actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.actor, asked.tenant))
     with as_operator() as operator:
         rows = audit.list_audit(

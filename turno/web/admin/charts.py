@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from flask import Response, request
+from flask import Response
 
 from turno.store.operator import audit, over_time, totals
 from turno.store.operator.over_time import Point
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.http.query import LONGEST_TEXT, read_query
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.http.query import LONGEST_TEXT
 from turno.web.pages.drawing import draw
-from turno.web.services import services
+from turno.web.services import as_operator, services
 
 charts = OperatorPages("operator_charts", __name__)
 
@@ -51,10 +51,9 @@ class Line:
         return self.points[-2]
 
 
-@charts.screen("/admin/charts")
-def index(visit: OperatorVisit) -> Response:
+@charts.page("/admin/charts", ChartsQuery)
+def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
     """Draw the last hours."""
-    asked = read_query(request.args, ChartsQuery, others_ignored=True)
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
     window, step = WINDOWS[asked.window], STEPS[asked.window]
     with as_operator() as operator:

@@ -1,11 +1,13 @@
-"""GET /admin/jobs/<tenant>/<id>: one job's whole life."""
+"""/admin/jobs/<tenant>/<id> and /api/admin/jobs/<id>/logs: one job's whole life, and its log."""
 
 import json
 import shlex
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 from flask import Response, request
 
@@ -16,12 +18,15 @@ from turno.web.addresses import at
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.api.job_body import JobBody, error_body, job_body
 from turno.web.api.job_id import read_id
-from turno.web.http.problems import no_such_job
-from turno.web.http.query import Text, read_query
+from turno.web.http.json_answers import from_row, page_of
+from turno.web.http.problems import Kind, no_such_job
+from turno.web.http.query import AFTER, NOT_GIVEN, PageSize, Text, described
 from turno.web.pages.drawing import draw
 from turno.web.pages.reasons import of_job
+from turno.web.routes import Call, Routes
 from turno.web.services import services
 
+admin_logs = Routes("admin_logs", __name__, tag="administration")
 job_life = OperatorPages("operator_job", __name__)
 
 ATTEMPTS_SHOWN = 50
@@ -32,6 +37,38 @@ LINES_SHOWN = 200
 LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line; `number` is its place in the attempt's log, and a gap says that lines were left out."""
+
+    attempt: int
+    number: int
+    at: datetime
+    level: str
+    logger: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Lines in order. A `cursor` is the attempt and number of a line, such as 1.20: ask for those after it again."""
+
+    lines: list[LogLine]
+    next_cursor: str | None
+
+
+# An attempt and a number that the columns can hold.
+Place = Annotated[str, described(AFTER, pattern=r"^[0-9]{1,9}\.[0-9]{1,18}$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """A page of a job's log."""
+
+    cursor: Place = NOT_GIVEN
+    limit: PageSize = 200
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeQuery:
     """After which item the ledger goes on; the rest of the address names the job."""
@@ -39,19 +76,34 @@ class LifeQuery:
     after: Text = ""
 
 
-@job_life.screen("/admin/jobs/<tenant>/<job_id>")
-def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
+@admin_logs.operation("GET /api/admin/jobs/<job_id>/logs", problems=(Kind.NOT_FOUND,), operator=True)
+def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
+    """List what a job's attempts logged.
+
+    The newest lines of each attempt, as many as `JOB_LOG_LINES` says. Without secrets for who is no admin.
+    """
+    asked = read_id(job_id, no_such_job())
+    with call.scope.reading() as reader:
+        if not stored.exists(reader, asked, None):
+            raise no_such_job()
+        attempt, _, number = (query.cursor or "0.0").partition(".")
+        rows = stored.logs(reader, asked, after=(int(attempt), int(number)), limit=query.limit + 1)
+    seen = [call.scope.seen(row) | {"place": f"{row['attempt']}.{row['number']}"} for row in rows]
+    return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "place"))
+
+
+@job_life.page("/admin/jobs/<tenant>/<job_id>", LifeQuery)
+def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Response:
     """Show all that is known of one job."""
     wanted = read_id(job_id, no_such_job())
     scope = visit.within(tenant)
-    query = read_query(request.args, LifeQuery, others_ignored=True)
     with scope.reading() as reader:
         row = stored.find(reader, wanted, None)
         if row is None:
             raise no_such_job()
         payload = stored.payloads(reader, [wanted]).get(wanted)
         attempts = stored.attempts(reader, wanted, limit=ATTEMPTS_SHOWN)
-        items = stored.items(reader, wanted, None, query.after, ITEMS_SHOWN + 1)
+        items = stored.items(reader, wanted, None, asked.after, ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
         effects = effect_review.of_job(reader, wanted, after="", limit=EFFECTS_SHOWN)
         lines = stored.newest_logs(reader, wanted, LINES_SHOWN)

@@ -1,26 +1,25 @@
-"""Register the operator's pages and their forms: for operators alone, of the companies that they operate."""
+"""The operator's pages and forms: for operators alone, about the tenants of their companies."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import wraps
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Response, request
+from flask import request
 
-from turno.store.operator.board import Operator
+from turno.errors import InvalidPayload
+from turno.jobs.converter import converter
 from turno.web.addresses import at
-from turno.web.auth.login import Visitor, visitor_of
+from turno.web.auth.login import Visitor
 from turno.web.auth.principal import Principal
 from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_within
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.localizer import Localizer
-from turno.web.pages.page_routes import Pages, or_sign_in, sender_of_form
+from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer
-from turno.web.services import lend_operator
 
-View = Callable[..., Response]
+LONGEST_NUMBER = 9  # digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class OperatorVisit:
         return at(path)
 
     def to(self, path: str, **query: Any) -> str:
-        """Return the address of a path below /admin; what is empty is left out."""
+        """Return the address of a path below /admin; an empty parameter is left out."""
         given = urlencode({name: text for name, text in query.items() if text not in (None, "")})
         return f"{at('/admin')}{path}{'?' if given else ''}{given}"
 
@@ -54,44 +53,32 @@ class OperatorVisit:
         return scope
 
 
-def as_operator() -> AbstractContextManager[Operator]:
-    """Lend a session of the operator's login: it sees all tenants, so whatever is read by it names the companies."""
-    return lend_operator()()
-
-
 class OperatorPages(Pages):
-    """A blueprint whose views get an OperatorVisit; what goes wrong is told on a page, too."""
+    """A blueprint whose views get an OperatorVisit; its problems are answered by a page."""
 
-    def screen(self, rule: str) -> Callable[[View], View]:
-        """Register a view that shows something; who is not signed in sees the sign-in in its place."""
-
-        def register(view: View) -> View:
-            @wraps(view)
-            @or_sign_in(Kind.NOT_AUTHENTICATED.status)
-            def shown(**path: str) -> Response:
-                return view(_visit(visitor_of(request)), **path)
-
-            self.add_url_rule(rule, view.__name__, shown, methods=["GET"], provide_automatic_options=False)
-            return view
-
-        return register
-
-    def action(self, rule: str) -> Callable[[View], View]:
-        """Register a view that changes something: sent by our own page, by who may change, with the form's token."""
-
-        def register(view: View) -> View:
-            @wraps(view)
-            def sent(**path: str) -> Response:
-                visit = _visit(sender_of_form())
-                require_change(visit.principal)
-                return view(visit, **path)
-
-            self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)
-            return view
-
-        return register
+    @contextmanager
+    def visited(self, visitor: Visitor) -> Iterator[OperatorVisit]:
+        """Lend the visit of the present request; raises Problem 403 unless an operator sends it."""
+        require_operator(visitor.principal)
+        if request.method == "POST":
+            require_change(visitor.principal)
+        yield OperatorVisit(principal=visitor.principal, localizer=localizer(), form_token=visitor.form_token)
 
 
-def _visit(visitor: Visitor) -> OperatorVisit:
-    require_operator(visitor.principal)
-    return OperatorVisit(principal=visitor.principal, localizer=localizer(), form_token=visitor.form_token)
+def changes_in(form: Mapping[str, str], kind: type[Any]) -> dict[str, Any] | None:
+    """Return the settings of a form, checked as the API checks them; None for a value that no setting has.
+
+    The settings are the fields of `kind`; an empty field removes a value.
+    """
+    given = {field.name: _value(form[field.name].strip()) for field in fields(kind) if field.name in form}
+    try:
+        checked = converter(kind).convert(given)
+    except InvalidPayload:
+        return None
+    return {name: getattr(checked, name) for name in given} or None
+
+
+def _value(text: str) -> Any:
+    if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER:
+        return int(text)
+    return {"": None, "yes": True, "no": False}.get(text, text)

@@ -11,11 +11,11 @@ from flask import Response
 from turno.jobs.label import FAILURES
 from turno.store.operator import board, job_search, totals
 from turno.store.operator.troubles import Trouble, troubles
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.admin.worker_list import listed_workers
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.admin.workers import listed_workers
 from turno.web.pages.drawing import draw
 from turno.web.pages.localizer import Localizer
-from turno.web.services import services
+from turno.web.services import as_operator, services
 
 overview = OperatorPages("operator_overview", __name__)
 
@@ -34,7 +34,7 @@ class ToldTrouble:
     address: str | None
 
 
-@overview.screen("/admin")
+@overview.page("/admin")
 def index(visit: OperatorVisit) -> Response:
     """Show whether anything is wrong, and what there is."""
     with as_operator() as operator:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from flask import Response, request
+from flask import Response
 
 from turno.store.operator import board
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.http.query import read_query, searchable
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.http.query import searchable
 from turno.web.pages.drawing import draw
+from turno.web.services import as_operator
 
 queue_list = OperatorPages("operator_queues", __name__)
 
@@ -23,10 +24,9 @@ class QueuesQuery:
     tenant: str = ""
 
 
-@queue_list.screen("/admin/queues")
-def queues(visit: OperatorVisit) -> Response:
+@queue_list.page("/admin/queues", QueuesQuery)
+def queues(visit: OperatorVisit, asked: QueuesQuery) -> Response:
     """List queues."""
-    asked = read_query(request.args, QueuesQuery, others_ignored=True)
     queue, job_type, tenant = map(searchable, (asked.queue, asked.type, asked.tenant))
     with as_operator() as operator:
         found = board.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from flask import Response, request
+from flask import Response
 
 from turno.store.operator.schedules import all_schedules
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.http.query import Text, read_query
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.http.query import Text
 from turno.web.pages.drawing import draw
+from turno.web.services import as_operator
 
 schedule_list = OperatorPages("operator_schedules", __name__)
 
@@ -22,10 +23,9 @@ class ScheduleListQuery:
     name: Text = ""
 
 
-@schedule_list.screen("/admin/schedules")
-def schedules(visit: OperatorVisit) -> Response:
+@schedule_list.page("/admin/schedules", ScheduleListQuery)
+def schedules(visit: OperatorVisit, asked: ScheduleListQuery) -> Response:
     """List schedules by tenant and name."""
-    asked = read_query(request.args, ScheduleListQuery, others_ignored=True)
     with as_operator() as operator:
         found = all_schedules(operator, companies=visit.companies, after=(asked.tenant, asked.name), limit=SHOWN + 1)
     last = found[SHOWN - 1] if len(found) > SHOWN else None

@@ -8,7 +8,7 @@ from turno.store.operator.audit import list_audit
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.query import NOT_GIVEN, Moment, NumberCursor, PageSize, Text, described
 from turno.web.routes import OperatorCall, Routes
-from turno.web.services import lend_operator
+from turno.web.services import as_operator
 
 admin_audit = Routes("admin_audit", __name__, tag="administration")
 
@@ -58,7 +58,7 @@ def audit(call: OperatorCall, query: AuditQuery) -> AuditPage:
 
     Nobody can change or remove an entry. Operators of some companies see what was done to their tenants.
     """
-    with lend_operator()() as operator:
+    with as_operator() as operator:
         rows = list_audit(
             operator,
             companies=call.principal.companies,

@@ -14,7 +14,7 @@ from turno.web.http.query import described, read_query
 from turno.web.metrics.families import exposition
 from turno.web.metrics.scrape import scrape
 from turno.web.routes import Answer, Routes
-from turno.web.services import lend_operator, services
+from turno.web.services import as_operator, services
 
 metrics = Routes("metrics", __name__, tag="health")
 
@@ -42,7 +42,7 @@ def scraped() -> Response:
     _admit()
     query = read_query(request.args, MetricsQuery)
     dead_after = timedelta(seconds=services().settings.dead_after_seconds)
-    with lend_operator()() as operator:
+    with as_operator() as operator:
         numbers = scrape(operator, dead_after=dead_after, streams=len(services().hub), tenants=query.tenants)
     text, media_type = exposition(numbers, request.headers.get("Accept", ""))
     return Response(text, content_type=media_type)

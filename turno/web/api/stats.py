@@ -11,7 +11,7 @@ from turno.store.operator.over_time import Point, over_time
 from turno.store.operator.present import Served
 from turno.web.http.query import NOT_GIVEN, Text, described
 from turno.web.routes import OperatorCall, Routes
-from turno.web.services import lend_operator, services
+from turno.web.services import as_operator, services
 
 stats = Routes("stats", __name__, tag="administration")
 
@@ -80,7 +80,7 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
     """
     companies = call.principal.companies
     named = None if companies is None else list(companies)
-    with lend_operator()() as operator, operator.transaction():
+    with as_operator() as operator, operator.transaction():
         return JobStats(
             counted_at=totals.counted_at(operator),
             types=list(

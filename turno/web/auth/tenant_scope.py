@@ -76,6 +76,12 @@ def require_operator(principal: Principal) -> None:
         raise Problem(Kind.OPERATORS_ONLY, "The token must carry the role operator.")
 
 
+def require_everywhere(principal: Principal) -> None:
+    """Raise Problem 403 unless an operator of every company asks."""
+    if not principal.everywhere:
+        raise Problem(Kind.OPERATORS_ONLY, "All companies share this: it takes an operator of every company.")
+
+
 def require_change(principal: Principal) -> None:
     """Raise Problem 403 if somebody asks for a change whose role is to read."""
     if not principal.may_change:

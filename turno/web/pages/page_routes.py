@@ -1,15 +1,19 @@
-"""Register pages and forms; each requires a session and a branch, a form its CSRF token, too."""
+"""Register pages and forms; each requires a session and a branch, and a form the CSRF token of the session."""
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from typing import Any
 
 from flask import Blueprint, Response, g, request
+from werkzeug.datastructures import MultiDict
 
 from turno.web.auth.csrf import require_same_origin
 from turno.web.auth.login import Visitor, visitor_of
-from turno.web.auth.tenant_scope import require_change
+from turno.web.auth.tenant_scope import require_change, require_everywhere
 from turno.web.http.problems import Kind, Problem
+from turno.web.http.query import read_query
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.visit import begin_visit
 from turno.web.rate_limits import admit_command
@@ -21,74 +25,78 @@ View = Callable[..., Response]
 
 
 class Pages(Blueprint):
-    """A blueprint whose views get a Visit; what goes wrong is told on a page too."""
+    """A blueprint whose views get a Visit; its problems are answered by a page.
 
-    def page(self, rule: str) -> Callable[[View], View]:
-        """Register a view that shows something; who is not signed in sees the sign-in in its place."""
+    A view that is registered with a dataclass `asked` gets the query string, or the fields of the form, as its instance
+    `asked`.
+    """
+
+    def page(self, rule: str, asked: type[Any] | None = None) -> Callable[[View], View]:
+        """Register a view that shows a page; a visitor without a session sees the sign-in in its place."""
 
         def register(view: View) -> View:
             @wraps(view)
-            @or_sign_in(200 if rule == "/" else Kind.NOT_AUTHENTICATED.status)
-            def shown(**path: str) -> Response:
-                visit = begin_visit(visitor_of(request), request.args.get("branch"))
-                with place_of(visit.scope.tenant):
-                    return view(visit, **path)
+            def shown(**path: Any) -> Response:
+                try:
+                    with self.visited(visitor_of(request)) as visit:
+                        return view(visit, **path, **_read(asked))
+                except Problem as problem:
+                    if problem.kind is not Kind.NOT_AUTHENTICATED:
+                        raise
+                    return sign_in_page(status=200 if rule == "/" else problem.kind.status)
 
             self.add_url_rule(rule, view.__name__, shown, methods=["GET"], provide_automatic_options=False)
             return view
 
         return register
 
-    def form(self, rule: str) -> Callable[[View], View]:
-        """Register a view that changes something: sent by our own page, with the session's form token.
+    def form(self, rule: str, asked: type[Any] | None = None, *, everywhere: bool = False) -> Callable[[View], View]:
+        """Register a view of a change: a page of ours sent the form, with the token of the session.
 
-        What it changes it changes once, however often the same form is sent.
+        A form that is sent again changes nothing again. With `everywhere` only an operator of every company may send
+        it.
         """
 
         def register(view: View) -> View:
             @wraps(view)
-            def sent(**path: str) -> Response:
-                visit = begin_visit(sender_of_form(), request.form.get("branch"))
-                require_change(visit.scope.principal)
-                with place_of(visit.scope.tenant):
-                    admit_command(visit.scope)
-                    return view(visit, **path)
+            def sent(**path: Any) -> Response:
+                with self.visited(_sender_of_form()) as visit:
+                    if everywhere:
+                        require_everywhere(visit.principal)
+                    return view(visit, **path, **_read(asked))
 
             self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)
             return view
 
         return register
 
-
-def or_sign_in(status: int) -> Callable[[View], View]:
-    """Show the sign-in, with this status, in the place of a page to who is not signed in."""
-
-    def wrap(view: View) -> View:
-        @wraps(view)
-        def shown(**path: str) -> Response:
-            try:
-                return view(**path)
-            except Problem as problem:
-                if problem.kind is not Kind.NOT_AUTHENTICATED:
-                    raise
-                return sign_in_page(status=status)
-
-        return shown
-
-    return wrap
+    @contextmanager
+    def visited(self, visitor: Visitor) -> Iterator[Any]:
+        """Lend the visit of the present request; raises Problem for a visitor without a right to it."""
+        changes = request.method == "POST"
+        visit = begin_visit(visitor, _given().get("branch"))
+        if changes:
+            require_change(visit.scope.principal)
+        with place_of(visit.scope.tenant):
+            if changes:
+                admit_command(visit.scope)
+            yield visit
 
 
-def sender_of_form() -> Visitor:
-    """Return who sent a form; raises Problem unless a page of ours sent it, drawn in this session."""
+def _given() -> MultiDict[str, str]:
+    return request.form if request.method == "POST" else request.args
+
+
+def _read(asked: type[Any] | None) -> dict[str, Any]:
+    return {} if asked is None else {"asked": read_query(_given(), asked, others_ignored=True)}
+
+
+def _sender_of_form() -> Visitor:
+    """Return the sender of a form; raises Problem unless a page of ours sent it, drawn in this session."""
     require_same_origin(request)
     visitor = visitor_of(request)
-    require_form_token(visitor)
-    g.turno_may_be_sent_again = True
-    return visitor
-
-
-def require_form_token(visitor: Visitor) -> None:
-    """Raise Problem 403 unless a page of this session was drawn with this form."""
     sent = request.form.get(FORM_TOKEN, "")
     if not hmac.compare_digest(sent.encode(), visitor.form_token.encode()):
         raise Problem(Kind.FOREIGN_SITE, "The form was not sent by a page of this session.")
+    g.turno_may_be_sent_again = True
+    return visitor

@@ -1,0 +1,174 @@
+"""/api/admin/tenants and /admin/tenants: each tenant's share, weight, caps, pause and backend."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from flask import Response, request
+from msgspec import Meta
+
+from turno.settings import Backend
+from turno.store.operator import board, routing
+from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, changes_in
+from turno.web.auth.principal import Principal
+from turno.web.http.json_answers import from_row, page_of
+from turno.web.http.problems import Kind, Problem
+from turno.web.http.query import AFTER, PageSize, Text, described, searchable
+from turno.web.http.request_body import Changes
+from turno.web.pages.drawing import draw, go
+from turno.web.routes import OperatorCall, Routes
+from turno.web.services import as_operator, services
+
+JobsPerDay = Annotated[int, Meta(ge=1, le=100_000_000)] | None
+AlertPercent = Annotated[float, Meta(ge=0, le=100)] | None
+AlertMinutes = Annotated[int, Meta(ge=1, le=10_080)] | None
+
+admin_tenants = Routes("admin_tenants", __name__, tag="administration")
+tenant_list = OperatorPages("operator_tenants", __name__)
+
+SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantBody:
+    """One tenant: what operators set, and over the last 15 minutes its waits, and its share beside its fair one.
+
+    Without `cap` it may have any number of jobs running, without `jobs_per_day` as many a day as everybody, without
+    `backend` the one that is set for all, and without terms of its own alerts by those of the type or the installation.
+    """
+
+    tenant: str
+    company: str
+    paused_at: datetime | None
+    weight: int
+    cap: int | None
+    jobs_per_day: int | None
+    backend: Backend | None
+    alert_failure_percent: float | None
+    alert_wait_minutes: int | None
+    waiting: int
+    running: int
+    oldest_wait: float | None
+    ended: int
+    wait_p50_ms: int | None
+    wait_p95_ms: int | None
+    share: float | None
+    fair_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPage:
+    """Active tenants, in the order of their names."""
+
+    tenants: list[TenantBody]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantsQuery:
+    """Which tenants."""
+
+    cursor: Annotated[Text, described(AFTER)] = ""
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantListQuery:
+    """Which tenants a page lists: by the beginning of their name and by their jobs; a form sends empty fields."""
+
+    q: str = ""
+    show: Literal["", "waiting", "running", "paused"] = ""
+    after: Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantChanges:
+    """What is named is changed; null takes a value away."""
+
+    paused: bool = False
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+    cap: Annotated[int, Meta(ge=1, le=32767)] | None = None
+    jobs_per_day: JobsPerDay = None
+    backend: Backend | None = None
+    alert_failure_percent: AlertPercent = None
+    alert_wait_minutes: AlertMinutes = None
+
+
+# What a tenant takes of the workers that all companies share.
+SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
+
+
+@admin_tenants.operation("GET /api/admin/tenants")
+def tenants(call: OperatorCall, query: TenantsQuery) -> TenantPage:
+    """List tenants."""
+    with as_operator() as operator:
+        rows = list_tenants(operator, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1)
+    return TenantPage(*page_of(rows, query.limit, partial(from_row, TenantBody), "tenant"))
+
+
+@admin_tenants.operation("PATCH /api/admin/tenants/<tenant>", problems=(Kind.UNKNOWN_TENANT,))
+def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str) -> TenantBody:
+    """Change a tenant's settings.
+
+    At once, and on record with who did it. Waiting jobs follow a change of backend.
+    """
+    with as_operator() as operator:
+        _set(operator, call.principal, tenant, body)
+        return from_row(TenantBody, _found(operator, call.principal, tenant))
+
+
+@tenant_list.page("/admin/tenants", TenantListQuery)
+def index(visit: OperatorVisit, asked: TenantListQuery) -> Response:
+    """List tenants."""
+    wanted = board.TenantFilter(q=searchable(asked.q), show=asked.show, after=asked.after, limit=SHOWN + 1)
+    with as_operator() as operator:
+        found = board.tenants(operator, visit.companies, wanted)
+    shown, after = page_of(found, SHOWN, dict, "slug")
+    return draw("turno/admin/tenants.html", visit=visit, asked=asked, tenants=shown, after=after)
+
+
+@tenant_list.page("/admin/tenants/<slug>")
+def show(visit: OperatorVisit, slug: str) -> Response:
+    """Show one tenant, with its settings."""
+    with as_operator() as operator:
+        found = _found(operator, visit.principal, slug)
+        types = board.lanes(operator, visit.companies, tenant=slug)
+    notice = request.args.get("notice")
+    return draw("turno/admin/tenant.html", visit=visit, tenant=found, types=types, notice=notice)
+
+
+@tenant_list.form("/admin/tenants/<slug>")
+def change(visit: OperatorVisit, slug: str) -> Response:
+    """Change the settings of one tenant; the audit has the change and the visitor."""
+    changes = changes_in(request.form, TenantChanges)
+    if changes is not None:
+        with as_operator() as operator:
+            _set(operator, visit.principal, slug, changes)
+    return go(visit.to(f"/tenants/{slug}", notice="wrong" if changes is None else "set"))
+
+
+def _set(operator: board.Operator, principal: Principal, slug: str, changes: Mapping[str, object]) -> None:
+    """Change the settings of a tenant; raises Problem 403 for a share of all tenants, by an operator of some."""
+    if not principal.everywhere and (shared := SHARED_SETTINGS & changes.keys()):
+        names = ", ".join(sorted(shared))
+        raise Problem(Kind.OPERATORS_ONLY, f"{names}: only an operator of all companies may change it.")
+    if "\0" in slug or not set_tenant(operator, slug, changes, by=principal.user, companies=principal.companies):
+        raise _unknown()
+    if "backend" in changes:
+        settings = services().settings
+        defaults = settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent
+        routing.reroute(operator, routing.Defaults(*defaults))
+
+
+def _found(operator: board.Operator, principal: Principal, slug: str) -> dict[str, Any]:
+    found = None if "\0" in slug else show_tenant(operator, slug, companies=principal.companies)
+    if found is None:
+        raise _unknown()
+    return found
+
+
+def _unknown() -> Problem:
+    return Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
