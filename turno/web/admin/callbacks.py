@@ -113,7 +113,7 @@ class Which:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class CallbacksSettled:
     """How many it were."""
 
     callbacks: int
@@ -147,7 +147,7 @@ def remove(call: OperatorCall, address: str) -> None:
 
 
 @admin_callbacks.operation("POST /api/admin/callbacks/resend")
-def resend(call: OperatorCall, body: Which) -> Settled:
+def resend(call: OperatorCall, body: Which) -> CallbacksSettled:
     """Try again what was not taken.
 
     At once, and from the first try on; call-backs and mails alike.
@@ -156,7 +156,7 @@ def resend(call: OperatorCall, body: Which) -> Settled:
 
 
 @admin_callbacks.operation("POST /api/admin/callbacks/discard")
-def discard(call: OperatorCall, body: Which) -> Settled:
+def discard(call: OperatorCall, body: Which) -> CallbacksSettled:
     """Try no more what was not taken."""
     return _settled(call.principal, body, again=False)
 
@@ -204,13 +204,13 @@ def _page(companies: Collection[str] | None, query: FailingQuery) -> CallbackPag
     return CallbackPage([from_row(AddressBody, row) for row in addresses], page, following)
 
 
-def _settled(principal: Principal, which: Which, *, again: bool) -> Settled:
+def _settled(principal: Principal, which: Which, *, again: bool) -> CallbacksSettled:
     _require_storable(which.tenant)
     with as_operator() as operator:
         settled = callbacks.settle(
             operator, again=again, by=principal.user, tenant=which.tenant, ids=which.ids, companies=principal.companies
         )
-    return Settled(settled)
+    return CallbacksSettled(settled)
 
 
 def _add_address(by: str, wanted: NewAddress) -> int:
