@@ -14,7 +14,7 @@ MUTANTS = (
         "a link to a file needs no signature",
         OWN,
         "turno/web/api/files.py",
-        "    if not link.signed(stated.signature, secret()):\n",
+        "    if not link.signed(query.signature, secret()):\n",
         "    if False:\n",
         (f"{WEB}::test_a_link_that_was_changed_is_refused",),
     ),

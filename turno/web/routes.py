@@ -16,7 +16,7 @@ from turno.web.auth.tenant_scope import Scope, require_change, require_everywher
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind
 from turno.web.http.query import NoQuery, read_query
-from turno.web.http.request_body import Changes, read_body, read_bytes, read_changes
+from turno.web.http.request_body import Changes, read_body, read_changes
 from turno.web.http.request_headers import correlation_id
 from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of
@@ -98,9 +98,10 @@ class Routes(Blueprint):
 
         The parameter `call` decides who may send the request: a Call is for the users of a tenant, with `operator` for
         its operators, an OperatorCall for operators. A view has it unless it is for `everybody`, or TypeError is
-        raised. The query string is read into a parameter `query`, and the body into `body`: a dataclass, Changes of a
-        dataclass, or bytes. The variables of the path follow. A dataclass that the view returns is answered as JSON
-        with the first status of `answers`, by default 200.
+        raised. The query string is read into a parameter `query`, and the body into `body`: a dataclass, or Changes of
+        a dataclass. A view that looks for an id before it reads its body names the type of the body in `rules`. The
+        variables of the path follow. A dataclass that the view returns is answered as JSON with the first status of
+        `answers`, by default 200.
         """
 
         def register(view: View) -> View:
@@ -170,8 +171,6 @@ def _first_sentence(kind: Any) -> str:
 
 def _body(kind: Any) -> Any:
     """Return the body of the present request as the parameter `body` of a view is annotated."""
-    if kind is bytes:
-        return read_bytes(request)
     return read_changes(request, *get_args(kind)) if get_origin(kind) is Changes else read_body(request, kind)
 
 

@@ -152,11 +152,11 @@ def change(visit: OperatorVisit, slug: str) -> Response:
 
 def _set(operator: board.Operator, principal: Principal, slug: str, changes: Mapping[str, object]) -> None:
     """Change the settings of a tenant; raises Problem 403 for a share of all tenants, by an operator of some."""
+    _found(operator, principal, slug)
     if not principal.everywhere and (shared := SHARED_SETTINGS & changes.keys()):
         names = ", ".join(sorted(shared))
         raise Problem(Kind.OPERATORS_ONLY, f"{names}: only an operator of all companies may change it.")
-    if "\0" in slug or not set_tenant(operator, slug, changes, by=principal.user, companies=principal.companies):
-        raise _unknown()
+    set_tenant(operator, slug, changes, by=principal.user, companies=principal.companies)
     if "backend" in changes:
         settings = services().settings
         defaults = settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent
@@ -166,9 +166,5 @@ def _set(operator: board.Operator, principal: Principal, slug: str, changes: Map
 def _found(operator: board.Operator, principal: Principal, slug: str) -> dict[str, Any]:
     found = None if "\0" in slug else show_tenant(operator, slug, companies=principal.companies)
     if found is None:
-        raise _unknown()
+        raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
     return found
-
-
-def _unknown() -> Problem:
-    return Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")

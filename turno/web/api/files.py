@@ -25,6 +25,7 @@ from turno.web.files import begin_upload, find_file, link_to, no_such_file, piec
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import LARGEST_ID, Text, described
+from turno.web.http.request_body import read_bytes
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 from turno.web.tenant_share import place_of
@@ -111,8 +112,8 @@ def begin(call: Call, body: NewFile) -> Response:
     return answer(Upload(file_id, piece_bytes(), 0, complete=False, links=links), 201, {"Location": links["self"]})
 
 
-@files.operation("PUT /api/files/<file_id>/pieces/<n>", problems=(Kind.NOT_FOUND,))
-def put(call: Call, body: bytes, file_id: str, n: str) -> Upload:
+@files.operation("PUT /api/files/<file_id>/pieces/<n>", body=bytes, problems=(Kind.NOT_FOUND,))
+def put(call: Call, file_id: str, n: str) -> Upload:
     """Send a piece of an upload.
 
     Piece `n`, counted from 0, has the bytes from `n * piece_bytes` on.
@@ -120,7 +121,7 @@ def put(call: Call, body: bytes, file_id: str, n: str) -> Upload:
     file = find_file(call.scope, read_id(file_id, no_such_file()))
     if not (n.isascii() and n.isdigit() and len(n) <= len(str(LARGEST_NUMBER)) and int(n) <= LARGEST_NUMBER):
         raise invalid([FieldProblem("n", "must be a whole number from 0, the piece's place in the file")])
-    complete, received = put_piece(call.scope, file, int(n), body)
+    complete, received = put_piece(call.scope, file, int(n), read_bytes(request))
     return Upload(file.id, file.piece_bytes, received, complete, _links(file.id))
 
 

@@ -20,7 +20,7 @@ from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
 from turno.web.http.query import NOT_GIVEN
-from turno.web.http.request_body import check
+from turno.web.http.request_body import check, read_body
 from turno.web.http.request_headers import idempotency_key
 from turno.web.rate_limits import over_quota
 from turno.web.routes import Answer, Call, Routes
@@ -94,17 +94,18 @@ def retry(call: Call, job_id: str) -> Response:
 
 @job_commands.operation(
     "POST /api/jobs/<job_id>/rerun",
+    body=RerunBody,
     answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
     request_headers=("Idempotency-Key", "traceparent"),
     problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.UNKNOWN_TYPE, Kind.KEY_REUSED, Kind.QUOTA),
 )
-def rerun(call: Call, body: RerunBody, job_id: str) -> Response:
+def rerun(call: Call, job_id: str) -> Response:
     """Submit an ended job again.
 
     Makes a new job of yours with the same or an edited payload; its `parent_id` is the ended job. It does all of
     the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.
     """
-    row = find_job(call, job_id)
+    row, body = find_job(call, job_id), read_body(request, RerunBody)
     if row["finished_at"] is None:
         raise Problem(Kind.ENDED, "The job has not ended; only an ended job can be submitted again.")
     handler, payload = known_handler(row["type"]), body.payload

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from flask import request
 from msgspec import Meta
 
 from turno.jobs.effect import LONGEST_KEY
@@ -17,6 +18,7 @@ from turno.web.api.jobs import find_job
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import KeyCursor, PageSize
+from turno.web.http.request_body import read_body
 from turno.web.routes import Call, Routes
 from turno.web.services import services
 
@@ -90,14 +92,15 @@ def effects(call: Call, query: EffectsQuery, job_id: str) -> EffectPage:
     return EffectPage(*page_of(seen, limit, partial(from_row, EffectBody), "key"))
 
 
-@job_effects.operation("POST /api/jobs/<job_id>/effects/settle", problems=(Kind.NOT_FOUND, Kind.ENDED))
-def settle(call: Call, body: Settlement, job_id: str) -> Settled:
+@job_effects.operation("POST /api/jobs/<job_id>/effects/settle", body=Settlement, problems=(Kind.NOT_FOUND, Kind.ENDED))
+def settle(call: Call, job_id: str) -> Settled:
     """Say what became of an outside effect.
 
     For an effect in doubt, after a look at the other side. `done` needs its `result`; what is `absent` is issued
     again, so be sure that it cannot happen any more. Jobs that need review run on. Your name is kept with it.
     """
     asked: UUID = find_job(call, job_id)["id"]
+    body = read_body(request, Settlement)
     verdict = services().dispatcher.settle(
         call.scope.tenant,
         asked,
