@@ -56,4 +56,4 @@ def test_a_claim_gets_hints_about_the_tenants_that_it_reaches_first() -> None:
         memory.learn_lanes("", lanes(tenant), now=100.0)
     memory.tenant = 990
     known = [lane["tenant_id"] for lane in memory.known(2, now=100.0)[""]["lanes"]]
-    assert known == [*range(990, 1000), *range(2 * (NEAR + 8) - 10)]
+    assert known == [*range(990, 1000), *range(NEAR + 8 - 10)]

@@ -6,7 +6,7 @@ OLDEST_EVERY = 8  # each such claim takes the oldest tickets, whatever their pri
 LANES_BELIEVED = 20.0  # seconds; hides only tickets of the same tenant and priority that were committed late
 ENTRY_BELIEVED = 20e-6  # seconds for each entry skipped between two tenants: about twenty times the cost of reading it
 GAP_BELIEVED = 5.0  # seconds at most, as a gap may hide another tenant's new ticket
-NEAR = 32  # tenants whose hints the next claim gets, beside four for each slot
+NEAR = 16  # tenants or gaps about which the next claim gets hints, beside four for each slot
 
 
 class Hint(NamedTuple):
@@ -36,7 +36,7 @@ class ClaimMemory:
         self._hints = {key: hint for key, hint in self._hints.items() if hint.until > now}
         known: dict[str, dict[str, list[dict[str, Any]]]] = {}
         begin = self.tenant or 0
-        near = sorted(self._hints, key=lambda key: (key[2] < begin, key[2]))[: 2 * (NEAR + 4 * slots)]
+        near = sorted(self._hints, key=lambda key: (key[2] < begin, key[2]))[: NEAR + 4 * slots]
         for closed, kind, tenant in near:
             known.setdefault(closed, {}).setdefault(kind, []).extend(self._hints[closed, kind, tenant].value)
         return known
