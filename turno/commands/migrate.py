@@ -43,26 +43,30 @@ COUNT = click.IntRange(min=1)
 )
 @click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
 @click.option("--plan", is_flag=True, help="Print the SQL that changes roles and rights; change nothing.")
-@click.option("--yes", is_flag=True, help="Change a database that other roles use, or go back beside live workers.")
+@click.option(
+    "--yes", is_flag=True, help="Install beside other roles, or roll back beside live workers, without a question."
+)
 @click.option(
     "--over-newer",
     is_flag=True,
     help="On the way back: install over a control schema that a newer release has migrated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print the migrations to apply or to roll back; change nothing.")
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
-    """Install what is missing, then apply every pending migration to every schema.
+    """Create missing roles and the control schema, then apply every pending migration to every schema.
 
-    A schema that fails stops no other, and the next run continues with it. Exit status 1 if a schema failed, or
-    if HANDLERS cannot be imported.
+    A failed schema stops no other, and the next run continues with the failed schema. Exit status 1 if a schema failed,
+    or if HANDLERS cannot be imported.
     """
     back = rollback is not None or to is not None
     if status + check + (rollback is not None) + (to is not None) > 1:
-        raise click.UsageError("--status, --check, --rollback and --to exclude each other: give one of them")
+        raise click.UsageError("--status, --check, --rollback and --to exclude each other")
     if (options["slugs"] or options["application"]) and not back:
-        raise click.UsageError("--tenant and --application say what to take back: give --rollback or --to with them")
+        raise click.UsageError(
+            "--tenant and --application select migrations to roll back: give --rollback or --to, too"
+        )
     if options["managed"] and not check:
-        raise click.UsageError("--managed says what --check leaves out: give both")
+        raise click.UsageError("--managed filters the findings of --check: give both")
     settings = read_settings()
     logins, connect, files = logins_of(settings), provisioner(settings), migrations(settings)
     if status:

@@ -42,7 +42,7 @@ tenant.add_command(set_settings)
 @tenant.command("callback-secret")
 @click.argument("slug")
 def show_callback_secret(slug: str) -> None:
-    """Print what call-backs of the tenant SLUG are signed with, for their receivers."""
+    """Print the key that signs the call-backs of the tenant SLUG, for their receivers."""
     settings = read_settings()
     with operator_session(settings) as operator:
         Directory(lambda: operator).find(slug)
@@ -51,17 +51,17 @@ def show_callback_secret(slug: str) -> None:
 
 @tenant.command("add")
 @click.argument("slug", required=False)
-@click.option("--company", help="The company it is a branch of; with --schema by default a company of its own.")
-@click.option("--name", help="Add the company too, under this full name, if it is new.")
-@click.option("--schema", help="Adopt this schema of the application: handlers work in it, it stays as it is.")
-@click.option("--owner", help="The role that makes the schema's tables; by default the schema's owner.")
+@click.option("--company", help="The company of the tenant; with --schema by default a new company.")
+@click.option("--name", help="Full name of the company, which is added if it is new.")
+@click.option("--schema", help="Adopt this schema of the application for the handlers, unchanged.")
+@click.option("--owner", help="Role that creates the schema's tables; by default the schema's owner.")
 @click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
 @click.option(
     "--from", "source", type=click.File(encoding="utf-8-sig"), help="Adopt the schemas of a CSV file; - is the input."
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
 def add(slug: str | None, company: str | None, source: TextIO | None, **options: Any) -> int:
-    """Make the tenant SLUG with its schema and roles, or go on where that was stopped.
+    """Create the tenant SLUG with its schema and roles, or complete an interrupted creation.
 
     A list has the columns slug, schema, owner, rights and company; the last three may be missing or empty.
     """
@@ -71,7 +71,7 @@ def add(slug: str | None, company: str | None, source: TextIO | None, **options:
         raise click.UsageError("give either SLUG or --from")
     schema, name = options["schema"], options["name"]
     if schema is None and company is None:
-        raise click.UsageError("--company says which company the tenant is a branch of")
+        raise click.UsageError("give --company, the company of the tenant")
     adoption = schema and Adoption(schema, options["owner"], TableRights.parse(options["rights"]))
     settings = read_settings()
     logins = logins_of(settings)
@@ -138,7 +138,7 @@ def list_tenants(*, as_json: bool) -> None:
 @tenant.command("shares")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def shares(*, json_wanted: bool) -> None:
-    """Show whether each tenant gets its turn: its waits of the last quarter of an hour, its share and its fair one."""
+    """Show each tenant's waits of the last 15 minutes, its share of the workers and its fair share."""
     with operator_session(read_settings()) as connection:
         rows = fairness.shares(connection)
     if json_wanted:
@@ -151,12 +151,9 @@ def shares(*, json_wanted: bool) -> None:
 @tenant.command("remove")
 @click.argument("slug")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be dropped and revoked.")
+@click.option("--dry-run", is_flag=True, help="List each object, right and role to remove; change nothing.")
 def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
-    """Remove the tenant SLUG with all its data: jobs, and everything else in Turno's schema of it.
-
-    A schema that it has adopted stays as it was before.
-    """
+    """Remove the tenant SLUG, its roles and its schema with all jobs; an adopted schema stays unchanged."""
     settings = read_settings()
     if dry_run:
         with opened(provisioner(settings)) as admin:
@@ -173,7 +170,7 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
 @tenant.command("reset-login")
 @click.argument("slug")
 def reset(slug: str) -> None:
-    """Set a new password for the handlers' login of the tenant SLUG, for example after somebody changed it."""
+    """Set a new password for the handlers' login of the tenant SLUG, for example after an unwanted change."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins_of(settings), slug)
@@ -183,9 +180,9 @@ def reset(slug: str) -> None:
 @tenant.command("doubt")
 @click.argument("slug", required=False)
 @click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
-@click.option("--over", is_flag=True, help="End it: what happened since the backup is on record.")
+@click.option("--over", is_flag=True, help="End the look-ups: the effects since the backup are on record.")
 def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
-    """After a restore: have every outside effect of the tenant SLUG looked up before it is issued."""
+    """After a restore: look up every outside effect of the tenant SLUG before a job issues it."""
     if everybody == (slug is not None):
         raise click.UsageError("name a tenant, or say --all")
     with opened(provisioner(read_settings())) as admin:

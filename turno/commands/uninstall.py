@@ -17,12 +17,12 @@ from turno.wiring.provisioner import provisioner
     is_flag=True,
     help="Print each object, right and role that goes, and the schemas that stay; change nothing.",
 )
-@click.option("--drop-tenants", is_flag=True, help="Drop tenants' schemas although they hold data.")
+@click.option("--drop-tenants", is_flag=True, help="Drop tenants' schemas that hold data.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     """Remove Turno from the database: its schemas, roles and rights; adopted schemas stay as they were.
 
-    PUBLIC gets back what it had. Refused while workers are alive. Repeat it if it was stopped half-way.
+    PUBLIC gets back its rights. Refused while workers are alive. Repeat the command after an interruption.
     """
     settings = read_settings()
     logins = logins_of(settings)

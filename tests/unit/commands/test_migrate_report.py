@@ -52,8 +52,8 @@ def test_versions_are_written_as_in_file_names() -> None:
         (["--rollback", "0"], "Invalid value for '--rollback': 0 is not in the range x>=1."),
         (["--to", "x"], "Invalid value for '--to': 'x' is not a valid integer range."),
         (["--jobs", "many"], "Invalid value for '--jobs'"),
-        (["--status", "--check"], "--status, --check, --rollback and --to exclude each other: give one of them"),
-        (["--tenant", "suc0001"], "give --rollback or --to with them"),
+        (["--status", "--check"], "--status, --check, --rollback and --to exclude each other"),
+        (["--tenant", "suc0001"], "give --rollback or --to, too"),
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:

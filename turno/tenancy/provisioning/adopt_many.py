@@ -24,7 +24,7 @@ REFUSED = (CannotAdopt, TenantExists, UnknownCompany, ApplicationChanged, Migrat
 
 
 class InvalidList(ValueError):
-    """A list of tenants is wrong, and nothing was changed; every wrong value is named by its line and column."""
+    """A list of tenants has errors, each named by line and column; the database is unchanged."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -32,7 +32,7 @@ class InvalidList(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One tenant of a list, with the place where it was listed."""
+    """One tenant of a list, with its file and line."""
 
     place: str
     slug: str
@@ -41,7 +41,7 @@ class Listed:
 
     @classmethod
     def read(cls, place: str, row: Mapping[Any, Any]) -> "Listed | list[str]":
-        """Return the tenant that a row says, or what is wrong with the row."""
+        """Return the tenant of a row, or the errors of the row."""
         values = {column: str(row.get(column) or "").strip() for column in COLUMNS}
         problems = []
         if None in row:
@@ -64,7 +64,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of one tenant of a list."""
+    """A tenant of a list that was added, or the reason for its refusal."""
 
     listed: Listed
     error: str | None = None
@@ -107,7 +107,7 @@ def adopt_many(
     migrations: Migrations | None = None,
     progress: Callable[[Added, int, int], None],
 ) -> list[Added]:
-    """Adopt what is listed and not yet adopted so, `jobs` at a time; a tenant that is refused stops no other."""
+    """Adopt the listed schemas that lack an adoption with these rights, `jobs` at a time; a refusal stops no other."""
     with opened(connect) as admin:
         rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
         done = set(rows.fetchall())

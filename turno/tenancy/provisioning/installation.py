@@ -20,7 +20,7 @@ from turno.tenancy.rights.schemas import Schema, control_schema, shared_schemas,
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What there should be. `unfinished` are the slugs whose provisioning was stopped half-way.
+    """The expected schemas, roles and memberships. `unfinished` are the slugs with incomplete provisioning.
 
     `shared` are the look-up schemas that every handler may read.
     """
@@ -34,12 +34,12 @@ class Installation:
 
     @property
     def owners(self) -> frozenset[str]:
-        """The roles that own something."""
+        """The roles that own schemas."""
         return frozenset(schema.owner for schema in self.schemas)
 
     @property
     def prefix(self) -> str:
-        """What every role of this installation begins with, and no other's."""
+        """The prefix of the names of all roles of this installation."""
         return self.logins.role("")
 
 

@@ -1,4 +1,4 @@
-"""Remove Turno from a database: every tenant, the control schema and its roles; PUBLIC gets back what it lost."""
+"""Remove Turno from a database: all tenants, the control schema and the roles; PUBLIC gets back its rights."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -72,7 +72,7 @@ def obstacles(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
 
 
 def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = False) -> None:
-    """Remove all of Turno; repeat it if it was stopped half-way. Raises StillInUse, having changed nothing.
+    """Remove Turno; a second call continues after an interruption. Raises StillInUse before the first change.
 
     `admin` is idle. One transaction for each tenant, then one for the rest: thousands of tenants have more tables than
     the server can lock at a time.

@@ -1,4 +1,4 @@
-"""What PUBLIC had before an installation revoked it: existing roles keep it as members of one group."""
+"""Rights that an installation revokes from PUBLIC: existing roles keep these rights as members of one group."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,18 @@ from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, execute_if_allo
 
 @dataclass(frozen=True, slots=True)
 class PublicRights:
-    """What PUBLIC may do of what an installation revokes from it."""
+    """Rights of PUBLIC, or of a role, among the rights that an installation revokes."""
 
     database: tuple[str, ...]
     schema: tuple[str, ...]  # named public
     functions: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Say whether there is anything to revoke."""
+        """Return whether there is a right to revoke."""
         return bool(self.database or self.schema or self.functions)
 
     def statements(self, database: str, grantee: str | None) -> list[sql.Composed]:
-        """Return the statements that grant all of it to one role, or with None to PUBLIC."""
+        """Return the statements that grant these rights to a role, or with None to PUBLIC."""
         to = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
         grants = []
         if self.database:
@@ -85,7 +85,7 @@ def hosts(admin: Connection[Any]) -> list[Host]:
 
 
 def foreign_schemas(admin: Connection[Any]) -> list[str]:
-    """Return the schemas that are neither the server's nor Turno's."""
+    """Return the schemas of the application."""
     rows = admin.execute(
         r"""
         SELECT n.nspname FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
@@ -97,9 +97,9 @@ def foreign_schemas(admin: Connection[Any]) -> list[str]:
 
 
 def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
-    """Grant what PUBLIC is about to lose to a group of all existing roles, in the caller's transaction.
+    """Grant the rights that PUBLIC is about to lose to a group of all existing roles, in the caller's transaction.
 
-    Does nothing where PUBLIC has lost it before: roles created since then never had it.
+    A second installation does nothing: roles created after the first never had these rights.
     """
     rights = public_rights(admin)
     if not rights:
