@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from turno.store.engine.engine import Engine
     from turno.tenancy.identity.logins import Logins
 
-# Tables of the control schema that tests keep: the registered handlers, and positions of counting.
+# Tables of the control schema that tests keep.
 KEPT = ("handlers", "subscriptions", "settings", "rate_limits", "stream_tickets")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
@@ -70,7 +70,7 @@ class Installation(WorkerProcesses):
         schemas = [tenant.schema for tenant in self.tenants.values()]
         self._emptied = [
             *tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT),
-            *(sql.Identifier("turno", name) for name in ("job_types", "leases")),
+            *(sql.Identifier("turno", name) for name in ("job_types", "leases", "operator_audit")),
         ]
 
     @property
