@@ -17,8 +17,8 @@ from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from benchmarks.web_process import TURNO, serving
 from turno.commands.development_token import development_token
-from turno.dispatch.dispatcher import Submission
 from turno.jobs.job import Priority
+from turno.jobs.new_job import NewJob
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
@@ -114,7 +114,7 @@ def _submissions(measured: BrokerEnvironment) -> NextRequest:
 
 
 def _starts(measured: BrokerEnvironment, times: int) -> list[float]:
-    wanted = Submission(handler=Idle, payload={}, user_id="ana")
+    wanted = NewJob.of(Idle, {}, user_id="ana")
     with measured.web("rabbitmq") as web:
         for number in range(times + 10):
             web.submit(measured.tenants[0], wanted)
@@ -146,8 +146,8 @@ def _throughput(measured: BrokerEnvironment, jobs: int) -> float:
 
 def _behind(measured: BrokerEnvironment, bulk: int) -> dict[str, list[float]]:
     measured.enqueue(Idle, bulk, priority=Priority.LOW)
-    urgent = Submission(handler=Idle, payload={}, user_id="ana", priority=Priority.URGENT)
-    normal = Submission(handler=Idle, payload={}, user_id="ana")
+    urgent = NewJob.of(Idle, {}, user_id="ana", priority=Priority.URGENT)
+    normal = NewJob.of(Idle, {}, user_id="ana")
     with measured.web("rabbitmq") as web:
         while measured.count("turno.tickets", condition="priority = 2") > bulk / 20:
             web.submit(measured.tenants[0], urgent)

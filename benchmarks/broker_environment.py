@@ -17,13 +17,13 @@ from cli.servers.private_rabbitmq import Node
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
+from turno.jobs.new_job import NewJob
 from turno.jobs.registry import Registry
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until
-from turno.store.api.commands import NewJob
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 from turno.wiring.shared import engine_of, queue_named

@@ -15,7 +15,8 @@ from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import timed
 from handlers.batch_invoicing import BatchInvoicing
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.jobs.new_job import NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _enqueue(
 
     def one() -> None:
         tenant, job = next(jobs)
-        row = call_as_api(web, tenant, ENQUEUE, job.parameters())
+        row = call_as_api(web, tenant, ENQUEUE, submission(job, pending_limit=limit, day_limits=day_limits))
         assert row["verdict"] == "accepted", row  # noqa: S101 - what is refused was not measured
 
     return timed(one, times=TURN)
@@ -103,8 +104,6 @@ def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJo
             user_id=f"ana-{limit}-{day_limits}-{number // OPEN_JOBS}",
             idempotency_key=str(uuid4()),
             correlation_id=str(uuid4()),
-            pending_limit=limit,
-            day_limits=day_limits,
         )
 
 

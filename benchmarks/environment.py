@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from turno.jobs.new_job import NewJob
 from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api, service_session
 from turno.tenancy.provisioning.install import install
@@ -82,14 +83,13 @@ class BenchEnvironment:
         """Enqueue a job for the backend exec, for one attempt and without a hint."""
         new = NewJob.of(handler, payload, backend="exec", max_attempts=1, user_id="ana")
         with service_session(self.logins, self.logins.web, application="bench-web") as web:
-            job_id: UUID = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
+            job_id: UUID = call_as_api(web, tenant, ENQUEUE, submission(new))["job_id"]
         return job_id
 
     def enqueue_many(self, new: NewJob, tenant: Tenant, count: int) -> None:
         """Enqueue so many jobs like this in one transaction, without a hint."""
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(tenant.schema))
-        with self.admin.transaction(), self.admin.cursor() as cursor:
-            cursor.executemany(statement, [new.parameters()] * count)
+        self.admin.execute(statement, submission(*[new] * count))
 
     def database(self, name: str) -> str:
         """Make one more database, empty, and return where the superuser reaches it."""

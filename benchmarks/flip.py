@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.bare_jobs import Leave
 from benchmarks.broker_environment import open_broker_environment
 from benchmarks.report import Report
-from turno.dispatch.dispatcher import Submission
+from turno.jobs.new_job import NewJob
 from turno.store.operator import routing
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
@@ -61,7 +61,7 @@ def run(options: Options) -> Report:
 
 
 def _submit(broken: BrokerEnvironment, over: threading.Event, jobs: list[UUID], took: list[float]) -> None:
-    wanted = Submission(handler=Leave, payload={}, user_id="ana")
+    wanted = NewJob.of(Leave, {}, user_id="ana")
     with broken.web("pool", ttl=0.2) as web:
         while not over.wait(PAUSE):
             for tenant in broken.tenants:

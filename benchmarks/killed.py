@@ -15,7 +15,8 @@ from benchmarks.report import Report
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from nemesis.environment import open_environment
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.jobs.new_job import NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api
 from turno.testing import processes
 from turno.wiring.shared import ROOT
@@ -121,7 +122,7 @@ class Bench:
         orders = self.environment.new_orders(branch.tenant, ORDERS)
         payload = {"order_ids": orders, "point_of_sale": 1}
         job = NewJob.of(BatchInvoicing, payload, backend="pool", user_id="ana")
-        call_as_api(self.web, branch.tenant, ENQUEUE, job.parameters())
+        call_as_api(self.web, branch.tenant, ENQUEUE, submission(job))
         branch.asked += len(orders)
         branch.jobs += 1
 

@@ -11,7 +11,8 @@ from benchmarks.resident import resident
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tenants.northwind.load import load_orders
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.jobs.new_job import NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import call_as_api, service_session
 
@@ -88,7 +89,7 @@ def _batch(bench: BenchEnvironment, tenant: Tenant, ids: list[int], handlers: st
             service_session(bench.logins, bench.logins.web, application="bench-web") as web,
         ):
             start = time.perf_counter()
-            job_id = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
+            job_id = call_as_api(web, tenant, ENQUEUE, submission(new))["job_id"]
             Engine.on(bench.admin).wake()
             while not _ended(bench, tenant, str(job_id)):
                 time.sleep(0.02)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks.environment import ROOT
 from benchmarks.latency_probe import PROBE, Bell, Ring
 from turno.jobs.job import JobRef, Priority
+from turno.jobs.new_job import NewJob
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 from turno.wiring.shared import pool_queue
 
@@ -49,7 +50,7 @@ class Client:
         """Enqueue a job that rings; returns the nanoseconds of CLOCK_MONOTONIC before that began."""
         start = time.monotonic_ns()
         new = _job({"bell": self.bell.place, "word": word, "seconds": seconds})
-        job_id = call_as_api(self._web, tenant, ENQUEUE, new.parameters())["job_id"]
+        job_id = call_as_api(self._web, tenant, ENQUEUE, submission(new))["job_id"]
         self._queue.offer(JobRef(tenant.slug, job_id))
         return start
 

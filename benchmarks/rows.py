@@ -8,8 +8,8 @@ from benchmarks.environment import open_environment
 from benchmarks.noop_handlers import Tally, TallyAlone
 from benchmarks.report import Report
 from benchmarks.resident import resident
+from turno.jobs.new_job import NewJob
 from turno.servers.wait import wait_until
-from turno.store.api.commands import NewJob
 from turno.wiring.shared import maintenance
 
 if TYPE_CHECKING:

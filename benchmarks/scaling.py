@@ -16,7 +16,8 @@ from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure
 from benchmarks.scaling_model import Costs, Load, breaks, need, simulate
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.jobs.new_job import NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.store.operator.fairness import shares
 from turno.store.operator.present import queued
 from turno.store.operator.troubles import troubles
@@ -169,11 +170,11 @@ def _enqueue(bench: BenchEnvironment, tenant: Tenant, times: int) -> tuple[float
     new = NewJob.of(Tally, {"number": 1}, backend="pool", user_id="ana")
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
         for _ in range(20):
-            call_as_api(web, tenant, ENQUEUE, new.parameters())
+            call_as_api(web, tenant, ENQUEUE, submission(new))
         pid, own = web.info.backend_pid, time.process_time()
         before = processor_time.milliseconds(pid)
         for _ in range(times - 20):
-            call_as_api(web, tenant, ENQUEUE, new.parameters())
+            call_as_api(web, tenant, ENQUEUE, submission(new))
         used = processor_time.milliseconds(pid) - before
         return used / (times - 20), (time.process_time() - own) * 1000 / (times - 20)
 
@@ -189,7 +190,7 @@ def _drained(bench: BenchEnvironment, client: Client, pool: int, counts: dict[Te
         database, workers = _tree(bench.cluster.pid), _tree(pool)
         for tenant, count in counts.items():
             for _ in range(count):
-                call_as_api(web, tenant, ENQUEUE, new.parameters())
+                call_as_api(web, tenant, ENQUEUE, submission(new))
         inserted = processor_time.milliseconds(web.info.backend_pid) - inserting
         looked = processor_time.milliseconds(bench.admin.info.backend_pid)
         client.wait_for_rest()

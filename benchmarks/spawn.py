@@ -13,10 +13,11 @@ from benchmarks.environment import ROOT, open_environment
 from benchmarks.first_line import FirstLine
 from benchmarks.report import Report
 from turno.jobs.job import JobRef
+from turno.jobs.new_job import NewJob
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _spawn(bench: BenchEnvironment, web: psycopg.Connection[Any], tenant: Tenant
 
     def turn() -> list[float]:
         note = bench.folder / str(uuid4())
-        job_id = call_as_api(web, tenant, ENQUEUE, _job(note).parameters())["job_id"]
+        job_id = call_as_api(web, tenant, ENQUEUE, submission(_job(note)))["job_id"]
         start = time.monotonic_ns()
         if not queue.offer(JobRef(tenant.slug, job_id)):
             raise RuntimeError("no slot was free")

@@ -143,7 +143,7 @@ class Drain:
         return drain
 
     def _put(self, each: int) -> datetime:
-        """Enqueue as `job_enqueue` does, but many at once, all committed and hinted at together; returns when."""
+        """Insert jobs and tickets, all committed and notified together; returns the time."""
         admin = self._bench.admin
         admin.execute("BEGIN")
         row = admin.execute("SELECT now()").fetchone()

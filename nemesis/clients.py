@@ -14,8 +14,9 @@ import psycopg
 from nemesis.hints import LossyQueue
 from nemesis.http_client import NoAnswer
 from nemesis.work import Invoicing, Plain, Work
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
+from turno.jobs.new_job import NewJob
 from turno.testing.client_log import Asked
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def submit_without_hint(environment: Environment, queue: QueueInterface, client_
     """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
     for tenant in environment.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
-        wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
+        wanted = NewJob.of(Plain, asdict(Work()), user_id="last", idempotency_key=asked.key)
         client_log.ask(asked)
         lossy = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
         job_id = Dispatcher(connection=environment.web, queue=lossy, pending_limit=1).submit(tenant, wanted).job_id

@@ -26,7 +26,7 @@ LOCK = "LOCK TABLE background_jobs, background_job_attempts, background_job_even
 MISSING = "{}_of_the_next_release"
 # Without one of these, a request is answered 500: the release needs a function that the migration has not made yet.
 OF_REQUESTS = {
-    "job_enqueue", "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
+    "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
     "job_end_cancelled", "shortened", "error_kept", "outcome_of", "callbacks_put",
 }  # fmt: skip
 FUNCTIONS = sorted(TABLES.tenant.function_sources.keys() - OF_REQUESTS)

@@ -17,8 +17,8 @@ from psycopg import sql
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.jobs.handler import JobHandler
+from turno.jobs.new_job import NewJob
 from turno.servers.embedded_postgres import Cluster
-from turno.store.api.commands import NewJob
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing import build
 from turno.testing import installation as kit

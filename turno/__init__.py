@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         UserError,
     )
     from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
-    from turno.jobs.enqueue_options import Enqueued
     from turno.jobs.handler import JobHandler
     from turno.jobs.job_context import JobContext
+    from turno.jobs.new_job import Enqueued
     from turno.jobs.outcome import Cancel, Reschedule
     from turno.jobs.part import Part
     from turno.jobs.registry import Registry
@@ -44,7 +44,7 @@ _PLACES = {
     "Effect": "turno.jobs.effect",
     "Finding": "turno.jobs.effect",
     "Unknown": "turno.jobs.effect",
-    "Enqueued": "turno.jobs.enqueue_options",
+    "Enqueued": "turno.jobs.new_job",
     "JobContext": "turno.jobs.job_context",
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",

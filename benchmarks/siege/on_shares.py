@@ -35,8 +35,9 @@ FROM background_jobs WHERE type = 'batch_invoicing' AND status = 'pending' AND r
 MULTIPLY = f"""
     FOR i IN 1..{AT_ONCE} LOOP
         PERFORM FROM background_jobs me, job_enqueue_child(
-            job, token, me.type, me.version, me.queue, me.priority, me.max_attempts, me.payload,
-            NULL, NULL, NULL)
+            job, token, jsonb_build_array(jsonb_build_object(
+                'type', me.type, 'version', me.version, 'queue', me.queue, 'priority', me.priority,
+                'max_attempts', me.max_attempts, 'payload', me.payload)))
         WHERE me.id = job;
     END LOOP;
 """

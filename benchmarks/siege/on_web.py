@@ -20,7 +20,7 @@ from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, re
 from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
 from tests.misbehaving_handlers import Odd
 from tests.stream_client import StreamClient
-from turno.store.api.commands import ENQUEUE
+from turno.store.api.commands import ENQUEUE, submission
 from turno.store.operator import routing
 from turno.tenancy.identity.session import service_session
 
@@ -121,8 +121,8 @@ def tables_locked(place: Place, seconds: float) -> Callable[[], Ending]:
     locked = Ending(decent=True, how="orders locked")
     try:
         quota.execute("BEGIN")
-        job = replace(place.new_job(Odd, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
-        quota.execute(sql.SQL(ENQUEUE).format(sql.Identifier(place.mallory.schema)), job.parameters())
+        job = submission(place.new_job(Odd, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
+        quota.execute(sql.SQL(ENQUEUE).format(sql.Identifier(place.mallory.schema)), job)
         locked = both(locked, Ending(decent=True, how="a user's quota locked"))
     except psycopg.Error as error:
         locked = both(locked, refused(error))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 from benchmarks.dispatch import insert_into_floor
 from benchmarks.environment import open_environment
@@ -26,8 +25,9 @@ from tenants.northwind.load import load_orders
 from tests.misbehaving_handlers import OddOnce
 from turno.commands.development_token import development_token
 from turno.jobs.job import JobRef
+from turno.jobs.new_job import NewJob, as_json
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -68,7 +68,7 @@ BEGIN
     STATEMENTS
 END $do$
 """
-ENQUEUE_CHILD = "job_enqueue_child(job, token, %s, %s::smallint, %s, %s::smallint, %s, %s, %s, %s, %s)"
+ENQUEUE_CHILD = "job_enqueue_child(job, token, %s)"
 PAUSE = 0.25  # seconds between two requests of one client: who floods a socket is the proxy's to stop
 PARTING = 30.0  # seconds a pool may take to leave
 LONGEST_ANSWER = 10.0  # seconds that an attacker waits
@@ -148,7 +148,7 @@ class Place:
         """Enqueue as the web does, hint included."""
         owner = tenant or self.mallory
         with service_session(self.bench.logins, self.bench.logins.web, application="turno-web") as web:
-            job_id: UUID = call_as_api(web, owner, ENQUEUE, new.parameters())["job_id"]
+            job_id: UUID = call_as_api(web, owner, ENQUEUE, submission(new))["job_id"]
         queue = pool_queue(self.settings)
         queue.offer(JobRef(owner.slug, job_id))
         queue.close()
@@ -162,12 +162,8 @@ class Place:
 
     def enqueuing(self, new: NewJob, *, times: int = 1) -> str:
         """Return the SQL by which a job of mallory's enqueues such jobs; what is its own is not asked for."""
-        values = (
-            new.type, new.version, new.queue, int(new.priority), new.max_attempts, Jsonb(new.payload),
-            new.run_at, new.expires_at, new.idempotency_key,
-        )  # fmt: skip
         with psycopg.connect(self.bench.url) as session:
-            made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, values)
+            made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, (as_json([new]),))
         return in_its_attempt(f"FOR i IN 1..{times} LOOP PERFORM made.job_id FROM {made} AS made; END LOOP;")
 
     def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:

@@ -10,7 +10,7 @@ from tests.alert_receivers import hook, mail_server
 from tests.misbehaving_handlers import Odd
 from turno.commands.main import main
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE_TOLD
+from turno.store.api.commands import ENQUEUE_TOLD, submission
 
 if TYPE_CHECKING:
     import pytest
@@ -24,7 +24,7 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
     world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
     world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
     with hook() as webhook, hook() as callback, mail_server() as mail:
-        told_of = world.new_job({"how": "ok"}, handler=Odd).parameters()
+        told_of = submission(world.new_job({"how": "ok"}, handler=Odd))
         asked = world.call(ENQUEUE_TOLD, ([callback.url, "mailto:eva@shop.example"], "es", *told_of))
         world.start_pool(
             CALLBACK_HOSTS="127.0.0.1",

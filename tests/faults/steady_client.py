@@ -13,7 +13,7 @@ import psycopg
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 
@@ -33,7 +33,7 @@ class SteadyClient:
             logins = self.world.logins
             try:
                 session = session or service_session(logins, logins.web, application="client")
-                answer = call_as_api(session, self.world.one, ENQUEUE, new.parameters())
+                answer = call_as_api(session, self.world.one, ENQUEUE, submission(new))
             except psycopg.OperationalError:
                 self.refusals += 1
                 if session is not None:

@@ -14,7 +14,8 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
 from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
+from turno.jobs.new_job import NewJob
 from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
 from turno.store.operator import routing
@@ -69,7 +70,7 @@ class Web(Repeating):
         return self._queues[-1]
 
     def once(self) -> None:
-        wanted = Submission(handler=Odd, payload={"how": "ok"}, user_id="ana")
+        wanted = NewJob.of(Odd, {"how": "ok"}, user_id="ana")
         for slug, tenant in self._world.tenants.items():
             verdict = self._dispatcher.submit(tenant, wanted)
             assert verdict.job_id is not None

@@ -17,6 +17,7 @@ from psycopg import errors, sql
 
 from tests.faults.attacks import ATTACKS, NO_MEMBER, OUT_OF_B, Guard
 from tests.installation import ExampleInstallation
+from turno.jobs.new_job import as_json
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.directory import Directory, UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
@@ -255,8 +256,8 @@ def test_a_temporary_table_shadows_nothing(quiet: ExampleInstallation) -> None:
     """TEMP is revoked; were it not, the pinned path would still have temporary objects last."""
     temp = Guard("GRANT TEMP ON DATABASE {database} TO {r_a}", "REVOKE TEMP ON DATABASE {database} FROM {r_a}")
     unpinned = Guard(
-        "ALTER FUNCTION {a}.job_enqueue SET search_path = pg_temp, {a}",
-        "ALTER FUNCTION {a}.job_enqueue SET search_path = {a}, pg_temp",
+        "ALTER FUNCTION {a}.jobs_enqueue SET search_path = pg_temp, {a}",
+        "ALTER FUNCTION {a}.jobs_enqueue SET search_path = {a}, pg_temp",
     )
     with without(quiet, temp):
         assert enqueued_under_a_shadow(quiet) == 1
@@ -270,9 +271,8 @@ def enqueued_under_a_shadow(world: ExampleInstallation) -> int:
     with raw_log_in(world, world.one) as session:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
         new = world.new_job({"order_ids": [1], "point_of_sale": 1})
-        asked = (new.type, new.version, new.queue, 1, 4, "{}", None, None, None)
-        marks = ", ".join(["%s"] * len(asked))
-        session.execute(f"SELECT job_enqueue_child(%s, %s, {marks})".encode(), (*claimed_job(world, world.one), *asked))
+        given = (*claimed_job(world, world.one), as_json([new]))
+        session.execute("SELECT job_enqueue_child(%s, %s, %s)", given)
     return len(world.rows("SELECT id FROM background_jobs")) - 1
 
 

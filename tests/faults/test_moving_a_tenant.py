@@ -11,7 +11,7 @@ from psycopg import sql
 from tests.faults.test_backup_and_restore import REPLAY, SCRIPTS, all_ended, done, environment_of, follow, later
 from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
 from tests.misbehaving_handlers import Odd
-from turno.store.api.commands import ENQUEUE
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.catalog.check import check
 from turno.testing.build import build_installation
 from turno.testing.checker import Checker
@@ -118,7 +118,7 @@ def test_a_tenant_moves_with_all_that_it_has(
     assert new.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [{"job_id": waiting, "tenant_id": new.one.id}]
     assert new.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
     assert new.job(waiting)["status"] == "pending"
-    again = new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once").parameters()
+    again = submission(new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once"))
     assert new.call(ENQUEUE, again)["job_id"] == invoiced
     follow(new, REPLAY)
     (heard,) = new.rows("SELECT id FROM background_jobs WHERE type = 'ledger'")

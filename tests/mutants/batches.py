@@ -152,8 +152,8 @@ MUTANTS = (
         "a ticket forgets that a worker died with its job",
         ALONE,
         "turno/migrations/tenant/functions/job_requeue.sql",
-        "        crashes = crashes + p_crashes\n",
-        "        crashes = 0\n",
+        "cancel_at = NULL, crashes = crashes + p_crashes\n",
+        "cancel_at = NULL, crashes = 0\n",
         (DIED,),
     ),
     Mutant(

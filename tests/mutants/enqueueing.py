@@ -5,8 +5,7 @@ from tests.mutants.mutant import Mutant
 TESTS = "tests/integration/dispatch/test_enqueue_from_anywhere.py"
 CHILDREN = "tests/integration/runner/test_child_jobs.py"
 DOOR = "turno/migrations/control/functions/enqueue.sql"
-MANY = "turno/migrations/tenant/functions/jobs_enqueue.sql"
-ONE = "turno/migrations/tenant/functions/job_enqueue.sql"
+ENQUEUE = "turno/migrations/tenant/functions/jobs_enqueue.sql"
 STANDBY = "tests/faults/test_synchronous_standby.py"
 ON_THEIRS = "turno/store/host.py"
 TRANSACTIONAL = "rolled back means never there"
@@ -46,8 +45,8 @@ MUTANTS = (
         "a handler enqueues for whatever user",
         HOST,
         "turno/tenancy/rights/grants.py",
-        '"jobs_enqueue": roles("control")',
-        '"jobs_enqueue": roles("control handler")',
+        '"jobs_enqueue": roles("api control")',
+        '"jobs_enqueue": roles("api control handler")',
         (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[handler]",),
     ),
     Mutant(
@@ -61,23 +60,23 @@ MUTANTS = (
     Mutant(
         "a key of code's stands for two requests",
         ONE_KEY,
-        MANY,
-        "CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END",
-        "'replayed'",
+        ENQUEUE,
+        "WHEN h.payload_hash = w.payload_hash THEN 'replayed' ELSE 'conflict' END",
+        "ELSE 'replayed' END",
         (f"{TESTS}::test_a_key_stands_for_one_request[many]",),
     ),
     Mutant(
         "whoever lost the race for a key hears nothing of its job",
         ONE_KEY,
-        MANY,
-        "    WHERE m.n IS NULL\n    ORDER BY 1;",
-        "    WHERE false\n    ORDER BY 1;",
+        ENQUEUE,
+        "        EXIT WHEN inserted = cardinality(p_jobs);\n",
+        "        EXIT;\n",
         (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job[many]",),
     ),
     Mutant(
         "a key is looked for among all of its user's jobs",
         "promise 7: the cost does not grow with the backlog",
-        ONE,
+        ENQUEUE,
         "j.idempotency_key BETWEEN p_key AND p_key\n",
         "coalesce(j.idempotency_key, '') = p_key\n",
         (f"{TESTS}::test_a_key_costs_no_more_beside_many_jobs[for ever]",),
@@ -85,39 +84,31 @@ MUTANTS = (
     Mutant(
         "unique for a while is unique for ever",
         ONE_KEY,
-        ONE,
-        "    IF p_for IS NOT NULL OR p_while = 'open' THEN\n",
+        ENQUEUE,
+        "    IF expiring THEN\n",
         "    IF false THEN\n",
         (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time[one]",),
     ),
     Mutant(
         "unique for a while is not unique",
         ONE_KEY,
-        ONE,
-        "(j.created_at <= clock_timestamp() - p_for OR",
+        ENQUEUE,
+        "(j.created_at <= clock_timestamp() - w.unique_for OR",
         "(true OR",
         (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time[one]",),
     ),
     Mutant(
         "code may ask for a time in ten years",
         STRICT,
-        MANY,
-        "IF p_run_at NOT BETWEEN clock_timestamp() - interval '1 day' AND clock_timestamp() + interval '366 days' THEN",
-        "IF false THEN",
-        (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
-    ),
-    Mutant(
-        "code may ask for one job in ten years",
-        STRICT,
-        ONE,
-        "        IF p_beside AND p_run_at NOT BETWEEN",
-        "        IF false AND p_run_at NOT BETWEEN",
+        ENQUEUE,
+        "            IF far THEN\n",
+        "            IF false THEN\n",
         (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
     ),
     Mutant(
         "whoever enqueues beside holds up POST until it commits",
         STRICT,
-        ONE,
+        ENQUEUE,
         "    IF p_pending_limit IS NOT NULL AND NOT p_beside THEN\n",
         "    IF p_pending_limit IS NOT NULL THEN\n",
         (f"{TESTS}::test_a_user_s_turn_is_not_held_until_the_caller_commits",),
@@ -125,7 +116,7 @@ MUTANTS = (
     Mutant(
         "in code a user may have any number of jobs open",
         STRICT,
-        DOOR,
+        "turno/migrations/control/functions/enqueue_many.sql",
         "CASE WHEN user_id IS NOT NULL THEN target.pending_limit END",
         "NULL::integer",
         (f"{TESTS}::test_a_user_s_open_jobs_are_counted_as_by_post",),

@@ -54,8 +54,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         # The look for an earlier job, under the user's lock, would find most of them.
         Cut(
             TENANT,
-            "        IF p_key IS NOT NULL THEN\n            IF p_unique_for",
-            "        IF false THEN\n            IF p_unique_for",
+            "        IF keyed THEN\n            SELECT array_agg(",
+            "        IF false THEN\n            SELECT array_agg(",
         ),
     ),
     "savepoint": (

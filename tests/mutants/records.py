@@ -202,8 +202,16 @@ MUTANTS = (
         "jobs that create jobs like themselves multiply without a limit",
         OWN,
         "turno/migrations/tenant/functions/job_enqueue_child.sql",
-        "    PERFORM assert_few_open(parent.user_id, 1);\n",
+        "    PERFORM assert_few_open(child.user_id, jsonb_array_length(p_jobs));\n",
         "",
         (f"{TESTS}::test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together",),
+    ),
+    Mutant(
+        "a handler enqueues for another user",
+        OWN,
+        "turno/migrations/tenant/functions/claimed_job.sql",
+        "'{user_id,backend,",
+        "'{",
+        (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),
     ),
 )

@@ -149,7 +149,7 @@ MUTANTS = (
         "a type's quota is not looked at",
         "a quota per type at run time",
         "turno/migrations/control/functions/submission_take.sql",
-        "rate_cost(1, of_type, 86400), 0);",
+        "rate_cost(p_jobs, of_type, 86400), 0);",
         "0, 0);",
         (f"{API}::test_a_type_s_quota_is_each_tenant_s_of_that_type",),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import click
 
 from turno.commands.filters import MOMENT
 from turno.commands.tenant_session import session_of
-from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
@@ -83,22 +83,22 @@ def submit(
 ) -> None:
     """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
     handler = named_handlers(read_settings().handlers).handler(job_type)
-    wanted = Submission(
-        handler=handler,
-        payload=_checked(handler, _parsed(payload)),
+    new = _new_job(
+        handler,
+        _parsed(payload),
         user_id=user,
-        priority=Priority[priority.upper()],
+        priority=priority,
         run_at=run_at,
         idempotency_key=key,
-        unique_for=timedelta(seconds=int(unique_for)) if unique_for and unique_for.isdecimal() else unique_for,
+        unique_for=int(unique_for) if unique_for and unique_for.isdecimal() else unique_for,
         queue=queue,
     )
     with session_of(tenant) as session:
-        late = untimely(wanted.run_at, None, datetime.now(UTC))
+        late = untimely(run_at, None, datetime.now(UTC))
         # A key that was used answers its job however late it is asked again, as POST does.
         if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
             raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
-        _submit(session, wanted)
+        _submit(session, new)
 
 
 @click.command()
@@ -119,39 +119,28 @@ def rerun(*, tenant: str, payload: str | None, user: str, job_id: UUID) -> None:
             raise NotSubmitted(f"job {job_id} has not ended; wait for its end, or cancel it")
         given = session.read(lambda reader: stored.payload(reader, job_id)) if payload is None else _parsed(payload)
         handler = named_handlers(read_settings().handlers).handler(old["type"])
-        _submit(
-            session,
-            Submission(
-                handler=handler,
-                payload=_checked(handler, given),
-                user_id=user,
-                priority=Priority(old["priority"]),
-                parent_id=job_id,
-            ),
-        )
+        _submit(session, _new_job(handler, given, user_id=user, priority=Priority(old["priority"]), parent_id=job_id))
 
 
-def _submit(session: TenantSession, wanted: Submission) -> None:
+def _submit(session: TenantSession, new: NewJob) -> None:
     """Submit the job and print its id; raises NotSubmitted."""
-    try:
-        verdict = session.dispatcher.submit(session.tenant, wanted)
-    except NotEnqueued as problem:
-        raise NotSubmitted(str(problem)) from None
+    verdict = session.dispatcher.submit(session.tenant, new)
     match verdict.word:
         case "accepted" | "replayed":
             click.echo(verdict.job_id)
         case "conflict":
-            key = wanted.idempotency_key
+            key = new.idempotency_key
             raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")
         case _:
-            user = wanted.user_id
-            raise NotSubmitted(f"{user} has MAX_PENDING_JOBS_PER_USER jobs open; let one end, or cancel one")
+            raise NotSubmitted(f"{new.user_id} has MAX_PENDING_JOBS_PER_USER jobs open; let one end, or cancel one")
 
 
-def _checked(handler: type[JobHandler[Any]], payload: Any) -> Any:
-    """Return the payload in its canonical form; raises NotSubmitted with each of its problems."""
+def _new_job(handler: type[JobHandler[Any]], payload: Any, **options: Any) -> NewJob:
+    """Return the job with its payload in the canonical form; raises NotSubmitted with each problem."""
     try:
-        return check_payload(handler, payload)
+        return NewJob.of(handler, check_payload(handler, payload), **options)
+    except NotEnqueued as problem:
+        raise NotSubmitted(str(problem)) from None
     except InvalidPayload as error:
         problems = "\n".join(
             "  " + ".".join(filter(None, ("payload", p["field"]))) + f": {p['problem']}" for p in error.problems

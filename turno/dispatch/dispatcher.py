@@ -4,10 +4,10 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -15,12 +15,11 @@ from psycopg.types.json import Jsonb
 
 from turno import crash_points, tracing
 from turno.errors import RateLimited
-from turno.jobs.enqueue_options import UniqueFor, key_of, queue_of
-from turno.jobs.handler import JobHandler
-from turno.jobs.job import JobRef, Priority
+from turno.jobs.job import JobRef
+from turno.jobs.new_job import NewJob
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
-from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, ENQUEUE_TOLD, RETRY, NewJob
+from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, ENQUEUE_TOLD, RETRY, submission
 from turno.store.api.effect_review import DECIDE
 from turno.store.api.rate_limits import DayLimits, array
 from turno.store.refusals import named_refusals
@@ -36,24 +35,11 @@ Announce = Callable[[int, UUID], None]
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """What a caller asks for; the payload was validated and is in its canonical JSON form."""
+class EndNotices(NamedTuple):
+    """URLs that are notified of a job's end, and the language of a mail among them."""
 
-    handler: type[JobHandler[Any]]
-    payload: dict[str, Any]
-    user_id: str
-    priority: Priority = Priority.NORMAL
-    run_at: datetime | None = None
-    expires_at: datetime | None = None
-    idempotency_key: str | None = None
-    unique_for: UniqueFor = None  # otherwise a key stands for its job as long as that is kept
-    queue: str | None = None  # one of the handler's; its own if none is chosen
-    correlation_id: str | None = None
-    traceparent: str | None = None  # of the request
-    parent_id: UUID | None = None  # the job that this one repeats
-    callbacks: Sequence[str] = ()  # addresses that are told of the job's end
-    language: str | None = None  # of a mail among them
+    urls: Sequence[str]
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,53 +76,32 @@ class Dispatcher:
         """Return the backend of this tenant's next job."""
         return self._queue_of(tenant).name
 
-    def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
+    def submit(self, tenant: Tenant, new: NewJob, notices: EndNotices | None = None) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 
+        The job continues the trace of its `trace_context`.
         Raises LimitExceeded if a value in it is too large to be stored.
-        Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
-        Raises NotEnqueued if its queue is none of the type's, or its concurrency key is too long.
+        Raises RateLimited if a daily limit of the user or the tenant is reached.
         """
-        about = {"turno.tenant": tenant.slug, "turno.type": wanted.handler.type}
-        with tracing.dispatch(wanted.traceparent, about) as trace_context:
-            return self._submit(tenant, wanted, trace_context)
-
-    def _submit(self, tenant: Tenant, wanted: Submission, trace_context: str) -> Verdict:
-        queue = self._queue_of(tenant)
-        new = NewJob(
-            type=wanted.handler.type,
-            version=wanted.handler.version,
-            queue=queue_of(wanted.handler, wanted.queue),
-            backend=queue.name,
-            max_attempts=wanted.handler.retry.max_attempts,
-            payload=wanted.payload,
-            user_id=wanted.user_id,
-            priority=wanted.priority,
-            run_at=wanted.run_at,
-            expires_at=wanted.expires_at,
-            idempotency_key=wanted.idempotency_key,
-            unique_for=wanted.unique_for,
-            concurrency_key=key_of(wanted.handler, wanted.payload),
-            correlation_id=wanted.correlation_id,
-            trace_context=trace_context,
-            parent_id=wanted.parent_id,
-            pending_limit=self._pending_limit,
-            day_limits=self._day_limits,
-        )
-        with named_refusals(), self._connection() as connection:
-            crash_points.reach("received")
-            if wanted.callbacks:
-                told = (list(wanted.callbacks), wanted.language)
-                row = call_as_api(connection, tenant, ENQUEUE_TOLD, (*told, *new.parameters()))
-            else:
-                row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
-        verdict = _within_limits(row)
-        if verdict.word == "accepted":
-            # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.
-            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC) or self._launches_are_rare(queue):
-                self._hint(queue, tenant, verdict)
-            self._announce(tenant.id, row["job_id"])
-        return verdict
+        about = {"turno.tenant": tenant.slug, "turno.type": new.type}
+        with tracing.dispatch(new.trace_context, about) as trace_context:
+            queue = self._queue_of(tenant)
+            new = replace(new, backend=queue.name, trace_context=trace_context)
+            given = submission(new, pending_limit=self._pending_limit, day_limits=self._day_limits)
+            with named_refusals(), self._connection() as connection:
+                crash_points.reach("received")
+                if notices is not None and notices.urls:
+                    told = (list(notices.urls), notices.language, *given)
+                    row = call_as_api(connection, tenant, ENQUEUE_TOLD, told)
+                else:
+                    row = call_as_api(connection, tenant, ENQUEUE, given)
+            verdict = _within_limits(row)
+            if verdict.word == "accepted":
+                # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.
+                if new.run_at is None or new.run_at <= datetime.now(UTC) or self._launches_are_rare(queue):
+                    self._hint(queue, tenant, verdict)
+                self._announce(tenant.id, row["job_id"])
+            return verdict
 
     def command(
         self,

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from turno.jobs.enqueue_options import key_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.jobs.new_job import key_of
 from turno.schedules.rule import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.store.api import schedules as stored
 from turno.store.refusals import named_refusals

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime, timedelta
+    from datetime import datetime
     from io import BufferedIOBase, BufferedReader
     from logging import LoggerAdapter
     from types import TracebackType
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from turno.files.kept_file import KeptFile
     from turno.jobs.effect import Effect, Finding
-    from turno.jobs.enqueue_options import Enqueued, Published
     from turno.jobs.handler import JobHandler
     from turno.jobs.job import Priority
+    from turno.jobs.new_job import Enqueued, Published, UniqueFor
     from turno.jobs.part import Part
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class JobContext(Protocol):
         run_at: datetime | None = None,
         priority: Priority | str = "normal",
         key: str | None = None,
-        unique_for: timedelta | float | str | None = None,
+        unique_for: UniqueFor = None,
         concurrency_key: str | None = None,
         queue: str | None = None,
         **fields: Any,

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
@@ -13,9 +13,9 @@ import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse
 from turno.files.job_files import JobFiles
-from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, Published, key_of, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.jobs.new_job import Enqueued, NewJob, Published, UniqueFor, payload_of
 from turno.jobs.part import Part
 from turno.jobs.payload import check_event, check_payload
 from turno.jobs.registry import Registry
@@ -174,19 +174,24 @@ class AttemptContext:
         run_at: datetime | None = None,
         priority: Priority | str = Priority.NORMAL,
         key: str | None = None,
-        unique_for: timedelta | float | str | None = None,
+        unique_for: UniqueFor = None,
         concurrency_key: str | None = None,
         queue: str | None = None,
         **fields: Any,
     ) -> Enqueued:
         """Enqueue a job of this one's user, committed with this one's work."""
         handler = job_type if isinstance(job_type, type) else self._registry.handler(job_type)
-        options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
-        checked = check_payload(handler, payload_of(payload, fields))
-        line = key_of(handler, checked, concurrency_key)
-        return attempts.enqueue_child(
-            self.connection, self._claim, handler, checked, options=options, key=key, line=line
+        new = NewJob.of(
+            handler,
+            check_payload(handler, payload_of(payload, fields)),
+            run_at=run_at,
+            priority=priority,
+            idempotency_key=key,
+            unique_for=unique_for,
+            concurrency_key=concurrency_key,
+            queue=queue,
         )
+        return attempts.enqueue_child(self.connection, self._claim, new)
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, committed with this one's work, and with it a job for each type that is subscribed."""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from turno import crash_points
 from turno.errors import AwaitsParts, PartsFailed
-from turno.jobs.enqueue_options import key_of
 from turno.jobs.handler import JobHandler
+from turno.jobs.new_job import NewJob
 from turno.jobs.part import Part
 from turno.jobs.payload import check_payload
 from turno.runner.transaction import BatchTransaction
@@ -43,13 +43,10 @@ class FanOut:
         return found
 
     def _make(self, handler: type[JobHandler[Any]], payloads: list[Any], total: int | None) -> None:
-        checked = [check_payload(handler, payload) for payload in payloads]
-        lines = [key_of(handler, payload, None) for payload in checked]
+        new = [NewJob.of(handler, check_payload(handler, payload)) for payload in payloads]
         transaction = self._transaction
         transaction.prove()
-        parts.fan_out(
-            self._context.connection, transaction.claim, handler, checked, lines, stops=self._stops, total=total
-        )
+        parts.fan_out(self._context.connection, transaction.claim, new, stops=self._stops, total=total)
 
     def _wait(self, *, cancel: bool) -> NoReturn:
         claim = self._transaction.claim

@@ -12,23 +12,16 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from turno.errors import NotEnqueued
-from turno.jobs.enqueue_options import Enqueued, is_keyed
+from turno.jobs.new_job import Enqueued
 from turno.store.refusals import broken_limit
 
 if TYPE_CHECKING:
-    from turno.jobs.enqueue_options import EnqueueOptions
-    from turno.jobs.handler import JobHandler
+    from turno.jobs.new_job import NewJob
 
 Ask = Callable[[LiteralString, tuple[Any, ...]], Sequence[Any]]
 
 # In text and casts, so that every driver that writes parameters as %s can send it.
 ENQUEUE: LiteralString = """
-SELECT job_id, is_new FROM turno.enqueue(
-    tenant => %s, type => %s, payload => %s::jsonb, run_at => %s::timestamptz, priority => %s, key => %s,
-    unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
-    concurrency_key => %s)
-"""
-ENQUEUE_MANY: LiteralString = """
 SELECT job_id, is_new FROM turno.enqueue_many(
     tenant => %s, type => %s, payloads => %s::jsonb, run_at => %s::timestamptz, priority => %s, keys => %s::text[],
     unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
@@ -42,39 +35,31 @@ NOT_ALLOWED = "42501"
 FAILED_BEFORE = "25P02"
 
 
-def enqueue(
-    connection: Any,
-    tenant: str,
-    handler: type[JobHandler[Any]],
-    payload: Any,
-    *,
-    options: EnqueueOptions,
-    key: str | None,
-    line: str | None,
-    user: str | None,
-) -> Enqueued:
-    """Enqueue one job with a payload that was checked; raises NotEnqueued."""
-    given = line if line or not is_keyed(handler) else ""
-    ((job_id, is_new),) = _ask(
-        connection, ENQUEUE, tenant, handler, payload, options=options, key=key, line=given, user=user
+def enqueue(connection: Any, tenant: str, jobs: Sequence[NewJob], *, keyed: bool, user: str | None) -> list[Enqueued]:
+    """Enqueue jobs that differ in payload and keys only, by one statement; raises NotEnqueued.
+
+    `keyed` states that the handler makes concurrency keys, so that a job without one is meant to have none.
+    """
+    if not jobs:
+        return []
+    first = jobs[0]
+    lines = [job.concurrency_key for job in jobs]
+    given = (
+        tenant,
+        first.type,
+        _as_text([job.payload for job in jobs]),
+        first.run_at,
+        first.priority.word,
+        None if first.idempotency_key is None else [job.idempotency_key for job in jobs],
+        first.unique_for,
+        first.unique_while,
+        user,
+        first.version,
+        first.queue,
+        lines if keyed or any(lines) else None,
     )
-    return Enqueued(_uuid(job_id), is_new)
-
-
-def enqueue_many(
-    connection: Any,
-    tenant: str,
-    handler: type[JobHandler[Any]],
-    payloads: Sequence[Any],
-    *,
-    options: EnqueueOptions,
-    keys: Sequence[str] | None,
-    lines: Sequence[str | None] | None,
-    user: str | None,
-) -> list[Enqueued]:
-    """Enqueue jobs with payloads that were checked, by one statement; raises NotEnqueued."""
-    given = None if keys is None else list(keys)
-    rows = _ask(connection, ENQUEUE_MANY, tenant, handler, payloads, options=options, key=given, line=lines, user=user)
+    rows = _answers(connection, ENQUEUE, given)
+    # Some drivers of SQLAlchemy return ids as text.
     return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
 
 
@@ -87,38 +72,7 @@ def publish(
 
 
 def _uuid(job_id: Any) -> UUID:
-    # A driver that SQLAlchemy was given may say it as text.
     return job_id if isinstance(job_id, UUID) else UUID(str(job_id))
-
-
-def _ask(
-    connection: Any,
-    statement: LiteralString,
-    tenant: str,
-    handler: type[JobHandler[Any]],
-    payload: Any,
-    *,
-    options: EnqueueOptions,
-    key: Any,
-    line: Any,
-    user: str | None,
-) -> Sequence[Any]:
-    band = options.priority.word
-    lasting = (options.unique_for, options.unique_while)
-    asked = (
-        tenant,
-        handler.type,
-        _as_text(payload),
-        options.run_at,
-        band,
-        key,
-        *lasting,
-        user,
-        handler.version,
-        options.queue,
-        line,
-    )
-    return _answers(connection, statement, asked)
 
 
 def _as_text(payload: Any) -> str:

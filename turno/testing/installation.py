@@ -14,9 +14,10 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload
 from turno.settings import Settings
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.testing.clock import FROZEN, REAL, FrozenClock
@@ -175,7 +176,7 @@ class Installation(WorkerProcesses):
         **options: Any,
     ) -> UUID:
         """Enqueue as the web does; the hint is left out."""
-        row = self.call(ENQUEUE, self.new_job(payload, handler=handler, **options).parameters(), tenant=tenant)
+        row = self.call(ENQUEUE, submission(self.new_job(payload, handler=handler, **options)), tenant=tenant)
         assert row["verdict"] == "accepted", row
         job_id: UUID = row["job_id"]
         return job_id

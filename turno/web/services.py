@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from flask import Flask, Request, current_app
 
 from turno.capability import Link
-from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
+from turno.dispatch.dispatcher import Dispatcher, WebConnection
+from turno.jobs.handler import JobHandler
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # Returns who asks, None if nobody is signed in.
 AskPrincipal = Callable[[Request], "Principal | None"]
 
-Inline = Callable[[Tenant, Submission], dict[str, Any] | None]
+Inline = Callable[[Tenant, type[JobHandler[Any]], Any, str], dict[str, Any] | None]  # payload, user
 Clock = Callable[[], datetime]
 # Returns None when the service may get requests, else a sentence that says what it waits for.
 Readiness = Callable[[], str | None]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from turno.environment import said
-from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, is_keyed, key_of, payload_of
+from turno.errors import NotEnqueued
 from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.new_job import Enqueued, NewJob, is_keyed, payload_of
 from turno.jobs.payload import check_payload
 from turno.store import host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from turno.jobs.handler import JobHandler
+    from turno.jobs.new_job import UniqueFor
     from turno.jobs.registry import Registry
 
 __all__ = ["Enqueued", "enqueue", "enqueue_many"]
@@ -33,7 +36,7 @@ def enqueue(
     run_at: datetime | None = None,
     priority: Priority | str = Priority.NORMAL,
     key: str | None = None,
-    unique_for: timedelta | float | str | None = None,
+    unique_for: UniqueFor = None,
     concurrency_key: str | None = None,
     queue: str | None = None,
     user: str | None = None,
@@ -49,10 +52,18 @@ def enqueue(
     UnknownJobType, or NotEnqueued.
     """
     handler = _handler(job_type)
-    options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
-    checked = check_payload(handler, payload_of(payload, fields))
-    line = key_of(handler, checked, concurrency_key)
-    return host.enqueue(connection, tenant, handler, checked, options=options, key=key, line=line, user=user)
+    new = NewJob.of(
+        handler,
+        check_payload(handler, payload_of(payload, fields)),
+        run_at=run_at,
+        priority=priority,
+        idempotency_key=key,
+        unique_for=unique_for,
+        concurrency_key=concurrency_key,
+        queue=queue,
+    )
+    (enqueued,) = host.enqueue(connection, tenant, [new], keyed=is_keyed(handler), user=user)
+    return enqueued
 
 
 def enqueue_many(
@@ -65,16 +76,28 @@ def enqueue_many(
     run_at: datetime | None = None,
     priority: Priority | str = Priority.NORMAL,
     keys: Sequence[str] | None = None,
-    unique_for: timedelta | float | str | None = None,
+    unique_for: UniqueFor = None,
     queue: str | None = None,
     user: str | None = None,
 ) -> list[Enqueued]:
     """Enqueue a job for each payload as `enqueue` does, all or none, by one statement; answers in their order."""
     handler = _handler(job_type)
-    options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
     checked = [check_payload(handler, payload) for payload in payloads]
-    lines = [key_of(handler, payload, None) for payload in checked] if is_keyed(handler) else None
-    return host.enqueue_many(connection, tenant, handler, checked, options=options, keys=keys, lines=lines, user=user)
+    if keys is not None and len(keys) != len(checked):
+        raise NotEnqueued(f"{len(keys)} keys for {len(checked)} payloads: give each payload its key, or none a key")
+    new = [
+        NewJob.of(
+            handler,
+            payload,
+            run_at=run_at,
+            priority=priority,
+            idempotency_key=key,
+            unique_for=unique_for,
+            queue=queue,
+        )
+        for payload, key in zip(checked, keys or repeat(None), strict=False)
+    ]
+    return host.enqueue(connection, tenant, new, keyed=is_keyed(handler), user=user)
 
 
 def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turno.jobs.enqueue_options import Published, payload_of
+from turno.jobs.new_job import Published, payload_of
 from turno.jobs.payload import check_event
 from turno.store import host
 from turno.wiring.enqueue import registry

@@ -12,7 +12,7 @@ from flask import Flask
 from psycopg_pool import ConnectionPool
 
 from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.application import Application
@@ -27,7 +27,6 @@ from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS, assert_pinned
-from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
 from turno.web.api.stream_events import StreamEvents, close_event
@@ -233,9 +232,4 @@ def _inline(settings: Settings, pool: ConnectionPool[TimeoutConnection]) -> Inli
         with pool.connection() as connection:
             return connection.info.server_version
 
-    runner = inline_runner(settings, server_version)
-
-    def run(tenant: Tenant, wanted: Submission) -> dict[str, Any] | None:
-        return runner.run(tenant, wanted.handler, wanted.payload, wanted.user_id)
-
-    return run
+    return inline_runner(settings, server_version).run

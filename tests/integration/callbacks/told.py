@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from turno.store.api.commands import ENQUEUE_TOLD
+from turno.store.api.commands import ENQUEUE_TOLD, submission
 from turno.store.engine.callbacks import make_due
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def asked(
     **options: Any,
 ) -> dict[str, Any]:
     new = world.new_job(payload or {"order_ids": [1]}, **options)
-    return world.call(ENQUEUE_TOLD, ([url], language, *new.parameters()), tenant=tenant)
+    return world.call(ENQUEUE_TOLD, ([url], language, *submission(new)), tenant=tenant)
 
 
 def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None) -> UUID:

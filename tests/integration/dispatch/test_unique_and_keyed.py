@@ -17,9 +17,10 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
 from turno.dispatch.schedules import NewSchedule, save
 from turno.errors import NotEnqueued
+from turno.jobs.new_job import NewJob
 from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant
 from turno.servers.wait import wait_until
@@ -172,9 +173,7 @@ def test_a_submission_chooses_among_its_types_queues(world: ExampleInstallation,
 
 def test_post_takes_them_too(world: ExampleInstallation) -> None:
     dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=RecordingQueue(), pending_limit=9)
-    wanted = Submission(
-        handler=Keyed, payload={"order_ids": [1], "point_of_sale": 1}, user_id="ana", unique_for="open", queue="hot"
-    )
+    wanted = NewJob.of(Keyed, {"order_ids": [1], "point_of_sale": 1}, user_id="ana", unique_for="open", queue="hot")
     first, second = (dispatcher.submit(world.one, wanted) for _ in range(2))
     assert (first.word, second.word, second.job_id) == ("accepted", "replayed", first.job_id)
     assert first.job_id is not None

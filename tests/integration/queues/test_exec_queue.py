@@ -13,8 +13,9 @@ import pytest
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import REGISTRY, Odd
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import JobRef
+from turno.jobs.new_job import NewJob
 from turno.queues.exec.launcher import PROGRAM, ExecQueue
 from turno.queues.exec.slots import Slot, SlotFolder
 from turno.queues.interface import LAUNCHED
@@ -312,12 +313,7 @@ def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_
     assert (world.ticket(killed) or {})["state"] == "running"
     retry = world.enqueue({"order_ids": world.order_ids()[1:2]}, run_at=datetime.now(UTC) + timedelta(seconds=2))
     dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=queue, pending_limit=100)
-    batch = Submission(
-        handler=BatchInvoicing,
-        payload={"order_ids": [1]},
-        user_id="ana",
-        run_at=datetime.now(UTC) + timedelta(hours=1),
-    )
+    batch = NewJob.of(BatchInvoicing, {"order_ids": [1]}, user_id="ana", run_at=datetime.now(UTC) + timedelta(hours=1))
     assert dispatcher.submit(world.one, batch).word == "accepted"
     assert wait_until(lambda: world.job(retry)["status"] == "completed", within=15)
     assert wait_until(lambda: world.job(killed)["status"] == "completed", within=35)

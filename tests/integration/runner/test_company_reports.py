@@ -29,7 +29,6 @@ def rival(world: ExampleInstallation) -> Iterator[Tenant]:
 
 
 def attacks(world: ExampleInstallation, rival: Tenant) -> dict[str, str]:
-    nothing = sql.SQL(", ").join([sql.NULL] * len(world.new_job({}, handler=Consolidated).parameters()))
     one, other = (sql.Identifier(tenant.schema) for tenant in (world.one, world.other))
     statements = {
         "another company's orders": sql.SQL("SELECT FROM {}.orders").format(sql.Identifier(rival.schema)),
@@ -37,7 +36,7 @@ def attacks(world: ExampleInstallation, rival: Tenant) -> dict[str, str]:
         "who the tenants are": sql.SQL("SELECT FROM turno.tenants"),
         "delete": sql.SQL("DELETE FROM {}.orders").format(one),
         "update of a sister": sql.SQL("UPDATE {}.orders SET id = id").format(other),
-        "enqueue": sql.SQL("SELECT {}.job_enqueue({})").format(other, nothing),
+        "enqueue": sql.SQL("SELECT {}.jobs_enqueue(NULL, '[]')").format(other),
         "the handler's role": sql.SQL("SET ROLE {}").format(sql.Identifier(world.one.handler_role)),
         "the owner's role": sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(world.one.owner_role)),
         "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(one),

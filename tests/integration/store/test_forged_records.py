@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -182,32 +183,56 @@ def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> N
 
 
 CHILD = (
-    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'hot', 1::smallint, 4, '{}',"
-    " NULL, NULL, %s)"
+    "SELECT verdict FROM job_enqueue_child(%s, %s, jsonb_build_array(jsonb_build_object('type', 'batch_invoicing',"
+    " 'version', 1, 'queue', 'hot', 'priority', 1, 'max_attempts', 4, 'payload', '{}'::jsonb,"
+    " 'idempotency_key', %s::text) || %s::jsonb))"
+)
+
+# Fields that a handler does not choose.
+FORGED = json.dumps(
+    {
+        "user_id": "carla",
+        "backend": "pool",
+        "correlation_id": "forged",
+        "parent_id": str(UUID(int=1)),
+        "awaited_by": str(UUID(int=1)),
+        "key_position": 1,
+    }
 )
 
 
 def test_a_handler_enqueues_for_its_own_job_s_user_only(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        session.execute("SELECT job_enqueue('t', 1::smallint, 'q', 'pool', 1::smallint, 4, '{}', 'carla',"
-                        " NULL, NULL, NULL, NULL, NULL, NULL, NULL)")  # fmt: skip
-    assert session.execute(CHILD, (claim.job_id, claim.token, "k")).fetchone() == ("accepted",)
-    (child,) = world.rows("SELECT user_id, parent_id FROM background_jobs WHERE idempotency_key = 'k'")
-    assert child == {"user_id": "ana", "parent_id": claim.job_id}
+        session.execute("SELECT jobs_enqueue(NULL, '[]')")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute("SELECT jobs_enqueue('{}')")
+    assert session.execute(CHILD, (claim.job_id, claim.token, "k", FORGED)).fetchone() == ("accepted",)
+    (child,) = world.rows(
+        "SELECT j.user_id, j.parent_id, j.correlation_id, j.key_position, t.backend, t.awaited_by"
+        " FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id WHERE idempotency_key = 'k'"
+    )
+    assert child == {
+        "user_id": "ana",
+        "parent_id": claim.job_id,
+        "correlation_id": None,
+        "key_position": None,
+        "backend": "exec",
+        "awaited_by": None,
+    }
     other = world.enqueue({"order_ids": [2]}, user_id="carla")
     with pytest.raises(psycopg.Error, match="was lost"):
-        session.execute(CHILD, (other, claim.token, "l"))
+        session.execute(CHILD, (other, claim.token, "l", "{}"))
 
 
 def test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together(running: Attempts) -> None:
     session, claim = running.start()
     for n in range(998):
-        session.execute(CHILD, (claim.job_id, claim.token, str(n)))
+        session.execute(CHILD, (claim.job_id, claim.token, str(n), "{}"))
     again, other = running.start()
     for first, one in ((again, other), (session, claim)):
         with pytest.raises(psycopg.Error, match="more than 1000 open jobs"):
-            first.execute(CHILD, (one.job_id, one.token, "one more"))
+            first.execute(CHILD, (one.job_id, one.token, "one more", "{}"))
 
 
 def test_claims_lost_counts_each_attempt_once(world: ExampleInstallation, running: Attempts) -> None:

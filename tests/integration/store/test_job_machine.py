@@ -24,7 +24,7 @@ from tests.job_model import Held, Job
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.handler import attempts, batches
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import Tenant
@@ -130,7 +130,7 @@ class JobMachine(RuleBasedStateMachine):
         tenant, soon = self.world.tenants[slug], datetime.now(UTC) + HOUR
         options: dict[str, Any] = {"run_at": soon if later else None, "expires_at": soon if expires else None}
         new = self.world.new_job(payload, user_id=user, **options)
-        row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
+        row = self.world.call(ENQUEUE, submission(new), tenant=tenant)
         assert row["verdict"] == "accepted"
         job = self._accept(row["job_id"], tenant, user)
         if later:
@@ -140,8 +140,9 @@ class JobMachine(RuleBasedStateMachine):
     @rule(slug=SLUGS, user=USERS, payload=PAYLOADS, key=st.sampled_from("kl"), limited=st.booleans())
     def enqueue_under_a_key(self, slug: str, user: str, payload: dict[str, Any], key: str, *, limited: bool) -> None:
         tenant = self.world.tenants[slug]
-        new = self.world.new_job(payload, user_id=user, idempotency_key=key, pending_limit=QUOTA if limited else None)
-        row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
+        new = self.world.new_job(payload, user_id=user, idempotency_key=key)
+        given = submission(new, pending_limit=QUOTA if limited else None)
+        row = self.world.call(ENQUEUE, given, tenant=tenant)
         if known := self.keys.get((tenant.slug, user, key)):
             job, first = known
             assert said(row) == (job.id, "replayed" if first == payload else "conflict")

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -17,9 +18,10 @@ from handlers.batch_invoicing import BatchInvoicing
 from tests import attempt_steps, claiming
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
-from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import HandlerMisuse, LimitExceeded
 from turno.jobs.claim import Claim
+from turno.jobs.new_job import NewJob, as_json
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import ENQUEUE
 from turno.store.engine.engine import Engine
@@ -32,18 +34,17 @@ from turno.web.http.problems import FieldProblem, Kind
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)
-# Where each of them stands among the arguments of job_enqueue.
-PLACES = {
-    "type": 0,
-    "queue": 2,
-    "payload": 6,
-    "user": 7,
-    "run_at": 8,
-    "expires_at": 9,
-    "idempotency_key": 10,
-    "correlation_id": 11,
-    "trace_context": 12,
-}
+FIELDS = (
+    "type",
+    "queue",
+    "payload",
+    "user_id",
+    "run_at",
+    "expires_at",
+    "idempotency_key",
+    "correlation_id",
+    "trace_context",
+)
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ ENQUEUED = {
     "queue": ("x" * 64, "queue has 1 to 63 bytes"),
     "no queue": ("", "queue has 1 to 63 bytes"),
     "type": ("x" * 128, "type has 1 to 127 bytes"),
-    "user": ("x" * 256, "user has 1 to 255 characters"),
+    "user_id": ("x" * 256, "user has 1 to 255 characters"),
     "idempotency_key": ("é" * 128, "idempotency_key has 1 to 255 bytes"),
     "correlation_id": (LONG, "correlation_id has at most 255 bytes"),
     "trace_context": (LONG, "trace_context has at most 512 bytes"),
@@ -96,10 +97,12 @@ ENQUEUED = {
 @pytest.mark.parametrize("case", ENQUEUED)
 def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleInstallation, case: str) -> None:
     value, limit = ENQUEUED[case]
-    parameters: list[Any] = list(world.new_job({"order_ids": [1]}).parameters())
-    parameters[max(place for name, place in PLACES.items() if name in case)] = value
+    field = max(name for name in FIELDS if name in case)
+    changed: dict[str, Any] = {field: "given"}
+    given = as_json([replace(world.new_job({"order_ids": [1]}), **changed)])
+    given = given.replace('"given"', value if field == "payload" else json.dumps(value))
     with pytest.raises(LimitExceeded) as refused, named_refusals():
-        world.call(ENQUEUE, parameters)
+        world.call(ENQUEUE, (given, None, None))
     assert str(refused.value) == limit
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 
@@ -198,7 +201,7 @@ def test_who_submits_beyond_a_limit_is_told_the_field(world: ExampleInstallation
 
     dispatcher = Dispatcher(connection=connection, queue=RecordingQueue(), pending_limit=9)
     with pytest.raises(LimitExceeded, match="user has 1 to 255 characters"):
-        dispatcher.submit(world.one, Submission(handler=BatchInvoicing, payload={}, user_id="u" * 256))
+        dispatcher.submit(world.one, NewJob.of(BatchInvoicing, {}, user_id="u" * 256))
 
 
 def test_the_web_answers_a_broken_limit_with_the_field() -> None:

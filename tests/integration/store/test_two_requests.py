@@ -10,7 +10,7 @@ from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, RETRY
+from turno.store.api.commands import ENQUEUE, RETRY, submission
 from turno.tenancy.identity.session import as_api, call_as_api, service_session
 
 Parameters = tuple[Any, ...]
@@ -52,7 +52,7 @@ def waits(world: ExampleInstallation) -> bool:
 def test_the_second_of_two_submissions_counts_the_first(
     world: ExampleInstallation, second: psycopg.Connection[Any]
 ) -> None:
-    new = world.new_job({"order_ids": [1]}, pending_limit=1).parameters()
+    new = submission(world.new_job({"order_ids": [1]}), pending_limit=1)
     one, other = one_after_the_other(world, second, ENQUEUE, new, new)
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
@@ -70,7 +70,7 @@ def test_the_second_of_two_retries_counts_the_first(
 
 def test_another_user_s_submission_does_not_wait(world: ExampleInstallation, second: psycopg.Connection[Any]) -> None:
     mine, theirs = (
-        world.new_job({"order_ids": [1]}, pending_limit=1, user_id=user).parameters() for user in ("ana", "ben")
+        submission(world.new_job({"order_ids": [1]}, user_id=user), pending_limit=1) for user in ("ana", "ben")
     )
     with as_api(world.web, world.one) as cursor:
         cursor.execute(of(world, ENQUEUE), mine)
@@ -82,7 +82,7 @@ def test_another_user_s_submission_does_not_wait(world: ExampleInstallation, sec
 def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
     world: ExampleInstallation, second: psycopg.Connection[Any], order: int, verdict: str
 ) -> None:
-    first, then = (world.new_job({"order_ids": [number]}, idempotency_key="once").parameters() for number in (1, order))
+    first, then = (submission(world.new_job({"order_ids": [number]}, idempotency_key="once")) for number in (1, order))
     one, other = one_after_the_other(world, second, ENQUEUE, first, then)
     assert one["verdict"] == "accepted"
     assert (other["job_id"], other["verdict"]) == (one["job_id"], verdict)

@@ -8,6 +8,7 @@ import pytest
 from psycopg import errors, sql
 
 from tests.installation import ExampleInstallation
+from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.provisioning.provision import read_company
 
 
@@ -25,10 +26,9 @@ def report(module_world: ExampleInstallation) -> Iterator[psycopg.Connection[Any
 def test_a_report_submits_nothing_in_anybody_s_name(
     module_world: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
-    new = module_world.new_job({"order_ids": [1], "point_of_sale": 1}).parameters()
-    marks = sql.SQL(", ").join([sql.Placeholder()] * len(new))
+    new = submission(module_world.new_job({"order_ids": [1], "point_of_sale": 1}))
     for branch in module_world.tenants.values():
-        enqueue = sql.SQL("SELECT {}({})").format(sql.Identifier(branch.schema, "job_enqueue"), marks)
+        enqueue = sql.SQL(ENQUEUE).format(sql.Identifier(branch.schema))
         with pytest.raises(errors.InsufficientPrivilege):
             report.execute(enqueue, new)
         assert module_world.rows("SELECT id FROM background_jobs", tenant=branch) == []

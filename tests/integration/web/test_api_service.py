@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flask import Response
 
     from tests.api import Service
-    from turno.dispatch.dispatcher import Submission
+    from turno.jobs.handler import JobHandler
     from turno.tenancy.identity.tenant import Tenant
 
 
@@ -161,10 +161,10 @@ def test_tokens_and_payloads_are_never_logged(service: Service, caplog: pytest.L
 
 
 def run(result: Any) -> Any:
-    def inline(tenant: Tenant, submission: Submission) -> dict[str, Any]:
+    def inline(tenant: Tenant, _handler: type[JobHandler[Any]], payload: Any, user: str) -> dict[str, Any]:
         if isinstance(result, Exception):
             raise result
-        return {"tenant": tenant.slug, "user": submission.user_id, "greetings": len(submission.payload["greetings"])}
+        return {"tenant": tenant.slug, "user": user, "greetings": len(payload["greetings"])}
 
     return inline
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 MASTER_KEY = b"a master key of 32 bytes or more"
 ENQUEUE = (
-    "SELECT job_id::text FROM job_enqueue(%s, 1::smallint, 'hot', 'exec', 1::smallint, 4, '{}', %s,"
-    " NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    "SELECT job_id::text FROM jobs_enqueue(NULL, jsonb_build_array(jsonb_build_object('type', %s::text, 'version', 1,"
+    " 'queue', 'hot', 'backend', 'exec', 'priority', 1, 'max_attempts', 4, 'payload', '{}'::jsonb,"
+    " 'user_id', %s::text)), NULL, NULL)"
 )
 
 

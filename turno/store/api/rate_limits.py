@@ -20,7 +20,7 @@ def take_command(web: Web, tenant: int, user: str, *, per_user: int, per_tenant:
 def take_job(web: Web, tenant: int, user: str, job_type: str, limits: DayLimits) -> None:
     """Count one job that is done within the request, so that no payload is kept, or raise RateLimited."""
     given = (tenant, user, job_type, array(limits))
-    _take(web, "SELECT * FROM turno.submission_take(%s, %s, %s, 0, %s::bigint[])", given)
+    _take(web, "SELECT * FROM turno.submission_take(%s, %s, %s, 1, 0, %s::bigint[])", given)
 
 
 def take_mail(web: Web, tenant: int, user: str, most: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turno.jobs.enqueue_options import is_keyed
+from turno.jobs.new_job import is_keyed
 from turno.jobs.registry import Handler, Registry
 
 

@@ -7,12 +7,10 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
-from psycopg.types.numeric import Int2
 
 from turno.errors import NotEnqueued
 from turno.jobs.claim import Claim
-from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
-from turno.jobs.handler import JobHandler
+from turno.jobs.new_job import Enqueued, NewJob, as_json
 from turno.store.one_row import row_of
 from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals
@@ -110,26 +108,13 @@ def cancel_requested(session: Session, claim: Claim) -> bool:
     return bool(_row(session, statement, (claim.job_id,))[0])
 
 
-def enqueue_child(
-    session: Session,
-    claim: Claim,
-    handler: type[JobHandler[Any]],
-    payload: Any,
-    *,
-    options: EnqueueOptions,
-    key: str | None,
-    line: str | None,
-) -> Enqueued:
-    """Enqueue a job that this attempt asks for; raises NotEnqueued if its key stands for another request."""
-    asked = (handler.type, Int2(handler.version), options.queue, Int2(options.priority), handler.retry.max_attempts)
-    statement = (
-        "SELECT job_id, verdict FROM {}.job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s, %s, %s)"
-    )
-    lasting = (options.unique_for, options.unique_while)
-    parameters = (claim.job_id, claim.token, *asked, Jsonb(payload), options.run_at, key, *lasting, line)
+def enqueue_child(session: Session, claim: Claim, new: NewJob) -> Enqueued:
+    """Enqueue a job of this attempt's user; raises NotEnqueued if its key identifies another request."""
+    statement = qualified("SELECT job_id, verdict FROM {}.job_enqueue_child(%s, %s, %s)", claim.login.schema)
     with named_refusals():
-        job_id, verdict = _row(session, qualified(statement, claim.login.schema), parameters)
+        job_id, verdict = _row(session, statement, (claim.job_id, claim.token, as_json([new])))
     if verdict == "conflict":
+        key = new.idempotency_key
         raise NotEnqueued(f"the key {key} stands for another request, that of job {job_id}: take a new key")
     return Enqueued(job_id, verdict == "accepted")
 

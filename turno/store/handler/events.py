@@ -6,7 +6,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from turno.jobs.claim import Claim
-from turno.jobs.enqueue_options import Published
+from turno.jobs.new_job import Published
 from turno.store.one_row import row_of
 from turno.store.qualified import qualified
 from turno.store.refusals import named_refusals

@@ -1,16 +1,14 @@
 """What an attempt writes and reads of the parts that its job is split into, under the claim's token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
-from psycopg.types.json import Jsonb
-from psycopg.types.numeric import Int2
 
 from turno.jobs.claim import Claim
-from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
+from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.part import Part
 from turno.store.one_row import row_of
 from turno.store.qualified import qualified
@@ -33,25 +31,11 @@ def read(session: Session, claim: Claim) -> list[Part]:
         return [Part(row[0], Status(row[1]), *row[2:]) for row in cursor]
 
 
-def fan_out(
-    session: Session,
-    claim: Claim,
-    handler: type[JobHandler[Any]],
-    payloads: Sequence[Any],
-    lines: Sequence[str | None],
-    *,
-    stops: bool,
-    total: int | None,
-) -> None:
-    """Split the job; it does not wait for its parts yet. A job that continues another takes over that one's parts."""
-    asked = (handler.type, Int2(handler.version), handler.queue, handler.retry.max_attempts)
+def fan_out(session: Session, claim: Claim, new: Iterable[NewJob], *, stops: bool, total: int | None) -> None:
+    """Split the job; it does not wait for its parts yet. A job that continues another takes over that job's parts."""
+    statement = qualified("SELECT {}.job_fan_out(%s, %s, %s, %s, %s)", claim.login.schema)
     with named_refusals():
-        row_of(
-            session,
-            qualified("SELECT {}.job_fan_out(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", claim.login.schema),
-            (claim.job_id, claim.token, *asked, Jsonb(list(payloads)), list(lines), stops, total),
-            prepare=False,
-        )
+        row_of(session, statement, (claim.job_id, claim.token, as_json(new), stops, total), prepare=False)
 
 
 def wait(session: Session, claim: Claim, *, cancel: bool) -> None:

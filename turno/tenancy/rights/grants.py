@@ -59,6 +59,7 @@ _CONTROL = Matrix(
         "prune_announcements": roles("engine"),
         "uuid_v7": roles("owners"),
         "tenant_of": roles("owners"),
+        "due_state": roles("owners"),
         "worker_start": roles("engine"),
         "lacking": roles("owners"),
         "unserved": roles("engine operator"),
@@ -177,7 +178,7 @@ _CONTROL = Matrix(
         )
     }
     | {("workers", "request"): may(operator="UPDATE")},
-    invokers=frozenset({"uuid_v7", "error_group"})
+    invokers=frozenset({"enqueue", "uuid_v7", "error_group", "due_state"})
     | _CLAIM_STEPS
     | _KEY_STEPS
     | _RATE_STEPS
@@ -219,9 +220,8 @@ _TENANT = Matrix(
         "effect_settle": roles("handler"),
         "effect_call_returned": roles("handler"),
         "effect_decide": roles("api"),
-        # Who has these two by `turno.enqueue` is the host: control owns that.
-        "job_enqueue": roles("api control"),
-        "jobs_enqueue": roles("control"),
+        # Control owns `turno.enqueue_many`, by which hosts enqueue.
+        "jobs_enqueue": roles("api control"),
         "job_enqueue_child": roles("handler"),
         "job_fan_out": roles("handler"),
         "job_await_parts": roles("handler"),
@@ -285,7 +285,7 @@ _TENANT = Matrix(
     # All but the token: a claim's token is its pass.
     columns={("external_effects", column): _READ_JOBS for column in _EFFECT_COLUMNS.split()},
     invokers=frozenset(
-        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire"}
+        {"shortened", "intent_of", "key_holder", "child_jobs"}
         | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job", "session_gone", "assert_few_open"}
         | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}

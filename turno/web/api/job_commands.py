@@ -6,8 +6,7 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.dispatch.dispatcher import Submission, Verdict
-from turno.errors import NotEnqueued
+from turno.dispatch.dispatcher import Verdict
 from turno.jobs.job import Priority, Status
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
@@ -15,10 +14,10 @@ from turno.web.api.job_body import job_links
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, submitted
-from turno.web.api.submit_body import known_handler
+from turno.web.api.submit_body import known_handler, new_job
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
+from turno.web.http.problems import Kind, Problem, invalid, no_such_job
 from turno.web.http.query import NOT_GIVEN
 from turno.web.http.request_body import check, read_body
 from turno.web.http.request_headers import idempotency_key
@@ -115,20 +114,15 @@ def rerun(call: Call, job_id: str) -> Response:
     checked, problems = check(handler, payload)
     if problems:
         raise invalid(problems)
-    wanted = Submission(
-        handler=handler,
-        payload=checked,
-        user_id=call.scope.principal.user,
+    new = new_job(
+        handler,
+        checked,
+        call,
         priority=Priority(row["priority"]),
         idempotency_key=idempotency_key(request.headers),
-        correlation_id=call.correlation_id,
-        traceparent=request.headers.get("traceparent"),
         parent_id=row["id"],
     )
-    try:
-        return accepted(submitted(services().dispatcher.submit(call.scope.tenant, wanted)))
-    except NotEnqueued as problem:  # the payload gives no valid concurrency key
-        raise invalid([FieldProblem("payload", str(problem))]) from problem
+    return accepted(submitted(services().dispatcher.submit(call.scope.tenant, new)))
 
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:

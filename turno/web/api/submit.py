@@ -7,14 +7,15 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.dispatch.dispatcher import Submission, Verdict
-from turno.errors import InvalidPayload, NotEnqueued
-from turno.tenancy.identity.tenant import Tenant
+from turno.dispatch.dispatcher import Verdict
+from turno.errors import InvalidPayload
+from turno.jobs.new_job import NewJob
 from turno.web.addresses import at
 from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import JobBody, job_links
 from turno.web.api.stream_response import give_up_unbegun
 from turno.web.api.submit_body import read_submission
+from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.rate_limits import admit_inline, over_quota
@@ -78,19 +79,16 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it stands for
     one job. With `wait` the answer comes when the job has ended, if it does in that time.
     """
-    wanted = read_submission(request, call, job_type)
+    new, notices = read_submission(request, call, job_type)
     inline = services().inline
     if inline is not None:
-        if wanted.run_at is not None:
+        if new.run_at is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
-        if wanted.callbacks:
+        if notices.urls:
             raise invalid([FieldProblem("callback_url", "is told of nothing while background jobs are switched off")])
-        return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
-    try:
-        verdict = submitted(services().dispatcher.submit(call.scope.tenant, wanted))
-    except NotEnqueued as problem:  # what the handler makes of the payload is no key
-        raise invalid([FieldProblem("payload", str(problem))]) from problem
-    log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
+        return answer(Done("completed", run_now(inline, call.scope, new)))
+    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, notices))
+    log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
     return await_end(call, query, verdict.job_id, accepted(verdict))
 
@@ -119,23 +117,24 @@ def accepted(verdict: Verdict) -> Response:
     return answer(Accepted("accepted", job_id, "The job was accepted; follow it at links.self.", links), 202, headers)
 
 
-def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any] | None:
+def run_now(inline: Inline, scope: Scope, new: NewJob) -> dict[str, Any] | None:
     """Do the work within the request and return its result; raises RateLimited, or Problem if it cannot be done."""
-    admit_inline(tenant, wanted.user_id, wanted.handler.type)
+    handler = services().registry.handler(new.type)
+    admit_inline(scope.tenant, scope.principal.user, new.type)
     try:
-        return inline(tenant, wanted)
+        return inline(scope.tenant, handler, new.payload, scope.principal.user)
     except InvalidPayload as error:
         raise invalid([FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]) from error
     except Exception as error:
-        if not wanted.handler.is_for_users(error):
+        if not handler.is_for_users(error):
             raise  # a fault: logged, and answered by its id
         raise Problem(Kind.REFUSED, str(error) or "The work was refused.") from error
 
 
-def _named(call: Call, wanted: Submission, verdict: Verdict) -> dict[str, Any]:
+def _named(call: Call, new: NewJob, verdict: Verdict) -> dict[str, Any]:
     return {
         "tenant": call.scope.tenant.slug,
         "job_id": str(verdict.job_id),
-        "type": wanted.handler.type,
+        "type": new.type,
         "correlation_id": call.correlation_id,
     }

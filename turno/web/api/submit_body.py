@@ -1,21 +1,20 @@
 """Turn a POST into a submission, or into the full list of what is wrong with it."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
 from flask import Request
+from flask import request as current
 from msgspec import Meta
 
-from turno.dispatch.dispatcher import Submission
+from turno.dispatch.dispatcher import EndNotices
 from turno.dispatch.times import untimely
 from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
 from turno.jobs.callback_url import url_problem
 from turno.jobs.converter import converter
-from turno.jobs.enqueue_options import queue_of
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Priority
+from turno.jobs.new_job import NewJob, queue_of
 from turno.store.api import jobs as stored
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, described
@@ -69,7 +68,7 @@ class SubmitBody:
     mail_me: MailMe = False
 
 
-def read_submission(request: Request, call: Call, job_type: str) -> Submission:
+def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob, EndNotices]:
     """Return what the request asks for, checked to the last field.
 
     Raises Problem: 422 for an unknown type, 413 and 415 for a body that is not read, 400 with every
@@ -92,21 +91,34 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         raise invalid(problems + late)
     if wanted.mail_me and not _used(call, handler.type, key):
         admit_mail(call.scope)
-    return Submission(
-        handler=handler,
-        payload=payload,
-        user_id=call.scope.principal.user,
-        priority=Priority[wanted.priority.upper()],
+    new = new_job(
+        handler,
+        payload,
+        call,
+        priority=wanted.priority,
         run_at=wanted.run_at,
         expires_at=wanted.expires_at,
         idempotency_key=key,
-        unique_for=timedelta(seconds=wanted.unique_for) if isinstance(wanted.unique_for, int) else wanted.unique_for,
+        unique_for=wanted.unique_for,
         queue=wanted.queue,
-        callbacks=[url for url in (mail if wanted.mail_me else None, wanted.callback_url) if url is not None],
-        language=language_of(request) if wanted.mail_me else None,
-        correlation_id=call.correlation_id,
-        traceparent=request.headers.get("traceparent"),
     )
+    urls = [url for url in (mail if wanted.mail_me else None, wanted.callback_url) if url is not None]
+    return new, EndNotices(urls, language_of(request) if wanted.mail_me else None)
+
+
+def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options: Any) -> NewJob:
+    """Return a job of the request's user and trace; raises Problem 400 if its concurrency key is too long."""
+    try:
+        return NewJob.of(
+            handler,
+            payload,
+            user_id=call.scope.principal.user,
+            correlation_id=call.correlation_id,
+            trace_context=current.headers.get("traceparent"),
+            **options,
+        )
+    except NotEnqueued as problem:
+        raise invalid([FieldProblem("payload", str(problem))]) from problem
 
 
 def known_handler(job_type: str) -> type[JobHandler[Any]]:

@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 
 from flask import request
 
-from turno.dispatch.dispatcher import Submission
+from turno.dispatch.dispatcher import EndNotices
+from turno.jobs.new_job import NewJob
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
 from turno.web.http.problems import Problem, invalid
@@ -53,19 +54,12 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
     checked, problems = check(handler, dict(payload))
     if problems:
         return Submitted("none")
-    wanted = Submission(
-        handler=handler,
-        payload=checked,
-        user_id=visit.user,
-        idempotency_key=form_key(),
-        correlation_id=str(uuid4()),
-        callbacks=_mail(visit),
-        language=visit.localizer.language,
-    )
+    new = NewJob.of(handler, checked, user_id=visit.user, idempotency_key=form_key(), correlation_id=str(uuid4()))
+    notices = EndNotices(_mail(visit), visit.localizer.language)
     inline = services().inline
     if inline is not None:
-        return Submitted(_now(visit, inline, wanted))
-    verdict = services().dispatcher.submit(visit.scope.tenant, wanted)
+        return Submitted(_now(visit, inline, new))
+    verdict = services().dispatcher.submit(visit.scope.tenant, new, notices)
     log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": job_type})
     match verdict.word:
         case "accepted" | "quota" as word:
@@ -83,9 +77,9 @@ def _mail(visit: Visit) -> list[str]:
     return [url]
 
 
-def _now(visit: Visit, inline: Inline, wanted: Submission) -> Literal["done", "refused"]:
+def _now(visit: Visit, inline: Inline, new: NewJob) -> Literal["done", "refused"]:
     try:
-        run_now(inline, visit.scope.tenant, wanted)
+        run_now(inline, visit.scope, new)
     except Problem:
         return "refused"
     return "done"

@@ -16,7 +16,7 @@ from tests.installation import ExampleInstallation
 from tests.permutations import Session, Step
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import Judge
@@ -158,7 +158,7 @@ class SharedJob:
 
     def enqueues(self, key: str | None, order: int = 1) -> Step:
         new = self.world.new_job({"order_ids": [order]}, idempotency_key=key)
-        return self.asks(ENQUEUE, new.parameters())
+        return self.asks(ENQUEUE, submission(new))
 
     def leads(self, holder: str) -> Step:
         return lambda engine: "leads" if Engine.on(engine).take_lease("test", holder, HOUR) else "follows"

@@ -6,46 +6,25 @@ CREATE OR REPLACE FUNCTION enqueue(
     key text DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL, version smallint DEFAULT NULL,
     unique_while text DEFAULT NULL, concurrency_key text DEFAULT NULL, queue text DEFAULT NULL,
     OUT job_id uuid, OUT is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
-DECLARE
-    target record;
-    made record;
+LANGUAGE plpgsql AS $$
 BEGIN
-    IF jsonb_typeof(payload) IS DISTINCT FROM 'object' THEN
-        PERFORM not_enqueued('TU012', 'a payload is a JSON object', 'name its fields: {"month": "2026-06"}');
-    END IF;
-    target := enqueue_target(tenant, type, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for, unique_while,
-                             queue, CASE WHEN concurrency_key IS NOT NULL THEN ARRAY[concurrency_key] END);
-    EXECUTE format('SELECT job_id, verdict FROM %I.job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,NULL,$10,NULL,NULL,NULL,$11,NULL,'
-                   '$12,true,$13,$14)', target.schema)
-        INTO made
-        USING type, coalesce(version, target.version), target.queue, target.backend, target.band, target.max_attempts,
-              payload, coalesce(user_id, 'application'), run_at, key,
-              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END, unique_for, unique_while,
-              nullif(concurrency_key, '');
-    is_new := made.verdict = 'accepted';
-    IF NOT is_new THEN
-        PERFORM refuse_verdict(made.verdict, made.job_id, key, user_id, target.pending_limit, run_at);
-    ELSIF run_at IS NULL OR run_at <= clock_timestamp() THEN
-        PERFORM hint_at_commit();
-    END IF;
-    job_id := made.job_id;
+    SELECT e.job_id, e.is_new INTO job_id, is_new FROM turno.enqueue_many(
+        tenant, type, jsonb_build_array(payload), run_at, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for,
+        user_id, version, unique_while, CASE WHEN concurrency_key IS NOT NULL THEN ARRAY[concurrency_key] END, queue) AS e;
 END $$;
 
--- Where a job of this type for this tenant goes, having refused what the caller may not or did not say well: as strict as
--- POST about everything but the payload's fields. Called by those alone who have pinned the path.
+-- The fields that the jobs of one call share, and the schema that they go to. Raises if an argument is invalid or not allowed:
+-- as strict as POST, except about the fields of payloads. The callers have pinned search_path.
 CREATE OR REPLACE FUNCTION enqueue_target(
     p_tenant text, p_type text, p_priority text, p_keys text[], p_unique_for interval, p_unique_while text, p_queue text,
     p_concurrency_keys text[],
-    OUT schema text, OUT version smallint, OUT queue text, OUT backend text, OUT band smallint, OUT max_attempts integer,
-    OUT pending_limit integer)
+    OUT schema text, OUT job new_job, OUT pending_limit integer)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     own record;
 BEGIN
-    SELECT a.schema, a.backend INTO schema, backend FROM tenant_for_caller(p_tenant) AS a;
+    SELECT a.schema, a.backend INTO schema, job.backend FROM tenant_for_caller(p_tenant) AS a;
     SELECT h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit, h.other_queues, h.keyed
     INTO own FROM handlers h WHERE h.type = p_type;
     IF NOT FOUND THEN
@@ -53,8 +32,8 @@ BEGIN
             format('known are: %s; `turno migrate` and every worker tell the database what HANDLERS names',
                    coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
     END IF;
-    band := array_position('{urgent,normal,low}'::text[], p_priority) - 1;
-    IF band IS NULL THEN
+    job.priority := array_position('{urgent,normal,low}'::text[], p_priority) - 1;
+    IF job.priority IS NULL THEN
         PERFORM not_enqueued('TU012', format('priority %L is none', left(p_priority, 60)), 'say urgent, normal or low');
     END IF;
     IF p_unique_for <= interval '0' OR p_unique_for > interval '366 days' THEN
@@ -80,9 +59,12 @@ BEGIN
         PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
                              'choose another key');
     END IF;
-    version := own.version;
-    queue := coalesce(p_queue, own.queue);
-    max_attempts := own.max_attempts;
+    job.type := p_type;
+    job.version := own.version;
+    job.queue := coalesce(p_queue, own.queue);
+    job.max_attempts := own.max_attempts;
+    job.unique_for := p_unique_for;
+    job.unique_while := p_unique_while;
     pending_limit := own.pending_limit;
 END $$;
 

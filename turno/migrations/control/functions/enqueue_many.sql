@@ -8,40 +8,48 @@ CREATE OR REPLACE FUNCTION enqueue_many(
 RETURNS TABLE (job_id uuid, is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
+#variable_conflict use_variable
 DECLARE
     target record;
-    bodies jsonb[];
+    job new_job;
+    jobs new_job[] := '{}';
+    amount integer;
     made record;
     to_run boolean := false;
-    answered integer := 0;
 BEGIN
     IF jsonb_typeof(payloads) IS DISTINCT FROM 'array' OR payloads @? '$[*] ? (@.type() <> "object")' THEN
-        PERFORM not_enqueued('TU012', 'payloads are a JSON array of objects', 'name their fields: [{"month": "2026-06"}]');
+        PERFORM not_enqueued('TU012', 'a payload is a JSON object, and payloads are an array of objects',
+                             'name the fields of each: {"month": "2026-06"}');
     END IF;
-    bodies := ARRAY(SELECT p.payload FROM jsonb_array_elements(payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
+    amount := jsonb_array_length(payloads);
     target := enqueue_target(tenant, type, priority, keys, unique_for, unique_while, queue, concurrency_keys);
-    IF cardinality(keys) <> cardinality(bodies) OR cardinality(concurrency_keys) <> cardinality(bodies) THEN
-        PERFORM not_enqueued('TU012', format('%s keys for %s payloads', coalesce(nullif(cardinality(keys), cardinality(bodies)),
-                                             cardinality(concurrency_keys)), cardinality(bodies)),
+    IF cardinality(keys) <> amount OR cardinality(concurrency_keys) <> amount THEN
+        PERFORM not_enqueued('TU012', format('%s keys for %s payloads', coalesce(nullif(cardinality(keys), amount),
+                                             cardinality(concurrency_keys)), amount),
                              'give each payload its key, or none a key');
     END IF;
-    FOR made IN EXECUTE format('SELECT * FROM %I.jobs_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)', target.schema)
-        USING type, coalesce(version, target.version), target.queue, target.backend, target.band, target.max_attempts,
-              bodies, keys, coalesce(user_id, 'application'), run_at, unique_for,
-              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END, unique_while, concurrency_keys
+    job := target.job;
+    job.version := coalesce(version, job.version);
+    job.user_id := coalesce(user_id, 'application');
+    job.run_at := run_at;
+    FOR i IN 1 .. amount LOOP
+        job.payload := payloads -> i - 1;
+        job.idempotency_key := keys[i];
+        job.concurrency_key := concurrency_keys[i];
+        jobs := jobs || job;
+    END LOOP;
+    FOR made IN EXECUTE format('SELECT job_id, verdict, n FROM %I.jobs_enqueue($1, NULL, $2, NULL, true)', target.schema)
+        USING jobs, CASE WHEN user_id IS NOT NULL THEN target.pending_limit END
     LOOP
-        PERFORM refuse_verdict(made.verdict, made.job_id, keys[made.n], user_id, target.pending_limit, run_at)
-        WHERE made.verdict <> 'accepted';
-        answered := answered + 1;
         job_id := made.job_id;
         is_new := made.verdict = 'accepted';
-        to_run := to_run OR is_new AND coalesce(run_at <= clock_timestamp(), true);
+        IF NOT is_new THEN
+            PERFORM refuse_verdict(made.verdict, job_id, keys[made.n], user_id, target.pending_limit, run_at);
+        END IF;
+        to_run := to_run OR is_new;
         RETURN NEXT;
     END LOOP;
-    IF answered < cardinality(bodies) THEN
-        RAISE serialization_failure USING MESSAGE = 'the job under a key went away meanwhile; try again';
-    END IF;
-    IF to_run THEN
+    IF to_run AND coalesce(run_at <= clock_timestamp(), true) THEN
         PERFORM hint_at_commit();
     END IF;
 END $$;

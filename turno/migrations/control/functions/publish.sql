@@ -8,6 +8,7 @@ SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_secu
 #variable_conflict use_column
 DECLARE
     target record;
+    origin new_job;
 BEGIN
     IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
         PERFORM not_enqueued('TU012', 'the data of an event is a JSON object', 'name its fields: {"order_id": 7}');
@@ -21,8 +22,10 @@ BEGIN
                              'choose another key');
     END IF;
     target := tenant_for_caller(tenant);
-    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1,$2,$3,$4,$5,NULL,NULL,NULL)', target.schema)
-        INTO event_id, jobs USING event, key, data, coalesce(user_id, 'application'), target.backend;
+    origin.user_id := coalesce(user_id, 'application');
+    origin.backend := target.backend;
+    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1, $2, $3, $4)', target.schema)
+        INTO event_id, jobs USING event, key, data, origin;
     IF jobs > 0 THEN
         PERFORM hint_at_commit();
     END IF;

@@ -735,6 +735,21 @@ SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_time
 UNION ALL
 SELECT 'exec', NULL, types, versions FROM exec_hosts;
 
+-- A job to enqueue, as each source of jobs describes it: docs/decisions/0094-one-enqueue.md. A NULL field takes its default.
+-- Columns of background_jobs have the same names and check the values.
+CREATE TYPE new_job AS (
+    id uuid,  -- given by jobs_enqueue
+    type text, version smallint, queue text, backend text, priority smallint, max_attempts integer, payload jsonb,
+    user_id text, run_at timestamptz, expires_at timestamptz,
+    -- How long the idempotency key identifies the job; with either of the next two and without a key, the payload is the key.
+    idempotency_key text, unique_for interval, unique_while text,
+    -- Of the request that the key identifies; NULL: computed from the fields above.
+    payload_hash bytea,
+    -- NULL or empty: none.
+    concurrency_key text, key_position bigint,
+    correlation_id text, trace_context text, parent_id uuid, awaited_by uuid
+);
+
 -- The row that every claiming function returns.
 CREATE TYPE claimed AS (
     job_id uuid, token uuid, attempt integer, type text, version smallint,

@@ -26,7 +26,7 @@ BEGIN
         FROM woken WHERE n.job_id = woken.id AND n.read_at IS NULL
     ), ready AS (
         UPDATE turno.tickets t
-        SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'scheduled' END, run_at = woken.run_at FROM woken
+        SET state = turno.due_state(woken.run_at, concurrency_key), run_at = woken.run_at FROM woken
         WHERE t.job_id = ANY (waiters) AND t.job_id = woken.id
     )
     SELECT coalesce(array_agg(id), '{}') INTO waiters FROM woken;

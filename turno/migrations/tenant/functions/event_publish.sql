@@ -1,60 +1,69 @@
--- An event, and a job for each type that subscribes to it in the transaction's snapshot. No lock is shared with another
--- publisher, a deployment or maintenance.
-CREATE OR REPLACE FUNCTION event_publish(
-    p_name text, p_key text, p_data jsonb, p_user text, p_backend text, p_correlation_id text, p_trace_context text,
-    p_parent uuid)
+-- An event, and a job for each type that subscribes to it in the transaction's snapshot. p_origin: the fields that each job
+-- takes from the publisher. No lock is shared with another publisher, a deployment or maintenance.
+CREATE OR REPLACE FUNCTION event_publish(p_name text, p_key text, p_data jsonb, p_origin turno.new_job)
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET row_security = on AS $$
 BEGIN
-    INSERT INTO background_events (name, key, data, user_id) VALUES (p_name, p_key, p_data, p_user)
+    INSERT INTO background_events (name, key, data, user_id) VALUES (p_name, p_key, p_data, p_origin.user_id)
     RETURNING id INTO event_publish.event_id;
-    SELECT count(event_deliver(event_publish.event_id, s.type, p_backend, p_correlation_id, p_trace_context, p_parent))
-    INTO event_publish.jobs FROM (SELECT DISTINCT o.type FROM turno.subscriptions o WHERE o.event = p_name) AS s;
+    event_publish.jobs := event_deliver(
+        ARRAY[event_publish.event_id], ARRAY(SELECT DISTINCT s.type::text FROM turno.subscriptions s WHERE s.event = p_name),
+        p_origin, false);
     RETURN NEXT;
 END $$;
 
--- Create the job of an event for a type; NULL if the event already has a job of the type, unless p_again. An ordered
--- subscriber has its own concurrency key, so that no other subscriber waits for it. The caller has pinned search_path.
-CREATE OR REPLACE FUNCTION event_deliver(
-    p_event uuid, p_type text, p_backend text, p_correlation_id text DEFAULT NULL, p_trace_context text DEFAULT NULL,
-    p_parent uuid DEFAULT NULL, p_again boolean DEFAULT false) RETURNS uuid
-LANGUAGE plpgsql AS $$
+-- Create the jobs of these events, in their order, for these types; an event that already has a job of the type gets another
+-- one only with p_again. Returns how many jobs. An ordered subscriber has its own concurrency key, so that no other
+-- subscriber waits for it. The caller has pinned search_path.
+CREATE OR REPLACE FUNCTION event_deliver(p_events uuid[], p_types text[], p_origin turno.new_job, p_again boolean)
+RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    due timestamptz := clock_timestamp();
-    event record;
-    made uuid;
+    due record;
+    job turno.new_job := p_origin;
+    jobs turno.new_job[] := '{}';
+    events uuid[] := '{}';
+    formers uuid[] := '{}';
+    made integer;
 BEGIN
-    SELECT e.data, e.user_id, h.version, h.queue, h.max_attempts, j.job_id AS former,
-           CASE WHEN o.ordered THEN p_type || ' in order: ' || e.key WHEN h.keyed THEN e.key END AS line,
-           CASE WHEN o.ordered THEN e.number END AS key_position INTO event
-    FROM background_events e
-    JOIN turno.handlers h ON h.type = p_type
-    CROSS JOIN LATERAL (SELECT e.key IS NOT NULL AND EXISTS (
-        SELECT FROM turno.subscriptions s WHERE s.event = e.name AND s.type = p_type AND s.ordered) AS ordered) AS o
-    LEFT JOIN background_event_jobs j ON j.event_id = e.id AND j.type = h.type
-    WHERE e.id = p_event;
-    IF NOT FOUND OR event.former IS NOT NULL AND NOT p_again THEN
-        RETURN NULL;
+    job.priority := 1;
+    FOR due IN
+        SELECT e.id, e.data, e.user_id, h.type, h.version, h.queue, h.max_attempts, j.job_id AS former,
+               CASE WHEN o.ordered THEN h.type || ' in order: ' || e.key WHEN h.keyed THEN e.key END AS line,
+               CASE WHEN o.ordered THEN e.number END AS key_position
+        FROM unnest(p_events) WITH ORDINALITY AS p (id, n)
+        JOIN background_events e ON e.id = p.id
+        JOIN turno.handlers h ON h.type = ANY (p_types)
+        CROSS JOIN LATERAL (SELECT e.key IS NOT NULL AND EXISTS (
+            SELECT FROM turno.subscriptions s WHERE s.event = e.name AND s.type = h.type AND s.ordered) AS ordered) AS o
+        LEFT JOIN background_event_jobs j ON j.event_id = e.id AND j.type = h.type
+        WHERE j.job_id IS NULL OR p_again
+        ORDER BY p.n, h.type
+    LOOP
+        job.type := due.type;
+        job.version := due.version;
+        job.queue := due.queue;
+        job.max_attempts := due.max_attempts;
+        job.payload := due.data;
+        job.user_id := due.user_id;
+        job.concurrency_key := due.line;
+        job.key_position := due.key_position;
+        jobs := jobs || job;
+        events := events || due.id;
+        formers := formers || due.former;
+    END LOOP;
+    IF jobs = '{}' THEN
+        RETURN 0;
     END IF;
-    INSERT INTO background_jobs (type, version, queue, priority, payload, user_id, correlation_id, trace_context,
-                                 max_attempts, run_at, parent_id, concurrency_key, key_position)
-    VALUES (p_type, event.version, event.queue, 1, event.data, event.user_id, p_correlation_id, p_trace_context,
-            event.max_attempts, due, p_parent, event.line, event.key_position)
-    RETURNING id INTO made;
-    INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
-                               concurrency_key, key_position)
-    VALUES (made, turno.tenant_of(current_user), event.queue, p_type, event.version, 1, due,
-            CASE WHEN event.line IS NULL THEN 'ready' ELSE 'scheduled' END, p_backend, 0, event.line, event.key_position);
-    INSERT INTO background_event_jobs AS j (event_id, type, job_id) VALUES (p_event, p_type, made)
+    INSERT INTO background_event_jobs AS j (event_id, type, job_id)
+    SELECT events[e.n], (jobs[e.n]).type, e.job_id FROM jobs_enqueue(jobs) AS e
     ON CONFLICT (event_id, type) DO UPDATE SET job_id = excluded.job_id WHERE p_again;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'another transaction has just replayed the event % for %', p_event, p_type USING ERRCODE = '40001',
+    GET DIAGNOSTICS made = ROW_COUNT;
+    IF made < cardinality(jobs) THEN
+        RAISE EXCEPTION 'another transaction has just replayed an event of these for %', p_types[1] USING ERRCODE = '40001',
             HINT = 'repeat the command';
     END IF;
-    -- The new job replaces a failed one, whose dead letter must not block later events of the key.
-    IF event.former IS NOT NULL THEN
-        PERFORM job_discard(event.former, 'a replay of its event');
-    END IF;
+    -- A new job replaces a failed one, whose dead letter must not block later events of the key.
+    PERFORM job_discard(f, 'a replay of its event') FROM unnest(formers) AS f WHERE f IS NOT NULL;
     RETURN made;
 END $$;
 
@@ -76,12 +85,13 @@ DECLARE
                           AND NOT (p_missing AND EXISTS (SELECT FROM background_event_jobs j
                                                          WHERE j.event_id = e.id AND j.type = p_type))
                         ORDER BY e.published_at, e.id LIMIT p_limit);
+    origin turno.new_job;
 BEGIN
     replayed := cardinality(due);
     last_id := due[replayed];
     IF NOT p_dry THEN
-        PERFORM event_deliver(d.id, p_type, p_backend, p_again => NOT p_missing)
-        FROM unnest(due) WITH ORDINALITY AS d (id, n) ORDER BY d.n;
+        origin.backend := p_backend;
+        PERFORM event_deliver(due, ARRAY[p_type], origin, NOT p_missing);
     END IF;
     RETURN NEXT;
 END $$;
@@ -91,12 +101,11 @@ CREATE OR REPLACE FUNCTION event_publish_child(p_job uuid, p_token uuid, p_name 
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    parent record := claimed_job(p_job, p_token);
+    origin turno.new_job := claimed_job(p_job, p_token);
 BEGIN
-    PERFORM assert_few_open(parent.user_id, (SELECT count(DISTINCT s.type)::integer FROM turno.subscriptions s
+    PERFORM assert_few_open(origin.user_id, (SELECT count(DISTINCT s.type)::integer FROM turno.subscriptions s
                                              WHERE s.event = p_name));
-    RETURN QUERY SELECT e.event_id, e.jobs FROM event_publish(
-        p_name, p_key, p_data, parent.user_id, parent.backend, parent.correlation_id, parent.trace_context, p_job) AS e;
+    RETURN QUERY SELECT e.event_id, e.jobs FROM event_publish(p_name, p_key, p_data, origin) AS e;
 END $$;
 
 -- Remove events that were published longer ago than that, up to p_limit of them; returns how many.

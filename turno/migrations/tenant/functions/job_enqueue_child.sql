@@ -1,18 +1,12 @@
--- A job created by a running attempt: for the same user, on the same backend, while the user has few open jobs.
-CREATE OR REPLACE FUNCTION job_enqueue_child(
-    p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
-    p_payload jsonb, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text,
-    p_unique_for interval DEFAULT NULL, p_unique_while text DEFAULT NULL, p_concurrency_key text DEFAULT NULL)
-RETURNS TABLE (job_id uuid, verdict text)
+-- Jobs created by a running attempt: for the same user, on the same backend, while the user has few open jobs.
+CREATE OR REPLACE FUNCTION job_enqueue_child(p_job uuid, p_token uuid, p_jobs jsonb)
+RETURNS TABLE (n bigint, job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    parent record := claimed_job(p_job, p_token);
+    child turno.new_job := claimed_job(p_job, p_token);
 BEGIN
-    PERFORM assert_few_open(parent.user_id, 1);
-    RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
-        p_type, p_version, p_queue, parent.backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
-        p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for, false,
-        p_unique_while, p_concurrency_key) AS e;
+    PERFORM assert_few_open(child.user_id, jsonb_array_length(p_jobs));
+    RETURN QUERY SELECT e.n, e.job_id, e.verdict FROM jobs_enqueue(child_jobs(child, p_jobs)) AS e;
 END $$;
 
 -- Raise if p_new jobs more, created by a running attempt, exceed the limit of a user's open jobs. The limit is per user: jobs

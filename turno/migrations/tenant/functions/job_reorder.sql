@@ -25,8 +25,7 @@ BEGIN
     UPDATE turno.tickets
     SET priority = coalesce(p_priority, priority), run_at = coalesce(p_run_at, run_at), published_at = NULL,
         state = CASE WHEN p_run_at IS NULL AND state IN ('parts', 'review') THEN state
-                     WHEN coalesce(p_run_at, run_at) > clock_timestamp() OR concurrency_key IS NOT NULL THEN 'scheduled'
-                     ELSE 'ready' END
+                     ELSE turno.due_state(coalesce(p_run_at, run_at), concurrency_key) END
     WHERE job_id = p_job AND state <> 'running';
     INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
     VALUES (p_job, job.status, job.status, job.attempt,

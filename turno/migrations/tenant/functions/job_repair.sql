@@ -22,9 +22,7 @@ BEGIN
     INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
                                crashes, concurrency_key, key_position, awaited_by)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
-           CASE WHEN j.run_at = 'infinity' THEN 'review'
-                WHEN j.run_at > clock_timestamp() OR j.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-           p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
+           turno.due_state(j.run_at, j.concurrency_key), p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
            (SELECT b.job_id FROM background_job_parts b JOIN background_jobs o ON o.id = b.job_id AND o.finished_at IS NULL
             WHERE b.part_id = j.id)
     FROM background_jobs j

@@ -16,9 +16,7 @@ BEGIN
         DELETE FROM background_job_event_rows WHERE job_id = p_job AND attempt BETWEEN 1 AND latest - 100;
     END IF;
     UPDATE turno.tickets
-    SET state = CASE WHEN p_run_at = 'infinity' THEN 'review'
-                     WHEN p_run_at > clock_timestamp() OR concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-        run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL, cancel_at = NULL,
-        crashes = crashes + p_crashes
+    SET state = turno.due_state(p_run_at, concurrency_key), run_at = p_run_at, worker_id = NULL, token = NULL,
+        published_at = NULL, cancel_at = NULL, crashes = crashes + p_crashes
     WHERE job_id = p_job;
 END $$;

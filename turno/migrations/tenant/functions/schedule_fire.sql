@@ -10,6 +10,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 #variable_conflict use_column
 DECLARE
     own job_schedules;
+    job turno.new_job;
+    jobs turno.new_job[] := '{}';
+    moments timestamptz[];
     made uuid[] := '{}';
     refused text;
 BEGIN
@@ -32,24 +35,25 @@ BEGIN
           AND quota_reached(own.user_id, (SELECT h.pending_limit FROM turno.handlers h WHERE h.type = own.type)) THEN
         refused := 'its user has as many open jobs as allowed';
     ELSE
+        job.type := own.type;
+        job.version := p_version;
+        job.queue := p_queue;
+        job.backend := p_backend;
+        job.priority := own.priority;
+        job.max_attempts := p_max_attempts;
+        job.payload := own.payload;
+        job.user_id := own.user_id;
+        job.concurrency_key := own.concurrency_key;
+        moments := ARRAY(
+            SELECT m.moment FROM unnest(p_moments) AS m (moment)
+            WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_schedule AND r.moment = m.moment));
+        FOREACH job.run_at IN ARRAY moments LOOP
+            jobs := jobs || job;
+        END LOOP;
         WITH run AS (
             INSERT INTO job_schedule_runs (schedule_id, moment, job_id)
-            SELECT p_schedule, m.moment, turno.uuid_v7() FROM unnest(p_moments) AS m (moment)
-            ON CONFLICT (schedule_id, moment) DO NOTHING
-            RETURNING job_id, moment
-        ), job AS (
-            INSERT INTO background_jobs (id, type, version, queue, priority, payload, user_id, max_attempts, run_at,
-                                         concurrency_key)
-            SELECT r.job_id, own.type, p_version, p_queue, own.priority, own.payload, own.user_id, p_max_attempts, r.moment,
-                   own.concurrency_key
-            FROM run r
-        ), ticket AS (
-            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
-                                       concurrency_key)
-            SELECT r.job_id, turno.tenant_of(current_user), p_queue, own.type, p_version, own.priority, r.moment,
-                   CASE WHEN r.moment > clock_timestamp() OR own.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-                   p_backend, 0, own.concurrency_key
-            FROM run r
+            SELECT p_schedule, moments[e.n], e.job_id FROM jobs_enqueue(jobs) AS e
+            RETURNING job_id
         )
         SELECT coalesce(array_agg(job_id), '{}') INTO made FROM run;
     END IF;
