@@ -17,11 +17,11 @@ from benchmarks.latency_probe import Ring
 from benchmarks.report import Report
 from benchmarks.resident import resident
 from benchmarks.sampling import quantile
-from turno.dispatch.schedules import NewSchedule, checked_rule
-from turno.maintenance.due_schedules import fire_due
+from turno.capabilities.schedules import due_schedules as schedules
+from turno.capabilities.schedules.changes import NewSchedule, checked_rule
+from turno.capabilities.schedules.firing import AHEAD
+from turno.capabilities.schedules.maintenance import fire_due
 from turno.maintenance.each_tenant import EachTenant
-from turno.schedules.firing import AHEAD
-from turno.store.engine import schedules
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins

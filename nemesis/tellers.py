@@ -14,7 +14,7 @@ import psycopg
 
 from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
-from turno.dispatch.schedules import NewSchedule, checked_rule
+from turno.capabilities.schedules.changes import NewSchedule, checked_rule
 from turno.servers.wait import wait_until
 from turno.testing.client_log import Asked
 

@@ -5,6 +5,7 @@ as `package.module:name` and loaded by the process that needs it: a launched wor
 by folder: `sql/{control,tenant}/{schema,functions}`, and `locale`. Templates belong to the blueprints.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,7 @@ from turno.tenancy.rights.matrix import Matrix
 HOME = Path(__file__).parent / "capabilities"
 LIBRARY = "core"  # the source of everything that is in no capability
 ALL_BUT = "all-but-"
+UNDEFINED = ("42P01", "42883")  # table, function
 Place = str  # package.module:name
 Value = TypeVar("Value")
 
@@ -51,13 +53,14 @@ class Capability:
     """One capability. `name` is its folder, its source in ledgers and comments, and its word in TURNO_CAPABILITIES.
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
-    there.
+    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator.
     """
 
     name: str
     control: Matrix = field(default_factory=Matrix)
     tenant: Matrix = field(default_factory=Matrix)
     tasks: tuple[Task, ...] = ()
+    checks: tuple[Place, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()
     pages: tuple[Place, ...] = ()
@@ -93,6 +96,18 @@ def enabled(switch: str) -> tuple[Capability, ...]:
 def left_behind(source: str | None) -> bool:
     """Return whether this source, from an object's comment, is a capability whose folder is gone."""
     return source is not None and source != LIBRARY and source not in {one.name for one in installed()}
+
+
+def missing_in(error: Exception) -> str | None:
+    """Return the capability whose table or function a schema lacks, according to the server's error, or None."""
+    if getattr(error, "sqlstate", None) not in UNDEFINED:
+        return None
+    words = set(re.findall(r"\w+", str(error)))
+    for one in installed():
+        for matrix in (one.control, one.tenant):
+            if words & (matrix.relations.keys() | matrix.functions.keys()):
+                return one.name
+    return None
 
 
 def merged(kind: str, tables: Iterable[Mapping[str, Value]]) -> dict[str, Value]:

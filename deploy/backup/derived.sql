@@ -34,10 +34,8 @@ SELECT format('INSERT INTO turno.callbacks (%1$s) SELECT %1$s FROM saved_callbac
               string_agg(quote_ident(attname), ', '), :'schema')
 FROM pg_catalog.pg_attribute
 WHERE attrelid = 'turno.callbacks'::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id' \gexec
--- A trigger copies each schedule anew; a backup of an older release has none.
+-- The tenant's rows in tables of capabilities: maintenance makes them anew from the schema.
+SELECT format('DELETE FROM turno.%I WHERE tenant_id = %s', tablename, :tenant) FROM pg_catalog.pg_policies
+WHERE schemaname = 'turno' AND starts_with(policyname, 'own_') AND cmd = 'ALL'
+  AND tablename NOT IN ('tickets', 'dead_letters', 'callbacks') \gexec
 SET row_security = on;
-DELETE FROM turno.schedules WHERE tenant_id = :tenant;
-SELECT to_regclass(:'schema' || '.job_schedules') IS NOT NULL AS scheduled \gset
-\if :scheduled
-UPDATE :schema.job_schedules SET name = name;
-\endif

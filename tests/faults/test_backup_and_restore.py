@@ -251,15 +251,15 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         assert wait_until(lambda: world.rows(still) == [], within=30)
         told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
         assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
-        assert world.rows("SELECT name, tenant_id FROM turno.schedules") == [
-            {"name": "kept", "tenant_id": world.one.id}
-        ]
         assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
         assert world.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [
             {"job_id": waiting, "tenant_id": world.one.id}
         ]
         follow(world, told)
         assert check(world.admin, world.logins) == []
+        assert world.rows("SELECT name, tenant_id FROM turno.schedules") == [
+            {"name": "kept", "tenant_id": world.one.id}
+        ]
         assert world.job(waiting)["status"] == "pending"
         follow(world, REPLAY)  # the job of the event came after the backup
         assert wait_until(lambda: all_ended(world), within=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.capabilities.schedules import mutants as schedules
 from tests.mutants import (
     admin,
     adoption,
@@ -30,7 +31,6 @@ from tests.mutants import (
     recovery,
     reserve,
     running,
-    schedules,
     serving,
     shared_resources,
     short_jobs,

@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "missed moments of schedules are not told",
         OPERATOR,
-        TROUBLES,
+        "turno/capabilities/schedules/troubles.py",
         "WHERE s.problem IS NOT NULL AND s.paused_at",
         "WHERE s.problem IS NULL AND s.paused_at",
         ("tests/integration/store/test_troubles.py::test_missed_moments_of_schedules_are_told",),

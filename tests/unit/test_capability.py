@@ -21,7 +21,7 @@ def two_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_place_can_be_loaded() -> None:
     for one in installed():
         commands = [command.place for command in one.commands.values()]
-        for place in (*(task.run for task in one.tasks), *commands, *one.routes, *one.pages):
+        for place in (*(task.run for task in one.tasks), *commands, *one.routes, *one.pages, *one.checks):
             module, _, name = place.partition(":")
             assert hasattr(import_module(module), name), place
 

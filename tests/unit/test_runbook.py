@@ -35,7 +35,8 @@ def rows(part: str) -> dict[str, list[str]]:
 
 
 def test_every_alert_of_turno_is_explained_and_no_other() -> None:
-    troubles = (ROOT / "turno" / "store" / "operator" / "troubles.py").read_text(encoding="utf-8")
+    files = [ROOT / "turno/store/operator/troubles.py", *(ROOT / "turno/capabilities").glob("*/troubles.py")]
+    troubles = "\n".join(file.read_text(encoding="utf-8") for file in files)
     kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
     kinds |= set(re.findall(r'yield Trouble\(\s*[^()]*?"([a-z]+(?: [a-z]+)?)", (?:values|\{)', troubles))
     assert rows("Turno's own").keys() == kinds

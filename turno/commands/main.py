@@ -39,9 +39,6 @@ COMMANDS = {
     ),
     "jobs": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
     "events": Command("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
-    "schedule": Command(
-        "turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."
-    ),
     "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
     "callbacks": Command(

@@ -11,7 +11,6 @@ from turno.capability import Task
 from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
-from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
 from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.unreferenced_files import files_without_row
@@ -114,10 +113,6 @@ class Tasks:
     def promote(self) -> int:
         """Make due tickets ready."""
         return self._until_done(lambda: self._run_one(self._engine.promote, BATCH))
-
-    def schedule(self) -> int:
-        """Make the jobs of schedules whose moments come soon, or were missed; returns how many jobs."""
-        return _total(fire_due(self._engine, self._each_tenant))
 
     def of_capabilities(self) -> dict[str, Callable[[], int]]:
         """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""

@@ -25,7 +25,6 @@ from turno.web.admin.job_life import admin_logs, job_life
 from turno.web.admin.jobs import admin_jobs, job_pages
 from turno.web.admin.overview import overview
 from turno.web.admin.queue_list import queue_list
-from turno.web.admin.schedule_list import schedule_list
 from turno.web.admin.tenants import admin_tenants, tenant_list
 from turno.web.admin.types import admin_types, type_list
 from turno.web.admin.workers import admin_workers, worker_list
@@ -39,7 +38,6 @@ from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
 from turno.web.api.metrics import metrics
 from turno.web.api.notifications import notifications
-from turno.web.api.schedules import schedules
 from turno.web.api.stats import stats
 from turno.web.api.stream_tickets import stream_tickets
 from turno.web.api.streams import streams
@@ -56,7 +54,6 @@ from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
-from turno.web.pages.schedules import schedule_pages
 from turno.web.pages.sign_in import sign_in as token_sign_in
 from turno.web.security import install_security
 from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
@@ -66,7 +63,6 @@ ROUTES = (
     job_submission,
     jobs,
     job_commands,
-    schedules,
     job_history,
     job_effects,
     files,
@@ -86,9 +82,8 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (home, job_page, file_page, commands, schedule_pages, notification_pages)
+PAGES = (home, job_page, file_page, commands, notification_pages)
 OPERATOR_PAGES = (
-    schedule_list,
     overview,
     job_pages,
     tenant_list,

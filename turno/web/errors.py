@@ -5,6 +5,7 @@ import logging
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
+from turno.capability import missing_in
 from turno.errors import LimitExceeded, RateLimited
 from turno.jobs.error_record import line_of
 from turno.store.outage import OUTAGE, busy, in_short
@@ -38,6 +39,10 @@ def problem_of(error: Exception) -> Problem:
         return invalid([FieldProblem(error.field, str(error))])
     if isinstance(error, HTTPException) and (code := error.code or Kind.FAULT.status) < Kind.FAULT.status:
         return Problem(*_FRAMEWORK.get(code, _UNREADABLE))
+    if name := missing_in(error):
+        problem = Problem(Kind.UNAVAILABLE, f"The schema lacks the capability {name}: run `turno migrate`.")
+        log.error("schema without the capability %s: run `turno migrate`", name, extra=_where(problem))
+        return problem
     if isinstance(error, OUTAGE):
         return _unavailable(error, in_short(error))
     return _fault(error)

@@ -17,11 +17,11 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
+from turno.capabilities.schedules.changes import NewSchedule, save
+from turno.capabilities.schedules.maintenance import fire_due
 from turno.dispatch.dispatcher import Dispatcher
-from turno.dispatch.schedules import NewSchedule, save
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob
-from turno.maintenance.due_schedules import fire_due
 from turno.maintenance.each_tenant import EachTenant
 from turno.servers.wait import wait_until
 

@@ -14,6 +14,7 @@ from handlers import build_registry
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.capability import installed
 from turno.jobs.job import JobRef
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import MaintenanceFailed, Terms
@@ -24,6 +25,7 @@ from turno.tenancy.identity.session import handler_session, service_session
 NOTHING = {
     "rescued": 0,
     "scheduled": 0,
+    "schedules repaired": 0,
     "promoted": 0,
     "repaired": 0,
     "expired": 0,
@@ -228,7 +230,14 @@ def passes_of(world: ExampleInstallation, queue: RecordingQueue, *, dry_run: boo
     minute, month = timedelta(minutes=1), timedelta(days=30)
     engine = Engine(lambda: service_session(world.logins, world.logins.engine, application="test"))
     terms = Terms(dead_after=minute, reoffer_after=minute, retention=month)
-    return Maintenance(engine=engine, queue=queue, registry=build_registry(), terms=terms, dry_run=dry_run)
+    return Maintenance(
+        engine=engine,
+        queue=queue,
+        registry=build_registry(),
+        terms=terms,
+        capability_tasks=lambda: (task for one in installed() for task in one.tasks),
+        dry_run=dry_run,
+    )
 
 
 def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(

@@ -121,7 +121,7 @@ def test_a_task_that_waits_delays_no_rescue(world: ExampleInstallation, monkeypa
         rescued.append(wait_until(lambda: (world.ticket(lost.job_id) or {})["state"] == "scheduled", within=5))
         return 0
 
-    monkeypatch.setattr(Maintenance, "schedule", wait)
+    monkeypatch.setattr(Maintenance, "repair", wait)
     with regular_maintenance(world.settings) as tasks:
         tasks.run_leased()
     assert rescued == [True]

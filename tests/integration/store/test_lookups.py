@@ -101,7 +101,7 @@ def test_a_life_reads_no_more_beside_many_others(
 
 
 # These read whole lists, and are rare; the last two read no table.
-SWEEPS = {"job_repair", "job_purge", "event_purge", "assert_transaction", "outcome_of"}
+SWEEPS = {"schedule_repair", "job_repair", "job_purge", "event_purge", "assert_transaction", "outcome_of"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
     "claim", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",

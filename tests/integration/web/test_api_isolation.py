@@ -80,7 +80,7 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
     named = {"schedule": "{name}", "notification": "{notification_id}", "file": "{file_id}"}
     covered = {(method, path.format(named.get(kind, "{job_id}")).replace("/0", "/{n}")) for method, path, kind in BY_ID}
     covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings"), ("POST", "/api/files")}
-    covered |= {("PUT", "/api/schedules/{name}")}  # for another's: test_api_schedules.py
+    covered |= {("PUT", "/api/schedules/{name}")}  # for another's: tests/capabilities/schedules
     # tests/integration/streaming/test_streams.py asks these two for what is another's.
     covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}
     assert guarded == covered

@@ -17,6 +17,7 @@ from babel.messages.pofile import read_po
 
 from app import LOCALE
 from handlers import build_registry
+from turno.capability import installed
 from turno.jobs.label import Label
 from turno.runner import exit_codes
 from turno.web.pages.catalogue import OWN, catalogues
@@ -29,7 +30,8 @@ from turno.worker import crash_reasons
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE)}
+OF_CAPABILITIES = [folder for one in installed() if (folder := one.folder("locale")) is not None]
+SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE, *OF_CAPABILITIES)}
 EN, ES = (Localizer(language, NOW, catalogues(LOCALE, build_registry().handlers)) for language in LANGUAGES)
 
 
@@ -106,7 +108,8 @@ def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
 
 def test_the_pages_use_no_phrase_that_is_missing() -> None:
     ours = [*(PAGES / "templates").rglob("*.html"), *(PAGES / "pages").glob("*.py"), *(PAGES / "admin").glob("*.py")]
-    files = [*ours, *(ROOT / "app" / "templates").glob("*.html"), *(ROOT / "app").glob("*.py")]
+    theirs = [file for kind in ("*.html", "*.py") for file in (ROOT / "turno" / "capabilities").rglob(kind)]
+    files = [*ours, *theirs, *(ROOT / "app" / "templates").glob("*.html"), *(ROOT / "app").glob("*.py")]
     used = {name for file in files for name in re.findall(r"\bsay\(\s*['\"]([\w ]+)['\"]\s*[,)]", file.read_text())}
     assert len(used) > 50
     assert used - set(WORDS) == set()

@@ -45,7 +45,7 @@ SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_
        p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision, clock_timestamp() AS now,
        (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8
         FROM background_job_attempts a WHERE a.job_id = j.id) AS run_seconds,
-       (SELECT r.schedule_id FROM job_schedule_runs r WHERE r.job_id = j.id) AS schedule_id,
+       j.origin,
        (SELECT jsonb_build_object('total', count(*), 'ended', count(o.finished_at),
                                   'failed', count(*) FILTER (WHERE o.status IN ('failed', 'cancelled')))
         FROM background_job_parts b JOIN background_jobs o ON o.id = b.part_id

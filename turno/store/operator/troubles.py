@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
+from turno.capability import installed
 from turno.jobs.lacking import lacking
+from turno.named import load
 
 UNSERVED_FOR = timedelta(minutes=1)
 RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
@@ -46,7 +48,7 @@ def troubles(
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
             *_failing_maintenance(cursor),
-            *_schedules(cursor),
+            *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
             *_long_waits(cursor),
             *_failures(cursor),
             *_parked(cursor),
@@ -131,22 +133,6 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     for one in cursor:
         what = f"{one.tasks} maintenance tasks fail for {one.slug}; {one.first}"
         yield Trouble(what, one.since, "turno cleanup", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug)
-
-
-def _schedules(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    cursor.execute(
-        """
-        SELECT s.slug, count(*) AS schedules, min(s.decided_at) AS since,
-               (array_agg(s.name || ': ' || s.problem ORDER BY s.decided_at))[1] AS first
-        FROM schedules_listed s
-        WHERE s.problem IS NOT NULL AND s.paused_at IS NULL AND s.tenant_paused_at IS NULL
-        GROUP BY s.slug ORDER BY since
-        """
-    )
-    for one in cursor:
-        what = f"{one.schedules} schedules of {one.slug} left moments out; {one.first}"
-        values = {"tenant": one.slug, "n": one.schedules}
-        yield Trouble(what, one.since, f"turno schedule list --tenant {one.slug}", "schedules", values, one.slug)
 
 
 def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:

@@ -108,9 +108,7 @@ _CONTROL = Matrix(
         "reroute": roles("operator"),
         "worker_orders": roles("engine"),
         "error_group": roles("owners"),
-        "schedule_tenants": roles("engine"),
         "is_end": roles("operator"),
-        "schedules_due": roles("engine"),
         "callbacks_take": roles("engine"),
         "callback_tried": roles("engine"),
         "callbacks_settle": roles("operator"),
@@ -143,11 +141,9 @@ _CONTROL = Matrix(
         "outcomes": {},
         "statistics": may(operator="SELECT"),
         "submitted_jobs": may(operator="SELECT"),
-        "schedules": may(owners=READ_WRITE),
         "callbacks": may(owners=READ_WRITE),
         "callback_addresses": may(operator="SELECT INSERT DELETE"),
         "failing_callbacks": may(operator="SELECT"),
-        "schedules_listed": may(operator="SELECT"),
         "dead_letters": may(owners=READ_WRITE),
         "failed_jobs": may(operator="SELECT"),
         "open_jobs": may(operator="SELECT"),
@@ -186,7 +182,6 @@ _CONTROL = Matrix(
     | _OUTCOME_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", OWN_ROWS, None),
-        ("schedules", "own_schedules"): Policy("*", OWN_ROWS, None),
         ("callbacks", "own_callbacks"): Policy("*", OWN_ROWS, None),
         ("part_looks", "own_part_looks"): Policy("a", None, OWN_ROWS),
         ("outcome_batches", "own_outcome_batches"): Policy("a", None, OWN_ROWS),
@@ -250,10 +245,6 @@ _TENANT = Matrix(
         "files_unknown": roles("engine"),
         "file_take": roles("handler"),
         "file_purge": roles("engine"),
-        "schedule_put": roles("api"),
-        "schedule_switch": roles("api"),
-        "schedule_remove": roles("api"),
-        "schedule_fire": roles("engine"),
         "callbacks_put": roles("api"),
     },
     relations={
@@ -271,8 +262,6 @@ _TENANT = Matrix(
         "background_jobs_dead_letter": _READ_JOBS,
         "background_events": may(api="SELECT"),
         "background_event_jobs": may(api="SELECT"),
-        "job_schedules": may(api="SELECT"),
-        "job_schedule_runs": may(api="SELECT"),
         "external_effects": {},
         "external_doubt": {},
         "notifications": may(api="SELECT"),
@@ -286,7 +275,7 @@ _TENANT = Matrix(
     columns={("external_effects", column): _READ_JOBS for column in _EFFECT_COLUMNS.split()},
     invokers=frozenset(
         {"shortened", "intent_of", "key_holder", "child_jobs"}
-        | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job", "session_gone", "assert_few_open"}
+        | {"event_deliver", "claimed_job", "session_gone", "assert_few_open"}
         | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}
     ),

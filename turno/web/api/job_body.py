@@ -93,7 +93,7 @@ class JobBody:
     execution_time_seconds: float | None
     parent_id: UUID | None
     successor_id: UUID | None
-    schedule_id: UUID | None
+    origin: str | None
     correlation_id: str | None
     trace_id: str | None
     revision: int

@@ -265,30 +265,6 @@ CREATE TABLE part_looks (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX part_looks_by_age ON part_looks (at);
 
--- A copy of each row of the tenants' job_schedules without user and payload, kept by a trigger there, so that maintenance
--- finds due schedules without a query per tenant.
-CREATE TABLE schedules (
-    schedule_id uuid PRIMARY KEY,
-    tenant_id   integer NOT NULL,
-    name        text NOT NULL,
-    type        type_name NOT NULL,
-    cron        text,
-    every       integer,
-    zone        text NOT NULL,
-    spread      integer NOT NULL,
-    missed      text NOT NULL,
-    paused_at   timestamptz,
-    -- The first moment that has no job yet; NULL while the schedule is paused.
-    next_at     timestamptz,
-    -- When next_at was decided: a time in the future shows that the clock was set back since.
-    decided_at  timestamptz NOT NULL,
-    problem     text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-CREATE INDEX schedules_due ON schedules (next_at, tenant_id) WHERE next_at IS NOT NULL;
-CREATE INDEX schedules_decided ON schedules (decided_at) WHERE next_at IS NOT NULL;
-CREATE INDEX schedules_of_tenant ON schedules (tenant_id, name);
-CREATE INDEX schedules_with_problem ON schedules (tenant_id) WHERE problem IS NOT NULL;
-
 -- Addresses that operators registered for every end of the jobs of a tenant, of a type, or of both; callbacks_due inserts
 -- the rows of `callbacks`, so that a submission and an end cost no more. Only ends after created_at are delivered.
 CREATE TABLE callback_addresses (
@@ -536,9 +512,6 @@ CREATE POLICY own_outcome_batches ON outcome_batches FOR INSERT WITH CHECK (tena
 ALTER TABLE dead_letters ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_dead_letters ON dead_letters USING (tenant_id = (SELECT tenant_of(current_user)));
 
-ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_schedules ON schedules USING (tenant_id = (SELECT tenant_of(current_user)));
-
 ALTER TABLE callbacks ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_callbacks ON callbacks USING (tenant_id = (SELECT tenant_of(current_user)));
 
@@ -626,12 +599,6 @@ WHERE t.state = 'review' GROUP BY n.slug;
 
 -- The tenants that have a job that could run.
 CREATE VIEW waiting_tenants AS SELECT DISTINCT tenant_id FROM tickets WHERE state = 'ready';
-
--- The schedules of every active tenant, as operators see them.
-CREATE VIEW schedules_listed AS
-SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.name, s.type, s.cron, s.every, s.zone, s.spread, s.missed,
-       s.paused_at, s.next_at, s.decided_at, s.problem
-FROM schedules s JOIN tenants n ON n.id = s.tenant_id WHERE n.state = 'active';
 
 -- Deliveries that failed at their last try, without the path and query of the URL, which may be secret.
 CREATE VIEW failing_callbacks AS
@@ -747,7 +714,7 @@ CREATE TYPE new_job AS (
     payload_hash bytea,
     -- NULL or empty: none.
     concurrency_key text, key_position bigint,
-    correlation_id text, trace_context text, parent_id uuid, awaited_by uuid
+    correlation_id text, trace_context text, parent_id uuid, awaited_by uuid, origin text
 );
 
 -- The row that every claiming function returns.

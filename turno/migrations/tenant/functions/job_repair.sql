@@ -1,4 +1,4 @@
--- Make the tickets agree with the jobs again, and the sweep's copies with the schedules; returns how many rows had to change.
+-- Make the tickets agree with the jobs; returns how many rows changed.
 CREATE OR REPLACE FUNCTION job_repair(p_backend text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- It compares two whole lists: never one of them for each entry of the other.
@@ -40,13 +40,6 @@ BEGIN
     UPDATE turno.tickets t SET state = 'scheduled', run_at = clock_timestamp() FROM background_job_parts b
     WHERE b.job_id = t.job_id AND t.state = 'parts'
       AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = t.job_id);
-    GET DIAGNOSTICS n = ROW_COUNT;
-    changed := changed + n;
-    PERFORM schedule_copy(s) FROM job_schedules s
-    WHERE NOT EXISTS (SELECT FROM turno.schedules c WHERE c.schedule_id = s.id);
-    GET DIAGNOSTICS n = ROW_COUNT;
-    changed := changed + n;
-    DELETE FROM turno.schedules c WHERE NOT EXISTS (SELECT FROM job_schedules s WHERE s.id = c.schedule_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN changed + n;
 END $$;

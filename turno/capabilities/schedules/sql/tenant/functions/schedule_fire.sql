@@ -44,6 +44,7 @@ BEGIN
         job.payload := own.payload;
         job.user_id := own.user_id;
         job.concurrency_key := own.concurrency_key;
+        job.origin := 'schedule ' || own.id;
         moments := ARRAY(
             SELECT m.moment FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_schedule AND r.moment = m.moment));

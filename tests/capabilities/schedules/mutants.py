@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 ONCE = "issue 17: one firing across hosts, under faults and clock steps"
-SWEEPS = "tests/integration/maintenance/test_schedules.py"
-RULES = "tests/unit/schedules/test_rule.py"
-FIRING = "tests/unit/schedules/test_firing.py"
-FIRE = "turno/migrations/tenant/functions/schedule_fire.sql"
-PUT = "turno/migrations/tenant/functions/schedule_put.sql"
-TASK = "turno/maintenance/due_schedules.py"
-DUE = "turno/migrations/control/functions/schedules_due.sql"
+SWEEPS = "tests/capabilities/schedules/test_firing_due.py"
+RULES = "tests/capabilities/schedules/test_rule.py"
+FIRING = "tests/capabilities/schedules/test_firing.py"
+FIRE = "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql"
+PUT = "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql"
+TASK = "turno/capabilities/schedules/maintenance.py"
+DUE = "turno/capabilities/schedules/sql/control/functions/schedules_due.sql"
 
 MUTANTS = (
     Mutant(
@@ -44,7 +44,7 @@ MUTANTS = (
         PUT,
         "IF p_only <> own.user_id THEN",
         "IF p_only <> p_only THEN",
-        ("tests/integration/web/test_api_schedules.py::test_nobody_else_sees_or_changes_it_but_an_operator",),
+        ("tests/capabilities/schedules/test_api.py::test_nobody_else_sees_or_changes_it_but_an_operator",),
     ),
     Mutant(
         "the schedules of a paused tenant fire",
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
-        "turno/schedules/rule.py",
+        "turno/capabilities/schedules/rule.py",
         "(max(ended, began) if of_day else began)",
         "began",
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "what was missed is made although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
-        "turno/schedules/firing.py",
+        "turno/capabilities/schedules/firing.py",
         'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
         "if overdue:",
         (f"{FIRING}::test_missed_moments",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "at most a hundred missed moments are counted",
         "missed_runs counts what got no job",
-        "turno/schedules/firing.py",
+        "turno/capabilities/schedules/firing.py",
         "overdue = rule.count(next_at, now - LATE)",
         "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",
         (f"{FIRING}::test_every_missed_moment_of_a_year_is_counted",),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "a missing hour fires each minute's jobs at the change of the clocks",
         "issue 17: time zones and daylight saving",
-        "turno/schedules/rule.py",
+        "turno/capabilities/schedules/rule.py",
         "if of_day and naive < began:",
         "if naive < began:",
         (f"{RULES}::test_a_day_without_midnight_keeps_its_minutes",),
@@ -137,17 +137,17 @@ MUTANTS = (
     Mutant(
         "jobs of schedules bypass their user's quota",
         "schedules count in the user's quota of open jobs",
-        "turno/migrations/tenant/functions/schedule_fire.sql",
+        "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql",
         "    ELSIF cardinality(own.open_jobs) > 0\n",
         "    ELSIF false\n",
-        ("tests/integration/maintenance/test_schedules.py::test_open_jobs_of_schedules_count_in_the_quota",),
+        ("tests/capabilities/schedules/test_firing_due.py::test_open_jobs_of_schedules_count_in_the_quota",),
     ),
     Mutant(
         "one user takes all schedules of the tenant",
         "a user saves a tenth of the tenant's schedules",
-        "turno/migrations/tenant/functions/schedule_put.sql",
+        "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql",
         "WHERE user_id = p_user) >= p_most / 10",
         "WHERE user_id = p_user) >= p_most",
-        ("tests/integration/maintenance/test_schedules.py::test_a_user_saves_at_most_a_tenth_of_the_schedules",),
+        ("tests/capabilities/schedules/test_firing_due.py::test_a_user_saves_at_most_a_tenth_of_the_schedules",),
     ),
 )

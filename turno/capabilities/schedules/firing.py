@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from turno.schedules.rule import Missed, Rule
+    from turno.capabilities.schedules.rule import Missed, Rule
 
 # Jobs are made this long before their moment, so that late maintenance delays no job. Longer than cron's interval of a
 # minute, for installations without a resident process.

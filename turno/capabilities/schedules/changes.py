@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from turno.capabilities.schedules import stored
+from turno.capabilities.schedules.rule import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.new_job import key_of
-from turno.schedules.rule import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
-from turno.store.api import schedules as stored
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant

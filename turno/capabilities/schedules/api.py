@@ -5,11 +5,8 @@ from functools import partial
 
 from flask import Response
 
-from turno.dispatch import schedules as commands
-from turno.schedules.rule import InvalidRule
-from turno.store.api import schedules as stored
-from turno.web.addresses import at
-from turno.web.api.schedule_body import (
+from turno.capabilities.schedules import changes, stored
+from turno.capabilities.schedules.body import (
     ScheduleBody,
     ScheduleRequest,
     ScheduleSummary,
@@ -17,6 +14,8 @@ from turno.web.api.schedule_body import (
     schedule_body,
     schedule_links,
 )
+from turno.capabilities.schedules.rule import InvalidRule
+from turno.web.addresses import at
 from turno.web.api.submit_body import known_handler
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer, page_of
@@ -134,18 +133,18 @@ def save_schedule(scope: Scope, name: str, body: ScheduleRequest, *, replace: bo
     payload, problems = check(handler, body.payload)
     wanted = new_schedule(name, body, handler, payload, scope.principal.user)
     try:
-        commands.checked_rule(wanted, scope.tenant)
+        changes.checked_rule(wanted, scope.tenant)
     except InvalidRule as error:
         problems += [FieldProblem(*one) for one in error.problems]
     if problems:
         raise invalid(problems)
     with services().connection() as connection:
-        word = commands.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
+        word = changes.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
     match word:
         case "unknown":
             raise Problem(Kind.NOT_FOUND, "Another user has a schedule of this name; choose another name.")
         case "full":
-            most = commands.MOST_SCHEDULES
+            most = changes.MOST_SCHEDULES
             problem = f"A tenant has at most {most} schedules, of which a user may save {most // 10}; remove one first."
             raise Problem(Kind.REFUSED, problem)
     return word
@@ -153,7 +152,7 @@ def save_schedule(scope: Scope, name: str, body: ScheduleRequest, *, replace: bo
 
 def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
     """Pause or resume a schedule; raises the one 404."""
-    change = commands.resume if on else commands.pause
+    change = changes.resume if on else changes.pause
     with services().connection() as connection:
         if change(connection, scope.tenant, _storable(name), only=scope.visible_user) == "unknown":
             raise no_such_schedule()
@@ -162,7 +161,7 @@ def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
 def remove_schedule(scope: Scope, name: str) -> None:
     """Remove a schedule; raises the one 404."""
     with services().connection() as connection:
-        if not commands.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
+        if not changes.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
             raise no_such_schedule()
 
 

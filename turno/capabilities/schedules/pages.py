@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 from flask import Response, request
 
+from turno.capabilities.schedules import stored
+from turno.capabilities.schedules.api import find_schedule, remove_schedule, save_schedule, switch_schedule
+from turno.capabilities.schedules.body import ScheduleRequest, ScheduleSummary, schedule_body
+from turno.capabilities.schedules.rule import MISSED
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.payload import payload_text
-from turno.schedules.rule import MISSED
 from turno.store.api import notifications
-from turno.store.api import schedules as stored
 from turno.web.addresses import at
-from turno.web.api.schedule_body import ScheduleRequest, ScheduleSummary, schedule_body
-from turno.web.api.schedules import find_schedule, remove_schedule, save_schedule, switch_schedule
 from turno.web.http.problems import FieldProblem, Kind, Problem
 from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.http.request_body import field_problems
@@ -28,7 +28,7 @@ from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit, reading
 from turno.web.services import services
 
-schedule_pages = Pages("schedule_pages", __name__)
+schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 
 SHOWN = 50
 LONGEST_NUMBER = 9  # digits

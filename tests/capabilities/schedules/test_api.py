@@ -129,8 +129,19 @@ def test_a_job_names_the_schedule_that_made_it(service: Service) -> None:
     ana = service.caller()
     schedule = put(ana).get_json()["schedule_id"]
     job_id = ana.job()
-    assert ana.get(f"/api/jobs/{job_id}").get_json()["schedule_id"] is None
+    assert ana.get(f"/api/jobs/{job_id}").get_json()["origin"] is None
+    service.rows("UPDATE background_jobs SET origin = 'schedule ' || %s WHERE id = %s", schedule, job_id)
     service.rows("INSERT INTO job_schedule_runs VALUES (%s, now() - interval '1 s', %s)", schedule, job_id)
-    assert ana.get(f"/api/jobs/{job_id}").get_json()["schedule_id"] == schedule
+    assert ana.get(f"/api/jobs/{job_id}").get_json()["origin"] == f"schedule {schedule}"
     last = ana.get("/api/schedules/nightly").get_json()["last_run"]
     assert (last["job_id"], last["status"]) == (job_id, "pending")
+
+
+def test_a_schema_without_the_capability_is_named_with_the_remedy(service: Service) -> None:
+    service.rows("ALTER TABLE job_schedules RENAME TO elsewhere")
+    try:
+        refused = service.caller().get("/api/schedules")
+    finally:
+        service.rows("ALTER TABLE elsewhere RENAME TO job_schedules")
+    detail = "The schema lacks the capability schedules: run `turno migrate`."
+    assert (refused.status_code, refused.get_json()["detail"]) == (503, detail)

@@ -1,4 +1,4 @@
-"""The task that makes the jobs of schedules, a little ahead of their moments."""
+"""The tasks of schedules: create the jobs of due moments, and repair the copies in the control schema."""
 
 import logging
 from collections import deque
@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import psycopg
 
+from turno.capabilities.schedules import due_schedules
+from turno.capabilities.schedules.due_schedules import DueSchedule
+from turno.capabilities.schedules.firing import AHEAD, MOST_MISSED, Firing, firing
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
-from turno.schedules.firing import AHEAD, MOST_MISSED, Firing, firing
-from turno.store.engine import schedules
 from turno.store.engine.engine import Engine, TenantTurn
-from turno.store.engine.schedules import DueSchedule
 from turno.store.outage import busy, in_short, unreachable
 
 log = logging.getLogger(__name__)
@@ -20,13 +20,21 @@ log = logging.getLogger(__name__)
 SCHEDULES = TenantTask(name="schedules", budget=10, repeat=True, lock_timeout="500ms", longest=timedelta(minutes=1))
 
 
+REPAIR = TenantTask(name="repair schedules", every=timedelta(minutes=5), statement_timeout="30s")
+
+
+def repair(_engine: Engine, each_tenant: EachTenant) -> TaskReport:
+    """Make the copies in the control schema agree with the schedules, as after a restore."""
+    return each_tenant.run(REPAIR, lambda engine, tenant: due_schedules.repair(engine, tenant.schema))
+
+
 def fire_due(engine: Engine, each_tenant: EachTenant) -> TaskReport:
     """Make every job that is due, a transaction for each schedule.
 
     The report names a refused schedule as `tenant/schedule`. A lock or statement timeout ends its tenant's turn.
     """
     turn = _Turn()
-    report = each_tenant.run(SCHEDULES, turn.fire_next, among=schedules.due_tenants(engine, AHEAD))
+    report = each_tenant.run(SCHEDULES, turn.fire_next, among=due_schedules.due_tenants(engine, AHEAD))
     report.troubles |= turn.refused
     if turn.problems:
         log.warning(
@@ -49,7 +57,7 @@ class _Turn:
     def fire_next(self, engine: Engine, tenant: TenantTurn) -> int | None:
         """Fire the tenant's next due schedule; returns how many jobs, None if no schedule is left."""
         if tenant.tenant_id not in self._due:
-            self._due[tenant.tenant_id] = deque(schedules.due(engine, tenant.tenant_id, AHEAD))
+            self._due[tenant.tenant_id] = deque(due_schedules.due(engine, tenant.tenant_id, AHEAD))
         due = self._due[tenant.tenant_id]
         if not due:
             return None
@@ -62,7 +70,7 @@ class _Turn:
             self.problems.append(f"{name}: {problem}")
         try:
             with engine.transaction():
-                return schedules.fire(
+                return due_schedules.fire(
                     engine,
                     tenant.schema,
                     schedule,
@@ -77,11 +85,11 @@ class _Turn:
                 raise
             self.refused[name] = in_short(error)
             unchanged = (schedule.next_at, 0, f"its job was refused: {in_short(error)}"[:1000])
-            return schedules.fire(engine, tenant.schema, schedule, [], *unchanged, MOST_MISSED)
+            return due_schedules.fire(engine, tenant.schema, schedule, [], *unchanged, MOST_MISSED)
 
 
 def _decide(schedule: DueSchedule, tenant: str) -> tuple[Firing, str | None]:
-    from turno.schedules.rule import InvalidRule, rule_of  # noqa: PLC0415 - most maintenance runs find nothing due
+    from turno.capabilities.schedules.rule import InvalidRule, rule_of  # noqa: PLC0415 - most maintenance runs find nothing due
 
     try:
         rule = rule_of(

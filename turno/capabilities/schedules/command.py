@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from turno.capabilities.schedules import changes, stored
+from turno.capabilities.schedules.changes import NewSchedule, stored_rule
+from turno.capabilities.schedules.listed import all_schedules
+from turno.capabilities.schedules.rule import MISSED, InvalidRule, rule_of
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, text
 from turno.commands.tenant_session import session_of
-from turno.dispatch import schedules as commands
-from turno.dispatch.schedules import NewSchedule, stored_rule
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import check_payload, payload_text
-from turno.schedules.rule import MISSED, InvalidRule, rule_of
-from turno.store.api import schedules as stored
-from turno.store.operator.schedules import all_schedules
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def list_all(*, tenant: str | None, everybody: bool, json_wanted: bool) -> None:
 def pause(*, tenant: str, name: str) -> None:
     """Let the schedule NAME make no jobs until it is resumed."""
     with session_of(tenant) as session:
-        _told(commands.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
+        _told(changes.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
 
 
 @schedule.command()
@@ -148,7 +147,7 @@ def pause(*, tenant: str, name: str) -> None:
 def resume(*, tenant: str, name: str) -> None:
     """Let the schedule NAME fire again, from its next moment on."""
     with session_of(tenant) as session:
-        _told(commands.resume(session.connection, session.tenant, name, only=None), name, tenant, "fires again")
+        _told(changes.resume(session.connection, session.tenant, name, only=None), name, tenant, "fires again")
 
 
 @schedule.command()
@@ -157,7 +156,7 @@ def resume(*, tenant: str, name: str) -> None:
 def remove(*, tenant: str, name: str) -> None:
     """Remove the schedule NAME; the jobs that it made stay."""
     with session_of(tenant) as session:
-        gone = commands.remove(session.connection, session.tenant, name, only=None)
+        gone = changes.remove(session.connection, session.tenant, name, only=None)
     _told("changed" if gone else "unknown", name, tenant, "is removed")
 
 
@@ -198,7 +197,7 @@ def _save(session: TenantSession, name: str, job_type: str, user: str, given: di
         payload = check_payload(handler, given.pop("payload"))
         priority = Priority[given.pop("priority", "normal").upper()]
         wanted = NewSchedule(name=name, handler=handler, payload=payload, user_id=user, priority=priority, **given)
-        word = commands.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
+        word = changes.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
         row = _found(session, name)
     except InvalidPayload as error:
         told = "\n".join(f"  {'.'.join(filter(None, ('payload', p['field'])))}: {p['problem']}" for p in error.problems)
@@ -210,7 +209,7 @@ def _save(session: TenantSession, name: str, job_type: str, user: str, given: di
         case "exists":
             raise ScheduleRefused(f"{session.tenant.slug} has a schedule {name}; change it by `turno schedule set`")
         case "full":
-            raise ScheduleRefused(f"{session.tenant.slug} has {commands.MOST_SCHEDULES} schedules; remove one first")
+            raise ScheduleRefused(f"{session.tenant.slug} has {changes.MOST_SCHEDULES} schedules; remove one first")
     moment = _next(row, session)
     click.echo(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}")
 

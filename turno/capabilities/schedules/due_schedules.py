@@ -76,3 +76,8 @@ def fire(  # noqa: PLR0917 - as the database's function takes them
         most_open,
     )
     return int(made or 0)
+
+
+def repair(engine: Engine, schema: str) -> int:
+    """Make the copies in the control schema agree with the tenant's schedules; returns how many rows changed."""
+    return int(engine.value(qualified("SELECT {}.schedule_repair()", schema)))

@@ -56,7 +56,6 @@ BEGIN
         RETURNING t.job_id
     )
     SELECT array_agg(job_id) INTO gone FROM taken;
-    DELETE FROM job_schedule_runs WHERE job_id = ANY (gone);
     DELETE FROM background_job_event_rows WHERE job_id = ANY (gone);
     DELETE FROM background_jobs WHERE id = ANY (gone);
 END $$;

@@ -11,15 +11,14 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
-from turno.dispatch import schedules as commands
-from turno.dispatch.schedules import NewSchedule
-from turno.maintenance.due_schedules import fire_due
+from turno.capabilities.schedules import changes, due_schedules
+from turno.capabilities.schedules.changes import NewSchedule
+from turno.capabilities.schedules.due_schedules import DueSchedule
+from turno.capabilities.schedules.firing import AHEAD
+from turno.capabilities.schedules.maintenance import fire_due, repair
 from turno.maintenance.each_tenant import EachTenant, TaskReport
-from turno.schedules.firing import AHEAD
-from turno.store.engine import schedules
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
-from turno.store.engine.schedules import DueSchedule
 from turno.tenancy.identity.session import service_session
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -43,8 +42,8 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
     usual: dict[str, Any] = {"cron": "* * * * *", "payload": {"order_ids": [1]}, "user_id": "ana"}
     with pytest.MonkeyPatch.context() as patch:
         if next_at is not None:  # as if it had been saved a while ago
-            patch.setattr("turno.schedules.rule.Rule.next_after", lambda *_: next_at)
-        word = commands.save(
+            patch.setattr("turno.capabilities.schedules.rule.Rule.next_after", lambda *_: next_at)
+        word = changes.save(
             world.web, world.one, NewSchedule(name=name, handler=BatchInvoicing, **usual | options), only=None
         )
     assert word in {"created", "changed"}
@@ -62,7 +61,7 @@ def sweep(world: ExampleInstallation) -> int:
 
 
 def fire_one(engine: Engine, world: ExampleInstallation, due: DueSchedule, moment: datetime, next_at: datetime) -> int:
-    return schedules.fire(engine, world.one.schema, due, [moment], next_at, 0, None, 100)
+    return due_schedules.fire(engine, world.one.schema, due, [moment], next_at, 0, None, 100)
 
 
 def moments(world: ExampleInstallation) -> list[datetime]:
@@ -117,7 +116,7 @@ def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: Examp
     with service_session(world.logins, world.logins.engine, application="test") as session:
         session.autocommit = False
         engine = Engine.on(session)
-        (one,) = schedules.due(engine, world.one.id, AHEAD)
+        (one,) = due_schedules.due(engine, world.one.id, AHEAD)
         assert fire_one(engine, world, one, noon, noon + MINUTE) == 1
         world.admin.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
@@ -129,7 +128,7 @@ def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: Examp
 
 def test_whoever_read_an_older_state_makes_nothing(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
-    (one,) = schedules.due(world.engine, world.one.id, AHEAD)
+    (one,) = due_schedules.due(world.engine, world.one.id, AHEAD)
     assert sweep(world) == 2
     assert fire_one(world.engine, world, one, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
     assert moments(world) == [noon, noon + MINUTE]
@@ -168,12 +167,12 @@ def test_a_clock_set_forward_has_missed_what_lay_between(world: ExampleInstallat
 
 def test_moments_while_paused_are_not_missed(world: ExampleInstallation) -> None:
     save(world, next_at=None, missed="all")
-    assert commands.pause(world.web, world.one, "nightly", only=None) == "changed"
-    assert commands.pause(world.web, world.one, "nightly", only=None) == "same"
+    assert changes.pause(world.web, world.one, "nightly", only=None) == "changed"
+    assert changes.pause(world.web, world.one, "nightly", only=None) == "same"
     assert stored(world)["next_at"] is None
     assert sweep(world) == 0
-    assert commands.resume(world.web, world.one, "nightly", only="eve") == "unknown"
-    assert commands.resume(world.web, world.one, "nightly", only=None) == "changed"
+    assert changes.resume(world.web, world.one, "nightly", only="eve") == "unknown"
+    assert changes.resume(world.web, world.one, "nightly", only=None) == "changed"
     assert stored(world)["next_at"] > datetime.now(UTC)
 
 
@@ -187,8 +186,8 @@ def test_a_change_takes_back_what_was_made_ahead_and_nothing_else(world: Example
     rows = world.rows("SELECT payload, run_at FROM background_jobs ORDER BY run_at")
     assert [(row["payload"]["order_ids"], row["run_at"]) for row in rows] == [([1], noon), ([9], noon + MINUTE)]
     assert len(world.rows("SELECT FROM turno.tickets")) == 2
-    assert commands.remove(world.web, world.one, "nightly", only="eve") is False
-    assert commands.remove(world.web, world.one, "nightly", only="ana") is True
+    assert changes.remove(world.web, world.one, "nightly", only="eve") is False
+    assert changes.remove(world.web, world.one, "nightly", only="ana") is True
     assert moments(world) == [noon]
     assert world.rows("SELECT FROM turno.schedules") == []
 
@@ -276,13 +275,13 @@ def test_a_locked_table_costs_one_lock_timeout(
 ) -> None:
     other, fires = world.tenants["suc0002"], list[str]()
     slugs = {tenant.schema: slug for slug, tenant in world.tenants.items()}
-    real = schedules.fire
+    real = due_schedules.fire
 
     def recorded(engine: Engine, schema: str, *given: Any) -> int:
         fires.append(slugs[schema])
         return real(engine, schema, *given)
 
-    monkeypatch.setattr(schedules, "fire", recorded)
+    monkeypatch.setattr(due_schedules, "fire", recorded)
     world.rows(FILL, noon, 5)
     world.rows(FILL, noon, 1, tenant=other)
     with psycopg.connect(world.url) as locking:
@@ -319,7 +318,7 @@ def test_a_host_without_zone_data_leaves_the_schedule_due(
 ) -> None:
     save(world, cron="0 * * * *", zone="America/Argentina/Buenos_Aires")
     with monkeypatch.context() as patch:
-        patch.setattr("turno.schedules.rule._known", lambda _zone: False)
+        patch.setattr("turno.capabilities.schedules.rule._known", lambda _zone: False)
         assert sweep(world) == 0
         assert sweep(world) == 0
     row = stored(world)
@@ -333,7 +332,7 @@ def test_repair_restores_the_copies(world: ExampleInstallation) -> None:
     save(world, next_at=None)
     copy = world.rows("SELECT * FROM turno.schedules")
     world.rows("UPDATE turno.schedules SET schedule_id = gen_random_uuid()")
-    assert world.engine.repair(world.one.schema, "exec") == 2
+    assert repair(world.engine, EachTenant(world.engine)).done == 2
     assert world.rows("SELECT * FROM turno.schedules") == copy
 
 
@@ -345,7 +344,7 @@ def test_a_tenant_has_at_most_a_thousand(world: ExampleInstallation) -> None:
     )
     save(world, "last")
     one_more = NewSchedule(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
-    assert commands.save(world.web, world.one, one_more, only=None) == "full"
+    assert changes.save(world.web, world.one, one_more, only=None) == "full"
 
 
 def test_a_user_saves_at_most_a_tenth_of_the_schedules(world: ExampleInstallation) -> None:
@@ -353,11 +352,11 @@ def test_a_user_saves_at_most_a_tenth_of_the_schedules(world: ExampleInstallatio
         NewSchedule(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
     ]
     for one in wanted[:100]:
-        assert commands.save(world.web, world.one, one, only="ana") == "created"
-    assert commands.save(world.web, world.one, wanted[100], only="ana") == "full"
-    assert commands.save(world.web, world.one, wanted[99], only="ana") == "changed"
+        assert changes.save(world.web, world.one, one, only="ana") == "created"
+    assert changes.save(world.web, world.one, wanted[100], only="ana") == "full"
+    assert changes.save(world.web, world.one, wanted[99], only="ana") == "changed"
     others = replace(wanted[100], user_id="bob")
-    assert commands.save(world.web, world.one, others, only="bob") == "created"
+    assert changes.save(world.web, world.one, others, only="bob") == "created"
 
 
 def test_open_jobs_of_schedules_count_in_the_quota(world: ExampleInstallation, noon: datetime) -> None:

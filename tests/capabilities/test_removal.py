@@ -1,0 +1,179 @@
+"""Each capability can be switched off, deleted and restored. One more capability is one more entry of ROWS."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.web_here import web_of
+from turno.capability import Capability, installed
+from turno.commands.main import all_commands
+from turno.named import load
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+ROOT = Path(__file__).resolve().parents[2]
+# What fills the tables of a capability in one tenant's schema.
+ROWS = {
+    "schedules": "INSERT INTO job_schedules"
+    " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+    " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",
+}
+TABLES = """
+SELECT c.oid::regclass::text, c.relnamespace::regnamespace::text,
+       EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id'), c.relkind = 'v',
+       (SELECT count(*) FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+        WHERE a.grantee <> c.relowner)
+FROM pg_class c WHERE obj_description(c.oid, 'pg_class') = %s ORDER BY 1
+"""
+capabilities = pytest.mark.parametrize("one", installed(), ids=lambda one: one.name)
+
+
+@dataclass
+class Checkout:
+    """A copy of the library that runs on a database, with or without the folder of a capability."""
+
+    url: str
+    tree: Path
+    capability: Capability
+
+    @property
+    def folder(self) -> Path:
+        return self.tree / "turno" / "capabilities" / self.capability.name
+
+    def delete(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def restore(self) -> None:
+        shutil.copytree(ROOT / "turno" / "capabilities" / self.capability.name, self.folder)
+
+    def turno(self, *arguments: str) -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TURNO_", "PYTEST_"))}
+        environment |= {
+            "DATABASE_URL": self.url,
+            "MASTER_KEY": "the tests' own master key, 32 or more",
+            "JWT_KEY": "the tests' own token key, long enough",
+            "HANDLERS": "tests.misbehaving_handlers:REGISTRY",
+            "TURNO_DOTENV": "read",
+            "PYTHONPATH": os.pathsep.join((str(self.tree), str(ROOT))),
+        }
+        command = [sys.executable, "-m", "turno.commands.main", *arguments]
+        done = subprocess.run(command, env=environment, cwd=self.tree, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def install(self) -> None:
+        self.turno("migrate", "--yes")
+        for slug in ("suc0001", "suc0002"):
+            self.turno("tenant", "add", slug, "--company", "acme", "--name", "Acme")
+
+    def run_a_job(self) -> None:
+        payload = ("--payload", '{"how": "ok"}')
+        job = self.turno("jobs", "submit", "odd", "--tenant", "suc0001", "--user", "ana", *payload).strip()
+        self.turno("worker")
+        shown = self.turno("jobs", "show", "--tenant", "suc0001", "--json", job)
+        assert json.loads(shown)["status"] == "completed"
+
+    def check(self) -> None:
+        assert self.turno("migrate", "--check") == "every right is as the matrix says\n"
+        assert self.turno("migrate", "--yes").endswith("no migration is pending\n")
+
+
+@pytest.fixture
+def checkout(each_new_database: str, tmp_path: Path, one: Capability) -> Checkout:
+    shutil.copytree(ROOT / "turno", tmp_path / "turno", ignore=shutil.ignore_patterns("__pycache__"))
+    return Checkout(each_new_database, tmp_path, one)
+
+
+def test_each_capability_has_rows_here() -> None:
+    assert ROWS.keys() == {one.name for one in installed()}
+
+
+@capabilities
+def test_disabled_it_has_no_routes_pages_commands_and_tasks(
+    one: Capability, world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offered() -> tuple[set[str], set[str], set[str]]:
+        with web_of(world) as app:
+            blueprints = {rule.endpoint.rpartition(".")[0] for rule in app.url_map.iter_rules()}
+        return blueprints, set(all_commands()), set(world.sweep())
+
+    on = offered()
+    world.extra["CAPABILITIES"] = f"all-but-{one.name}"
+    monkeypatch.setenv("CAPABILITIES", f"all-but-{one.name}")
+    off = offered()
+    own = {f"turno.{load(place).name}" for place in (*one.routes, *one.pages)}
+    assert [before - after for before, after in zip(on, off, strict=True)] == [
+        own,
+        set(one.commands),
+        {task.name for task in one.tasks},
+    ]
+    assert world.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
+
+
+@pytest.mark.deep
+@capabilities
+def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkout) -> None:
+    checkout.delete()
+    checkout.install()
+    checkout.run_a_job()
+    checkout.turno("cleanup", "--json")
+    checkout.check()
+    with psycopg.connect(checkout.url) as admin:
+        assert admin.execute(TABLES, [f"turno/{checkout.capability.name}"]).fetchall() == []
+
+
+@pytest.mark.deep
+@capabilities
+def test_an_existing_database_outlives_its_folder_and_takes_it_back(checkout: Checkout) -> None:
+    checkout.install()
+    with psycopg.connect(checkout.url, autocommit=True) as admin:
+        fill(admin, checkout.capability.name, "suc0001", "suc0002")
+        rights = tables(admin, checkout)
+        assert any(count for *_, count in rights)
+        checkout.delete()
+        checkout.turno("migrate", "--yes")
+        assert {count for *_, count in tables(admin, checkout)} == {0}
+        checkout.check()
+        checkout.run_a_job()
+        checkout.turno("tenant", "remove", "suc0002", "--yes")
+        for name, _, shared, view, _ in tables(admin, checkout):
+            if shared and not view:
+                (left,) = admin.execute(sql.SQL("SELECT array_agg(DISTINCT tenant_id) FROM {}").format(sql.SQL(name)))
+                assert left == ([1],), name
+        # A job goes with its rows in the tables of the capability.
+        admin.execute("SET search_path = " + schema_of(admin, "suc0001"))
+        admin.execute("DELETE FROM background_jobs")
+        checkout.restore()
+        checkout.turno("migrate", "--yes")
+        now = [row for row in rights if row[1] == "turno" or row[1] == schema_of(admin, "suc0001")]
+        assert tables(admin, checkout) == now
+        checkout.check()
+        checkout.turno("cleanup", "--json")
+
+
+def tables(admin: psycopg.Connection[Any], checkout: Checkout) -> list[tuple[Any, ...]]:
+    admin.execute("SET search_path = ''")
+    return admin.execute(TABLES, [f"turno/{checkout.capability.name}"]).fetchall()
+
+
+def schema_of(admin: psycopg.Connection[Any], slug: str) -> str:
+    (name,) = admin.execute("SELECT schema FROM turno.tenants WHERE slug = %s", [slug]).fetchone() or ("",)
+    return str(name)
+
+
+def fill(admin: psycopg.Connection[Any], capability: str, *slugs: str) -> None:
+    for slug in slugs:
+        admin.execute(f"SET search_path = {schema_of(admin, slug)}")
+        admin.execute(ROWS[capability].encode())
