@@ -79,7 +79,7 @@ MUTANTS = (
         OPERATORS,
         "turno/web/admin/operator_pages.py",
         "            require_change(visitor.principal)\n",
-        "",
+        "            pass\n",
         (f"{PAGES}::test_who_may_not_changes_no_tenant",),
     ),
     Mutant(

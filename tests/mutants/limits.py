@@ -110,7 +110,7 @@ MUTANTS = (
         PROMISED,
         "turno/web/pages/page_routes.py",
         "                admit_command(visit.scope)\n",
-        "",
+        "                pass\n",
         (f"{RATES}::test_a_form_of_the_pages_is_a_command",),
     ),
     Mutant(
