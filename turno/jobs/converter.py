@@ -53,6 +53,11 @@ _EXAMPLES = {
     "Invalid base64 encoded string": "must be base64 text",
 }
 
+# Takes a plain value and its path, returns the value with sets in order and defaults filled in, and adds to a list the
+# values that only the decoder accepts: unknown fields, infinite decimals.
+Step = Callable[[Any, str, "Found"], Any]
+Found = list[tuple[str, str]]
+
 
 class Converter:
     """Decodes JSON text into one type, unknown fields refused at any depth, and encodes its values."""
@@ -60,17 +65,17 @@ class Converter:
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
         self._decoder = msgspec.json.Decoder(annotation)
-        self._shape = shapes.type_info(annotation)
-        self._walked = _walked(self._shape)
+        self._step = _step_of(shapes.type_info(annotation))
 
     def load(self, text: str | bytes | msgspec.Raw) -> Any:
         """Return the value of a JSON text; raises InvalidPayload with each field that does not fit."""
         text = bytes(text) if isinstance(text, msgspec.Raw) else text
         try:
             value = self._decoder.decode(text)
+            plain = msgspec.json.decode(text) if self._step else None
         except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set whose items have no hash
             raise InvalidPayload(self._problems(text, error)) from None
-        if self._walked and (found := self._unfit(json.loads(text))):
+        if found := self._unfit(plain):
             raise InvalidPayload(_named(found))
         return value
 
@@ -80,11 +85,13 @@ class Converter:
 
     def plain(self, value: Any) -> Any:
         """Return a value in its one form of plain JSON: decimals and dates as text, sets in order."""
-        return self._walk(self._shape, msgspec.to_builtins(value, str_keys=True), "", [])
+        plain = msgspec.to_builtins(value, str_keys=True)
+        return self._step(plain, "", []) if self._step else plain
 
-    def _unfit(self, plain: Any) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
-        self._walk(self._shape, plain, "", found)
+    def _unfit(self, plain: Any) -> Found:
+        found: Found = []
+        if self._step:
+            self._step(plain, "", found)
         return found
 
     def _problems(self, text: str | bytes, error: Exception) -> list[dict[str, str]]:
@@ -96,52 +103,99 @@ class Converter:
         found = list(dict.fromkeys(islice(unfit, MOST_PROBLEMS + 1)))
         return _named(found or [("", _sentence(error))])
 
-    def _walk(self, shape: Any, plain: Any, path: str, found: list[tuple[str, str]]) -> Any:
-        """Return `plain` with sets in order; add to `found` the values that only the decoder accepts."""
-        if id(shape) not in self._walked:
-            return plain
-        inner = f"{path}." if path else ""
-        if isinstance(shape, shapes.Metadata):
-            return self._walk(shape.type, plain, path, found)
-        if isinstance(shape, shapes.UnionType):
-            member = next((member for member in shape.types if _may_be(member, plain)), None)
-            return self._walk(member, plain, path, found)
-        if isinstance(shape, _OBJECTS) and isinstance(plain, dict):
-            known = {field.encode_name: field for field in shape.fields}
-            found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
-            # The encoder omits a default that is an attribute of the class alone.
-            defaults = {name: one.default for name, one in known.items() if one.default is not msgspec.NODEFAULT}
-            whole = msgspec.to_builtins(defaults, str_keys=True) | plain
-            return {
-                name: self._walk(known[name].type, whole[name], f"{inner}{name}", found)
-                for name in known
-                if name in whole
-            }
-        if isinstance(shape, shapes.DictType) and isinstance(plain, dict):
-            each = shape.value_type
-            return {name: self._walk(each, item, f"{inner}{name}", found) for name, item in plain.items()}
-        if isinstance(shape, (*_LISTS, *_TUPLES)) and isinstance(plain, list | tuple):
-            parts = zip(_parts(shape), plain, strict=False)
-            items = [self._walk(part, item, f"{inner}{number}", found) for number, (part, item) in enumerate(parts)]
-            return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
-        if isinstance(shape, shapes.DecimalType) and isinstance(plain, str) and _infinite(plain):
-            found.append((path, NOT_FINITE))
-        return plain
-
 
 # The converter of an annotation, made once.
 converter: Callable[[Any], Converter] = cache(Converter)
 
 
-def _walked(root: Any) -> set[int]:
-    """Return the ids of the shapes that need a check or an order besides the decoder's work."""
+def _step_of(root: Any) -> Step | None:
+    """Return the step of a type; None if neither the type nor a part of it needs a check or an order."""
     everything = {id(shape): shape for shape in _reachable(root)}
     walked = {key for key, shape in everything.items() if isinstance(shape, (*_OBJECTS, *_SETS, shapes.DecimalType))}
     while more := {
         key for key, shape in everything.items() if key not in walked and walked & {id(one) for one in _below(shape)}
     }:
         walked |= more
-    return walked
+    steps: dict[int, Step] = {}
+    makers = {key: next(make for kinds, make in _STEPS if isinstance(everything[key], kinds)) for key in walked}
+    # A step finds the steps of its parts when it runs: a type may contain itself.
+    steps.update({key: make(everything[key], steps) for key, make in makers.items()})
+    return steps.get(id(root))
+
+
+def _of_object(shape: Any, steps: dict[int, Step]) -> Step:
+    known = {field.encode_name: field.type for field in shape.fields}
+    # The encoder omits a default that is an attribute of the class alone.
+    given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
+    defaults = msgspec.to_builtins(given, str_keys=True)
+
+    def step(plain: Any, path: str, found: Found) -> Any:
+        if not isinstance(plain, dict):
+            return plain
+        inner = f"{path}." if path else ""
+        found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
+        whole = defaults | plain
+        for name, part in known.items():
+            if id(part) in steps and name in whole:
+                whole[name] = steps[id(part)](whole[name], f"{inner}{name}", found)
+        return {name: whole[name] for name in known if name in whole}
+
+    return step
+
+
+def _of_dict(shape: Any, steps: dict[int, Step]) -> Step:
+    def step(plain: Any, path: str, found: Found) -> Any:
+        inner, below = f"{path}." if path else "", steps.get(id(shape.value_type))
+        if below is None or not isinstance(plain, dict):
+            return plain
+        return {name: below(item, f"{inner}{name}", found) for name, item in plain.items()}
+
+    return step
+
+
+def _of_items(shape: Any, steps: dict[int, Step]) -> Step:
+    def step(plain: Any, path: str, found: Found) -> Any:
+        if not isinstance(plain, list | tuple):
+            return plain
+        inner, parts = f"{path}." if path else "", zip(_parts(shape), plain, strict=False)
+        items = [
+            steps[id(part)](item, f"{inner}{number}", found) if id(part) in steps else item
+            for number, (part, item) in enumerate(parts)
+        ]
+        return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
+
+    return step
+
+
+def _of_union(shape: Any, steps: dict[int, Step]) -> Step:
+    def step(plain: Any, path: str, found: Found) -> Any:
+        member = next((member for member in shape.types if _may_be(member, plain)), None)
+        return steps[id(member)](plain, path, found) if id(member) in steps else plain
+
+    return step
+
+
+def _of_metadata(shape: Any, steps: dict[int, Step]) -> Step:
+    return lambda plain, path, found: steps[id(shape.type)](plain, path, found)  # noqa: PLW0108 - made later
+
+
+def _of_decimal(shape: Any, steps: dict[int, Step]) -> Step:  # noqa: ARG001 - as the others
+    def step(plain: Any, path: str, found: Found) -> Any:
+        if isinstance(plain, str) and _infinite(plain):
+            found.append((path, NOT_FINITE))
+        return plain
+
+    return step
+
+
+_STEPS: tuple[tuple[Any, Callable[[Any, dict[int, Step]], Step]], ...] = (
+    (_OBJECTS, _of_object),
+    ((*_LISTS, *_TUPLES), _of_items),
+    (shapes.DictType, _of_dict),
+    (shapes.UnionType, _of_union),
+    (shapes.Metadata, _of_metadata),
+    (shapes.DecimalType, _of_decimal),
+)
 
 
 def _reachable(root: Any) -> Iterator[Any]:
