@@ -35,7 +35,7 @@ def run(options: Options) -> Report:
     """Measure the web first, whose jobs nobody runs, then the consumers."""
     report = Report("broker", "ms")
     with open_broker_environment() as measured:
-        posts = _posts(measured, rounds=options.of(10, quick=2, smoke=1))
+        posts = _posts(measured, rounds=options.of(10, quick=2, smoke=1), seconds=options.of(1.0, quick=1.0, smoke=0.2))
         report.add(posts)
         for broker in (UP, BLOCKED, DOWN):
             report.compare(posts, _ours(broker), _pool(broker), at_most=AT_MOST)
@@ -64,7 +64,7 @@ def _pool(broker: str) -> str:
     return f"POST, pool, broker {broker}"
 
 
-def _posts(measured: BrokerEnvironment, *, rounds: int) -> dict[str, list[float]]:
+def _posts(measured: BrokerEnvironment, *, rounds: int, seconds: float) -> dict[str, list[float]]:
     bench = measured.bench
     requests = _submissions(measured)
     samples: dict[str, list[float]] = {}
@@ -77,10 +77,10 @@ def _posts(measured: BrokerEnvironment, *, rounds: int) -> dict[str, list[float]
         def take(broker: str) -> None:
             for _ in range(rounds):
                 for name, port in ((_pool(broker), pool), (_ours(broker), ours)):
-                    samples.setdefault(name, []).extend(crowd(port, PATH, requests, clients=CLIENTS, seconds=1))
+                    samples.setdefault(name, []).extend(crowd(port, PATH, requests, clients=CLIENTS, seconds=seconds))
 
         for port in (pool, ours):
-            crowd(port, PATH, requests, clients=CLIENTS, seconds=0.5)
+            crowd(port, PATH, requests, clients=CLIENTS, seconds=seconds / 2)
         take(UP)
         measured.node.control("set_vm_memory_high_watermark", "0.00001")
         take(BLOCKED)

@@ -8,7 +8,6 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -109,16 +108,20 @@ def private_server(folder: Path) -> AbstractContextManager[Cluster]:
     return Cluster(data=folder / "data", durable=True, settings={"shared_buffers": SHARED_BUFFERS})
 
 
+def new_database(cluster: Cluster) -> str:
+    """Make an empty database and return where the superuser reaches it; the smoke runs clone an installed one."""
+    with psycopg.connect(cluster.url, autocommit=True) as server:
+        server.execute("CREATE DATABASE bench")
+    return cluster.url_of("bench")
+
+
 @contextmanager
 def open_environment() -> Iterator[BenchEnvironment]:
     """Start a server that syncs every commit, install Turno in it, and take all of it away in the end."""
     folder = Path(tempfile.mkdtemp(prefix="turno-bench-"))
-    name = f"bench_{token_hex(4)}"
     try:
         with private_server(folder) as cluster:
-            with psycopg.connect(cluster.url, autocommit=True) as first:
-                first.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-            url = cluster.url_of(name)
+            url = new_database(cluster)
             logins = Logins(url, KEY.encode())
             with psycopg.connect(url, autocommit=True) as admin:
                 install(admin, logins)

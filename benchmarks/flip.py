@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FLIP_EVERY = 1.0
 KILL_EVERY = 15.0
+KILL_ONCE_AFTER = 1.0
 SWEEP_EVERY = 2.0
 PAUSE = 0.01  # seconds between two submissions
 BACKENDS = ("pool", "rabbitmq", "exec")
@@ -31,7 +32,7 @@ BACKENDS = ("pool", "rabbitmq", "exec")
 def run(options: Options) -> Report:
     """Submit all the while; count what was accepted, what ended, and what ended or took effect twice."""
     report = Report("flip", "ms")
-    lasting = options.of(120.0, quick=12.0, smoke=4.0)
+    lasting = options.of(120.0, quick=12.0, smoke=2.0)
     with open_broker_environment(tenants=4) as broken:
         residents = {
             broken.start(backend, POOL_MAX_CHILDREN="2").pid: backend for backend in ("pool", "rabbitmq", "rabbitmq")
@@ -87,7 +88,7 @@ def _kill(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any
 
 
 def _kill_once(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any]) -> None:
-    over.wait(3.0)
+    over.wait(KILL_ONCE_AFTER)
     _kill_now(broken, facts)
 
 

@@ -65,7 +65,8 @@ def run(options: Options) -> Report:
     jobs = options.of(JOBS, quick=JOBS // 6, smoke=20)
     processor: dict[str, list[float]] = {}
     with open_environment() as bench, ExitStack() as stack, collector() as endpoint:
-        tenants = [bench.tenant(f"suc{number:04d}") for number in range(TENANTS)]
+        count = options.of(TENANTS, quick=TENANTS, smoke=2)
+        tenants = [bench.tenant(f"suc{number:04d}") for number in range(count)]
         web = stack.enter_context(
             serving_process(bench, TURNO, METRICS_TOKEN=TOKEN, WEB_APP="benchmarks.observed:operators_web")
         )
@@ -97,7 +98,7 @@ def run(options: Options) -> Report:
     for name in (AGAIN, Watched.type, Exported.type):
         wanted = AT_MOST if name == Watched.type else None
         report.compare(of_processor, f"{name}, processor", f"{Unwatched.type}, processor", at_most=wanted)
-    report.facts |= {"jobs a turn": jobs, "tenants": TENANTS, "processor ms of": asking}
+    report.facts |= {"jobs a turn": jobs, "tenants": count, "processor ms of": asking}
     # What busy turns cannot tell apart from their neighbours: what the answers themselves take of this machine.
     share = sum(asking[path] / every for path, every in EVERY.items()) / 1000 / (os.cpu_count() or 1)
     report.facts["share of the machine"] = share
