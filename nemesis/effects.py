@@ -41,14 +41,18 @@ EFFECTS: dict[str, LiteralString] = {
     """,
     "I2: a step is doubled, missing or of no attempt": """
         SELECT j.id FROM background_jobs j LEFT JOIN background_job_checkpoints c ON c.job_id = j.id
+        -- A retry begins after the last step of the job that it continues.
+        LEFT JOIN background_job_checkpoints p ON p.job_id = j.parent_id
+        CROSS JOIN LATERAL (
+            SELECT coalesce(c.state::integer, 0) AS reached,
+                   coalesce(c.state::integer, 0) - coalesce(p.state::integer, 0) AS own) AS wanted
         CROSS JOIN LATERAL (
             SELECT count(*) AS written, count(DISTINCT e.address) AS different, count(a.attempt) AS known
             FROM customers e LEFT JOIN background_job_attempts a ON a.job_id = j.id AND a.attempt::text = e.city
             WHERE e.country = 'step' AND e.company_name = j.id::text) AS steps
         WHERE j.type = 'nemesis_steps'
-          AND ((steps.written, steps.different, steps.known)
-               <> (coalesce(c.state::integer, 0), coalesce(c.state::integer, 0), coalesce(c.state::integer, 0))
-               OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> steps.written)
+          AND ((steps.written, steps.different, steps.known) <> (wanted.own, wanted.own, wanted.own)
+               OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> wanted.reached)
     """,
     "I9: two jobs of a key were at work at once": "SELECT address FROM customers WHERE country = 'overlap'",
     "I9: more than two of a key were at work at once": """

@@ -67,7 +67,7 @@ SEEDS: dict[str, list[str]] = {
 @pytest.fixture(autouse=True)
 def without_customers(world: ExampleInstallation) -> Iterator[None]:
     yield
-    world.rows("DELETE FROM customers WHERE country IN ('heard', 'told', 'overtaken')")
+    world.rows("DELETE FROM customers WHERE country IN ('heard', 'told', 'overtaken', 'step')")
 
 
 @pytest.mark.parametrize("rule", SEEDS)
@@ -77,6 +77,50 @@ def test_the_judge_finds(world: ExampleInstallation, rule: str) -> None:
         for seed in SEEDS[rule]:
             world.rows(seed)
         assert rule in {found.rpartition(": ")[0] for found in judge.broken()}
+
+
+STEPS = """
+WITH old AS (
+    INSERT INTO background_jobs (type, version, queue, priority, status, payload, user_id, max_attempts, attempt,
+                                 started_at, finished_at)
+    VALUES ('nemesis_steps', 1, 'hot', 1, 'cancelled', '{"pieces": 2}', 'ana', 4, 1, now(), now()) RETURNING id
+), retry AS (
+    INSERT INTO background_jobs (type, version, queue, priority, status, payload, user_id, max_attempts, attempt,
+                                 started_at, finished_at, parent_id)
+    SELECT 'nemesis_steps', 1, 'hot', 1, 'completed', '{"pieces": 2}', 'ana', 4, 1, now(), now(), id FROM old
+    RETURNING id
+), reached AS (
+    INSERT INTO background_job_checkpoints (job_id, state)
+    SELECT id, to_jsonb(1) FROM old UNION ALL SELECT id, to_jsonb(2) FROM retry
+), attempts AS (
+    INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, finished_at, outcome)
+    SELECT id, 1, gen_random_uuid(), 'test', 1, now(), 'cancelled' FROM old
+    UNION ALL SELECT id, 1, gen_random_uuid(), 'test', 1, now(), 'completed' FROM retry
+)
+INSERT INTO customers (id, company_name, tax_condition, address, city, country)
+SELECT gen_random_uuid()::text, id::text, 'exempt', '1', '1', 'step' FROM old
+UNION ALL SELECT gen_random_uuid()::text, id::text, 'exempt', '2', '1', 'step' FROM retry
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ("SELECT", False),
+        ("DELETE FROM customers WHERE country = 'step' AND address = '2'", True),
+        ("DELETE FROM customers WHERE country = 'step' AND address = '1'", True),
+        ("UPDATE customers SET city = '2' WHERE country = 'step' AND address = '2'", True),
+    ],
+    ids=["unchanged", "own step missing", "step of the old job missing", "step of no attempt"],
+)
+def test_steps_of_a_retry_follow_those_of_its_job(
+    world: ExampleInstallation, change: LiteralString, *, broken: bool
+) -> None:
+    world.rows(STEPS)
+    world.rows(change)
+    with judge_of(world.url, world.one, EFFECTS) as judge:
+        rules = {found.rpartition(": ")[0] for found in judge.broken()}
+    assert ("I2: a step is doubled, missing or of no attempt" in rules) is broken
 
 
 def test_a_unique_job_that_comes_after_the_one_before_has_ended_is_none_too_many(world: ExampleInstallation) -> None:
