@@ -99,8 +99,9 @@ class FiscalBranch:
         return Registry.of([handler])
 
     def attempt(self, job_id: UUID, **how: float) -> dict[str, Any]:
-        """Run one attempt of a job here, whenever it is due; return the job after it."""
-        self.world.make_due()
+        """Make a job due, and no other job of its key; run an attempt of it here; return the job after the attempt."""
+        self.world.rows("UPDATE background_jobs SET run_at = now() WHERE id = %s AND run_at < 'infinity'", job_id)
+        self.world.rows("UPDATE turno.tickets SET run_at = now() WHERE job_id = %s AND state = 'scheduled'", job_id)
         self.world.engine.promote(1000)
         here = InProcessWorker(self.world, self.registry(**how))
         claim = here.claim(job_id)

@@ -130,7 +130,7 @@ def test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_ea
 def test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks(branch: FiscalBranch) -> None:
     first, second = branch.invoices(2)
     branch.stub.faults.set("*", "unavailable")
-    job, other = branch.enqueue(first), branch.enqueue(second)
+    job = branch.enqueue(first)
     for times in (1, 2, 3):
         branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
         waiting = branch.attempt(job)
@@ -141,6 +141,7 @@ def test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks(branc
     asked = branch.stub.faults.asked.total()
     branch.stub.faults.set("*")
     (until,) = branch.world.rows("SELECT ask_again_at FROM tax_authority_outages")
+    other = branch.enqueue(second)
     assert branch.attempt(other)["run_at"] == until["ask_again_at"]
     assert branch.stub.faults.asked.total() == asked
     branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")

@@ -291,6 +291,7 @@ def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleI
 
 
 def test_what_operators_read_of_parked_tickets_has_a_time(world: ExampleInstallation) -> None:
-    world.enqueue({"order_ids": [1]}, run_at="infinity")
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         assert operator.execute("SELECT oldest FROM ticket_counts").fetchall() == [(None,)]
