@@ -105,11 +105,21 @@ def clone_world(
                 pass
             server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(database, template))
         server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
+        before = _roles(server)
+        mine = ""
         try:
             with build_world(cluster.url_of(name), folder, shares, filled=True) as world:
+                mine = f"turno_{world.logins.installation}_"
                 yield world
         finally:
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+            for role in _roles(server) - before if mine else ():  # of tenants that the tests have added
+                if role.startswith(mine):
+                    server.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def _roles(server: psycopg.Connection[Any]) -> set[str]:
+    return {name for (name,) in server.execute("SELECT rolname FROM pg_roles").fetchall()}
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,7 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
         job_id = world.enqueue({"how": "items", "number": 2, "text": fails}, handler=Odd, tenant=tenant)
         attempt(world, job_id)
         batches[tenant.slug] = job_id
+    world.rows("SELECT turno.count_outcomes(1000)")
     status, said = turno_said("status", "--all")
     assert status == 1
     assert "2 of 2 items of jobs odd of suc0001 that ended in the last hour failed" in said

@@ -14,9 +14,9 @@ from tests.installation import ExampleInstallation
 @pytest.fixture
 def refusing(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
     """A tenant whose outcomes are refused by the server until the test permits them again."""
-    world.rows("ALTER TABLE turno.outcomes ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
+    world.rows("ALTER TABLE turno.outcome_batches ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
     yield world
-    world.rows("ALTER TABLE turno.outcomes DROP CONSTRAINT IF EXISTS refused")
+    world.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT IF EXISTS refused")
 
 
 def test_an_outcome_that_is_refused_takes_the_last_piece_of_work_with_it(refusing: ExampleInstallation) -> None:
@@ -26,7 +26,7 @@ def test_an_outcome_that_is_refused_takes_the_last_piece_of_work_with_it(refusin
     committed = refusing.rows("SELECT count(*) AS n FROM background_job_items WHERE state = 'done'")
     # What chunks have committed stays, each with its record; what was to commit with the end is gone.
     assert refusing.rows("SELECT count(*) AS n FROM invoices") == committed
-    refusing.rows("ALTER TABLE turno.outcomes DROP CONSTRAINT refused")
+    refusing.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT refused")
     refusing.time_passes()
     assert attempt(refusing, job_id)["status"] == "completed"
     assert len(refusing.rows("SELECT 1 FROM notifications")) == 1

@@ -96,7 +96,7 @@ def test_clients_that_never_read_harm_nobody_and_are_dropped(world: ExampleInsta
     """Each is owed megabytes: states of jobs with long results. Memory stays, others hear at once."""
     with web_of(world) as web, ExitStack() as stack:
         # Not due: the web's maintenance would have the watched job run.
-        later: dict[str, Any] = {"run_at": datetime.now(UTC) + timedelta(hours=1), "pending_limit": None}
+        later: dict[str, Any] = {"run_at": datetime.now(UTC) + timedelta(hours=1)}
         jobs = [world.enqueue({"order_ids": [number]}, user_id="deaf", **later) for number in range(20)]
         watched = world.enqueue({"order_ids": [1]}, **later)
         for _ in range(20):

@@ -29,14 +29,6 @@ MUTANTS = (
         (f"{TESTS}::test_readers_read_each_outcome_once_in_any_order_of_commits",),
     ),
     Mutant(
-        "two readers number outcomes at the same time",
-        NUMBERS,
-        READ,
-        "    PERFORM FROM outcome_readers ORDER BY reader FOR UPDATE;\n",
-        "",
-        (f"{TESTS}::test_readers_that_read_at_the_same_time_read_each_outcome_once",),
-    ),
-    Mutant(
         "outcomes are numbered below a position that was read",
         NUMBERS,
         READ,
@@ -91,14 +83,6 @@ MUTANTS = (
         "if not lost:",
         "if lost is not None:",
         (f"{LOST}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete[0-pending]",),
-    ),
-    Mutant(
-        "a commit whose answer was lost counts as a lost claim",
-        NUMBERS,
-        "turno/migrations/tenant/functions/claims_lost.sql",
-        " AND a.outcome IN ('crashed', 'released')",
-        "",
-        (f"{LOST}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
     ),
     Mutant(
         "a lost claim counts as often as a handler calls",

@@ -10,6 +10,7 @@ NEXT = "issue 17, point 6: the next of a key is never forgotten"
 RATE = "issue 17, point 6: so many of a key begin in a period"
 ONCE = "issue 17, point 6: unique while open, and for ever"
 
+PASSED = "new.unique_while := nullif(old.unique_while, 'for ever');\n        new.idempotency_key := "
 MUTANTS = (
     Mutant(
         "the end of a job lets nobody of its key run",
@@ -112,16 +113,16 @@ MUTANTS = (
         "a job that continues another does not take over its key",
         ONCE,
         "turno/migrations/tenant/functions/job_retry.sql",
-        "CASE old.unique_while WHEN 'open' THEN old.idempotency_key END",
-        "NULL",
+        f"{PASSED}CASE old.unique_while WHEN 'open' THEN old.idempotency_key END",
+        "new.unique_while := NULL;\n        new.idempotency_key := NULL",
         (f"{UNIQUE}::test_unique_while_it_is_open[one]",),
     ),
     Mutant(
         "a retry runs next to a newer job of its key",
         ONCE,
         "turno/migrations/tenant/functions/job_retry.sql",
-        "CASE old.unique_while WHEN 'open' THEN old.idempotency_key END",
-        "CASE WHEN false THEN old.idempotency_key END",
+        f"{PASSED}CASE old.unique_while WHEN 'open' THEN old.idempotency_key END",
+        "new.unique_while := NULL;\n        new.idempotency_key := NULL",
         (f"{UNIQUE}::test_two_at_once_retry_and_enqueue_one_key",),
     ),
     Mutant(

@@ -68,8 +68,10 @@ class EngineLink:
 
     @classmethod
     def on(cls, connection: Connection) -> Self:
-        """Return a link over this session only."""
-        return cls(lambda: connection)
+        """Return a link over this session only; `close` ends the session."""
+        link = cls(lambda: connection)
+        link._connection = connection
+        return link
 
     @property
     def server_version(self) -> int:
