@@ -180,7 +180,7 @@ def test_whatever_fails_no_invoice_is_authorised_twice_and_none_is_lost(
         take_number(branch, POINTS, number)
     taken = branch.invoices(TAKEN, point=POINTS)
     for invoice in taken:
-        branch.enqueue(invoice)
+        branch.enqueue(invoice, concurrency_key="")  # without the key of the type, several jobs are open at once
     wanted = runs = parked = 0
     here = InProcessWorker(world, branch.registry(read_seconds=READ_SECONDS))
     while (waiting := open_jobs(branch)) or runs < RUNS:
@@ -190,7 +190,7 @@ def test_whatever_fails_no_invoice_is_authorised_twice_and_none_is_lost(
         elif len(waiting) < POINTS:
             first = 1 + wanted // (POINTS - 1)
             for point in range(1, POINTS):
-                branch.enqueue(*branch.invoices(PER_JOB, first=first, point=point))
+                branch.enqueue(*branch.invoices(PER_JOB, first=first, point=point), concurrency_key="")
                 wanted += PER_JOB
             waiting = open_jobs(branch)
         if fate.deadly:
