@@ -275,6 +275,8 @@ def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str)
     if kind.endswith("[]"):
         members = [value(data, scene, claim, "", kind[:-2]) for _ in range(data.draw(st.integers(0, 3)))]
         return "{" + ", ".join("NULL" if one is None else json.dumps(one, ensure_ascii=False) for one in members) + "}"
+    if kind == "turno.new_job":  # test_limits_of_values has its fields
+        return None
     choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **SAID}[kind]
     said = data.draw(st.none() | st.sampled_from(choices), label=name)
     return None if said is None else str(said)
