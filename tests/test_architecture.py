@@ -93,10 +93,10 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
     "turno.callbacks": {
-        "turno.alerts.at_once",
         "turno.callbacks",
         "turno.jobs",
         "turno.mail",
+        "turno.maintenance.deliveries",
         "turno.store.engine",
     },
     "turno.mail": set(),
@@ -140,7 +140,14 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.identity",
         "psycopg",
     },
-    "turno.alerts": {"turno.alerts", "turno.jobs.moment", "turno.mail", "turno.store.operator", "psycopg"},
+    "turno.alerts": {
+        "turno.alerts",
+        "turno.jobs.moment",
+        "turno.mail",
+        "turno.maintenance.deliveries",
+        "turno.store.operator",
+        "psycopg",
+    },
     "turno.maintenance": {
         "turno.capability",
         "turno.named",

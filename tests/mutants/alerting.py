@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a receiver that hangs is waited for",
         ALERTS,
-        "turno/alerts/at_once.py",
+        "turno/maintenance/deliveries.py",
         "wait = max(0.0, until - monotonic())",
         "wait = 10.0",
         (f"{TESTS}::test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others",),

@@ -151,9 +151,9 @@ MUTANTS = (
     Mutant(
         "two relays at a time",
         ONE,
-        "turno/migrations/control/functions/lease_keep.sql",
-        "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp() OR",
-        "    WHERE true OR",
+        "turno/migrations/control/functions/lease_take.sql",
+        "OR p_renew AND leases.holder = p_holder",
+        "OR p_renew",
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
     ),
     Mutant(

@@ -34,7 +34,7 @@ MUTANTS = (
         "a gap between sweeps is forgotten by the next one",
         OUTAGE,
         "turno/migrations/control/functions/lease_take.sql",
-        "CASE WHEN leases.until BETWEEN now - p_for AND now THEN leases.since ELSE now END",
+        "CASE WHEN leases.until BETWEEN now - p_for AND now + p_for THEN leases.since ELSE now END",
         "leases.since",
         (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
     ),
@@ -65,9 +65,9 @@ MUTANTS = (
     Mutant(
         "a relay's lease by another clock is waited for",
         OUTAGE,
-        "turno/migrations/control/functions/lease_keep.sql",
-        " OR leases.until > clock_timestamp() + p_for;",
-        ";",
+        "turno/migrations/control/functions/lease_take.sql",
+        " OR leases.until > now + p_for OR p_renew",
+        " OR p_renew",
         (f"{ORPHANS}::test_a_relay_s_lease_by_another_clock_is_over",),
     ),
     Mutant(

@@ -1,22 +1,22 @@
 """One round: see what is wrong, note what is new, deliver what waits."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import psycopg
 
-from turno.alerts.at_once import Calls, in_words
 from turno.alerts.message import Message, message_of
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Receiver
 from turno.alerts.rules import alerts_of
+from turno.maintenance.deliveries import deliver, in_words
 from turno.store.operator import alert_states
+from turno.store.operator.alert_states import Event
 from turno.store.operator.troubles import troubles
 
 log = logging.getLogger(__name__)
@@ -69,25 +69,31 @@ class Alerts:
 
     def send_now(self, message: Message) -> dict[str, str | None]:
         """Send a message to every receiver at once; returns each receiver's error, None if it accepted the message."""
-        sent = _sent([(one, message) for one in self._receivers])
-        return {name: None if error is None else in_words(error) for name, error in sent}
+        problems = dict[str, str | None]()
+
+        def record(name: str, error: Exception | None) -> bool:
+            problems[name] = None if error is None else in_words(error)
+            return error is None
+
+        calls = [(one.name, partial(one.send, message)) for one in self._receivers]
+        deliver(lambda _: calls, record, within=ROUND_SECONDS)
+        return problems
 
     def _deliver(self, operator: Operator) -> None:
         quiet = self._terms.quiet is not None and self._terms.quiet.now(self._clock())
-        due = {
-            one.name: (one, events)
-            for one in self._receivers
-            if not (quiet and one.waits) and (events := alert_states.take(operator, one.name, self._pauses))
-        }
-        for name, error in _sent([(one, message_of(events)) for one, events in due.values()]):
+        taken = dict[str, list[Event]]()
+
+        def due(_: object) -> Iterator[tuple[str, Callable[[], None]]]:
+            for one in self._receivers:
+                if not (quiet and one.waits) and (events := alert_states.take(operator, one.name, self._pauses)):
+                    taken[one.name] = events
+                    yield one.name, partial(one.send, message_of(events))
+
+        def record(name: str, error: Exception | None) -> bool:
             if error is None:
-                alert_states.delivered(operator, name, due[name][1])
+                alert_states.delivered(operator, name, taken[name])
             else:
                 log.warning("alerts were not delivered by %s, they are tried again: %s", name, in_words(error))
+            return error is None
 
-
-def _sent(messages: Sequence[tuple[Receiver, Message]]) -> list[tuple[str, Exception | None]]:
-    calls = Calls[str]()
-    for receiver, message in messages:
-        calls.start(receiver.name, partial(receiver.send, message))
-    return list(calls.all_ended(monotonic() + ROUND_SECONDS))
+        deliver(due, record, within=ROUND_SECONDS)

@@ -2,13 +2,11 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from time import monotonic
 
-from turno.alerts.at_once import Calls, in_words
 from turno.callbacks.end_mail import Title, mail_of, send
 from turno.callbacks.post import NeverTaken, post
 from turno.callbacks.signature import headers_of
@@ -16,6 +14,7 @@ from turno.jobs.callback_url import MAILTO, url_problem
 from turno.jobs.label import STATUS_AFTER
 from turno.jobs.moment import written
 from turno.mail import MailServer
+from turno.maintenance.deliveries import deliver, in_words
 from turno.store.engine import callbacks
 from turno.store.engine.callbacks import Delivery
 from turno.store.engine.engine import Engine
@@ -57,20 +56,13 @@ class Callbacks:
 
     def run_round(self) -> int:
         """Deliver until nothing is due or the round's time is over; returns the number of accepted deliveries."""
-        began, delivered = monotonic(), 0
-        calls = Calls[Delivery]()
-        while monotonic() < began + TAKING_SECONDS:
-            self._start_due(calls)
-            if not calls.in_flight:
-                return delivered
-            delivered += sum(self._record(*end) for end in calls.ended(began + TAKING_SECONDS))
-        return delivered + sum(self._record(*end) for end in calls.all_ended(began + ROUND_SECONDS))
+        return deliver(self._due, self._record, within=ROUND_SECONDS, taking=TAKING_SECONDS)
 
-    def _start_due(self, calls: Calls[Delivery]) -> None:
-        busy = {delivery.tenant_id for delivery in calls.in_flight}
-        limit = AT_ONCE - len(calls.in_flight)
+    def _due(self, in_flight: Collection[Delivery]) -> Iterator[tuple[Delivery, Callable[[], None]]]:
+        busy = {delivery.tenant_id for delivery in in_flight}
+        limit = AT_ONCE - len(in_flight)
         for delivery in callbacks.take(self._engine, LEASE, each=OF_A_TENANT, limit=limit, busy=busy):
-            calls.start(delivery, partial(self._mail if delivery.url.startswith(MAILTO) else self._post, delivery))
+            yield delivery, partial(self._mail if delivery.url.startswith(MAILTO) else self._post, delivery)
 
     def _record(self, delivery: Delivery, error: Exception | None) -> bool:
         if error is None:

@@ -23,8 +23,7 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     # Cron mails what is written: a warning is worth a mail, a line of counts is the table below.
     log_to_stderr("WARNING")
     seal(*RESIDENTS_NEED)
-    from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - not twice, if it must begin anew
-    from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415
+    from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415 - not twice, if it must begin anew
     from turno.wiring.shared import maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -34,8 +33,7 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     finally:
         tasks.close()
     if not dry_run:
-        run_alerts(settings)
-        run_callbacks(settings)
+        run_deliveries(settings)
     if json_wanted:
         click.echo(json.dumps(counts))
     else:

@@ -25,8 +25,7 @@ def maintain(*, check: bool) -> None:
         return
     seal(*RESIDENTS_NEED)
     from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
-    from turno.wiring.alerts import run_alerts  # noqa: PLC0415
-    from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415
+    from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415
     from turno.wiring.shared import liveness, regular_maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -40,8 +39,7 @@ def maintain(*, check: bool) -> None:
             while True:
                 if monotonic() >= round_due:
                     tasks.run_leased()
-                    run_alerts(settings)
-                    run_callbacks(settings)
+                    run_deliveries(settings)
                     round_due = monotonic() + PERIOD.total_seconds()
                 signs.ready()
                 if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:

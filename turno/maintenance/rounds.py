@@ -42,7 +42,7 @@ class Maintenance(Tasks):
         """
         with _logged():
             if steady:
-                self._engine.keep_lease(*STEADY)
+                self._engine.take_lease(*STEADY, renew=True)
             # Each process, not only the holder of the lease: it may run a release with other subscriptions.
             self.announce()
             if self._engine.take_lease("maintenance", process_name(), LEASE):
@@ -52,7 +52,7 @@ class Maintenance(Tasks):
         """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
         with _logged():
             if self._engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
-                self._engine.keep_lease(*STEADY)
+                self._engine.take_lease(*STEADY, renew=True)
                 self.announce()
                 self._run_due()
 
@@ -72,7 +72,7 @@ class Maintenance(Tasks):
         """
         self._each_tenant.complete = True
         if not self._dry_run:
-            self._engine.keep_lease(*STEADY)
+            self._engine.take_lease(*STEADY, renew=True)
             self.announce()
             self._wait_for_heartbeats()
         return self._run((*URGENT, *OFTEN, *RARELY), self.of_capabilities())
@@ -93,7 +93,7 @@ class Maintenance(Tasks):
         super()._step()
         if monotonic() > self._prolong_at:
             self._prolong_at = monotonic() + PROLONG
-            self._engine.keep_lease("maintenance", process_name(), LEASE)
+            self._engine.take_lease("maintenance", process_name(), LEASE, renew=True)
 
     def _run(self, names: Collection[str], more: Mapping[str, Callable[[], int]] | None = None) -> dict[str, int]:
         """Run the tasks of these names, and more tasks; raises MaintenanceFailed at the end if a task failed."""

@@ -1,26 +1,18 @@
 """The composition root of alerts: who is told, and by whom."""
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-
-import psycopg
 
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Email, Log, Receiver, Webhook, generic, slack
 from turno.alerts.rounds import Alerts, Terms
 from turno.mail import MailServer
-from turno.process_name import process_name
 from turno.settings import Settings
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.wiring.logins import operator_session
-from turno.wiring.shared import engine_of
-
-log = logging.getLogger(__name__)
-
-ALERT_LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 
 
 def alerts_of(settings: Settings) -> Alerts:
@@ -55,14 +47,9 @@ def mail_server(settings: Settings) -> MailServer | None:
     return MailServer(settings.alert_smtp_url, settings.alert_email_from, settings.alert_smtp_ca_file or None)
 
 
-def run_alerts(settings: Settings) -> None:
-    """Run a round if no other process of the installation does; a database that is away ends it with a line."""
-    try:
-        with engine_of(settings) as engine:
-            if engine.take_lease("alerts", process_name(), ALERT_LEASE):
-                alerts_of(settings).run_round()
-    except psycopg.Error as error:
-        log.warning("alerts were not evaluated, the next round tries again: %s", error)
+def alert_delivery(settings: Settings) -> Callable[[Engine], None]:
+    """Return the function that evaluates the alerts and delivers their messages."""
+    return lambda _: alerts_of(settings).run_round()
 
 
 @contextmanager

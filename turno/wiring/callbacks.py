@@ -1,24 +1,16 @@
 """The composition root of call-backs."""
 
-import logging
-from datetime import timedelta
+from collections.abc import Callable
 from functools import partial
-
-import psycopg
 
 from turno.callbacks.rounds import Callbacks, CallbackTerms
 from turno.callbacks.signature import secret_of
 from turno.jobs.named_handlers import named_handlers
-from turno.process_name import process_name
 from turno.settings import Settings
 from turno.store.engine.callbacks import Delivery
+from turno.store.engine.engine import Engine
 from turno.wiring.alerts import mail_server
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import engine_of
-
-log = logging.getLogger(__name__)
-
-CALLBACK_LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 
 
 def callback_secret(settings: Settings, slug: str) -> str:
@@ -32,11 +24,11 @@ def address_secret(settings: Settings, address: int) -> str:
     return callback_secret(settings, f"address {address}")
 
 
-def run_callbacks(settings: Settings) -> None:
-    """Run a round if a receiver is configured and no other process runs one; an outage of the database is logged."""
+def callback_delivery(settings: Settings) -> Callable[[Engine], int] | None:
+    """Return the function that delivers the due call-backs and mails, None if no receiver is configured."""
     server = mail_server(settings)
     if not settings.callback_hosts and server is None:
-        return
+        return None
     terms = CallbackTerms(
         hosts=settings.callback_hosts,
         private=settings.callback_private,
@@ -44,12 +36,7 @@ def run_callbacks(settings: Settings) -> None:
         public_url=settings.public_url,
         title=partial(_title, settings),
     )
-    try:
-        with engine_of(settings) as engine:
-            if engine.take_lease("callbacks", process_name(), CALLBACK_LEASE):
-                Callbacks(engine, secret=partial(_secret, settings), terms=terms).run_round()
-    except psycopg.Error as error:
-        log.warning("call-backs were not delivered, the next round tries again: %s", error)
+    return lambda engine: Callbacks(engine, secret=partial(_secret, settings), terms=terms).run_round()
 
 
 def _secret(settings: Settings, delivery: Delivery) -> str:

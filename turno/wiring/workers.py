@@ -189,11 +189,9 @@ def _maintenance(
             tasks.run_leased(steady=steady)
             # A worker that a request launched has the web's secrets, and no receiver of alerts.
             if steady:
-                from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - unused by workers that requests launch
-                from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415 - as above
+                from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415 - unused by launched workers
 
-                run_alerts(settings)
-                run_callbacks(settings)
+                run_deliveries(settings)
 
     return MaintenanceProcess(run_round, every=PERIOD.total_seconds(), first=first)
 

@@ -18,7 +18,8 @@ from turno.callbacks.rounds import PAUSES, Callbacks, CallbackTerms
 from turno.callbacks.signature import headers_of
 from turno.servers.wait import wait_until
 from turno.store.engine import callbacks as stored
-from turno.wiring.callbacks import callback_secret, run_callbacks
+from turno.wiring.callbacks import callback_secret
+from turno.wiring.deliveries import run_deliveries
 from turno.wiring.shared import engine_of
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def test_a_tenant_that_cannot_be_read_delays_no_delivery(
         else:
             world.rows("ALTER TABLE background_jobs RENAME TO jobs_before")
             locks.callback(world.rows, "ALTER TABLE jobs_before RENAME TO background_jobs")
-        run_callbacks(replace(world.settings, callback_hosts=("127.0.0.1",), callback_private=True))
+        run_deliveries(replace(world.settings, callback_hosts=("127.0.0.1",), callback_private=True))
     assert {headers["webhook-id"] for _, headers, _ in receiver.got} == ids
     assert world.rows("SELECT attempts, due_at FROM turno.callbacks") == [{"attempts": 0, "due_at": None}]
 
@@ -225,7 +226,7 @@ def test_a_tenant_reads_no_other_s_addresses(world: ExampleInstallation) -> None
 
 def test_maintenance_sends_what_is_due_where_hosts_are_named(world: ExampleInstallation, receiver: Receiver) -> None:
     ended(world, receiver.url)
-    run_callbacks(world.settings)
+    run_deliveries(world.settings)
     assert receiver.got == []
-    run_callbacks(replace(world.settings, callback_hosts=("127.0.0.1",), callback_private=True))
+    run_deliveries(replace(world.settings, callback_hosts=("127.0.0.1",), callback_private=True))
     assert len(receiver.got) == 1

@@ -15,7 +15,8 @@ from turno.callbacks import rounds
 from turno.callbacks.rounds import PAUSES, Callbacks, CallbackTerms
 from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
-from turno.wiring.callbacks import callback_secret, run_callbacks
+from turno.wiring.callbacks import callback_secret
+from turno.wiring.deliveries import run_deliveries
 from turno.wiring.logins import operator_session
 from turno.wiring.shared import engine_of
 
@@ -131,5 +132,5 @@ def test_maintenance_mails_with_the_settings_of_alerts(
     world: ExampleInstallation, mail: alert_receivers.MailServer
 ) -> None:
     ended(world, EVA)
-    run_callbacks(replace(world.settings, alert_smtp_url=mail.url, alert_email_from="turno@shop.example"))
+    run_deliveries(replace(world.settings, alert_smtp_url=mail.url, alert_email_from="turno@shop.example"))
     assert [one["Subject"] for one in mail.mails] == ["Invoicing: it was cancelled"]

@@ -13,7 +13,8 @@ from turno.callbacks.signature import headers_of
 from turno.commands.main import main
 from turno.settings import Settings
 from turno.store.operator import callbacks as stored
-from turno.wiring.callbacks import address_secret, run_callbacks
+from turno.wiring.callbacks import address_secret
+from turno.wiring.deliveries import run_deliveries
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_it_is_signed_with_a_secret_of_its_own_and_told_with_the_submission_s_on
 ) -> None:
     number = added(world, receiver.url)
     job_id = ended(world)
-    run_callbacks(Settings.read(world.environment | allowed(world)))
+    run_deliveries(Settings.read(world.environment | allowed(world)))
     [(_, headers, body)] = receiver.got
     secret = address_secret(world.settings, number)
     assert headers_of(secret, str(job_id), int(headers["webhook-timestamp"]), body).items() <= headers.items()

@@ -194,9 +194,9 @@ def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstal
 
 
 def test_a_relay_s_lease_by_another_clock_is_over(world: ExampleInstallation) -> None:
-    assert world.engine.keep_lease("relay", "before", timedelta(minutes=10))
-    assert world.engine.keep_lease("relay", "after", timedelta(seconds=5))
-    assert not world.engine.keep_lease("relay", "other", timedelta(seconds=5))
+    assert world.engine.take_lease("relay", "before", timedelta(minutes=10), renew=True)
+    assert world.engine.take_lease("relay", "after", timedelta(seconds=5), renew=True)
+    assert not world.engine.take_lease("relay", "other", timedelta(seconds=5), renew=True)
 
 
 def test_who_holds_a_lease_has_it_to_its_end(world: ExampleInstallation) -> None:

@@ -257,12 +257,12 @@ def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleIn
 
 
 def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: ExampleInstallation) -> None:
-    assert world.engine.keep_lease("relay", "a", TIME)
-    assert world.engine.keep_lease("relay", "a", TIME)
-    assert not world.engine.keep_lease("relay", "b", TIME)
+    assert world.engine.take_lease("relay", "a", TIME, renew=True)
+    assert world.engine.take_lease("relay", "a", TIME, renew=True)
+    assert not world.engine.take_lease("relay", "b", TIME, renew=True)
     world.engine.drop_lease("relay", "b")
-    assert not world.engine.keep_lease("relay", "b", TIME)
+    assert not world.engine.take_lease("relay", "b", TIME, renew=True)
     world.engine.drop_lease("relay", "a")
-    assert world.engine.keep_lease("relay", "b", TIME)
+    assert world.engine.take_lease("relay", "b", TIME, renew=True)
     world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
-    assert world.engine.keep_lease("relay", "a", TIME)
+    assert world.engine.take_lease("relay", "a", TIME, renew=True)

@@ -86,7 +86,7 @@ class Relay:
         if monotonic() < self._renew_at:
             return True
         asked = monotonic()
-        if not self._engine.keep_lease("relay", self._holder, LEASE):
+        if not self._engine.take_lease("relay", self._holder, LEASE, renew=True):
             return False
         self._renew_at = asked + RENEW_EVERY
         return True

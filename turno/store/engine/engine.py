@@ -295,13 +295,14 @@ class Engine(EngineLink):
 
     # Leases: work of one process of the installation at a time ---------------------------------------
 
-    def take_lease(self, name: str, holder: str, period: timedelta, after: timedelta = timedelta(0)) -> bool:
-        """Take a lease for a period; False if another process has it, or had it less than `after` ago."""
-        return bool(self.value("SELECT lease_take(%s, %s, %s, %s)", name, holder, period, after))
+    def take_lease(
+        self, name: str, holder: str, period: timedelta, after: timedelta = timedelta(0), *, renew: bool = False
+    ) -> bool:
+        """Take a lease for a period; False if a process has it, or had it less than `after` ago.
 
-    def keep_lease(self, name: str, holder: str, period: timedelta) -> bool:
-        """Take or renew a lease; False if another process has it."""
-        return bool(self.value("SELECT lease_keep(%s, %s, %s)", name, holder, period))
+        With `renew` its holder takes it again before its end.
+        """
+        return bool(self.value("SELECT lease_take(%s, %s, %s, %s, %s)", name, holder, period, after, renew))
 
     def drop_lease(self, name: str, holder: str) -> None:
         """Release a lease for another process."""

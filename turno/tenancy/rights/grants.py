@@ -98,7 +98,6 @@ _CONTROL = Matrix(
         "command_take": roles("web"),
         "stream_ticket_put": roles("web"),
         "stream_ticket_take": roles("web"),
-        "lease_keep": roles("engine"),
         "lease_drop": roles("engine"),
         "unpublished": roles("engine"),
         "mark_published": roles("engine"),
