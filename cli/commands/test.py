@@ -48,10 +48,6 @@ def test(*, deep: bool, yes: bool, coverage: bool, pytest_arguments: tuple[str, 
         run_static_checks(report)
         run_tests(report, left_out=DEEP, arguments=FAST_RING, whole=False, coverage=coverage)
         click.echo("this was the fast ring; `turno test --deep` runs every test")
-    for test_name in report.flaky:
-        click.echo(f"FLAKY: {test_name} failed among the others and passed alone")
-    if report.flaky:
-        click.echo(f"{len(report.flaky)} FLAKY: each is a defect to end")
     for failure in report.failures:
         click.echo(f"failed: {failure}")
     click.echo(report.closing_line or "pytest did not get to its closing line")

@@ -35,10 +35,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(kw_only=True)
 class Report:
-    """Collects what went wrong, in the order it happened, and pytest's closing line."""
+    """The failures of a run, in order of time, and pytest's closing line."""
 
     failures: list[str] = field(default_factory=list)
-    flaky: list[str] = field(default_factory=list)
     closing_line: str = ""
 
 
@@ -64,7 +63,7 @@ def run_tests(
 ) -> None:
     """Run pytest, with `coverage` under it: the tests must then reach FAIL_UNDER per cent of the lines and branches.
 
-    In the whole suite a few tests that failed are run once more alone. Those that pass then are noted as flaky.
+    In the whole suite a few failed tests run once more, alone. A test that passes then is flaky: a failure, too.
     """
     print("--- pytest", flush=True)
     program = ("coverage", "run", "-m", "pytest") if coverage else ("pytest",)
@@ -73,9 +72,9 @@ def run_tests(
     command = [sys.executable, "-u", "-m", *program]
     ended = run_and_listen([*command, *pytest_arguments(left_out, arguments, whole=whole)])
     if whole and ended.status == TESTS_FAILED and few_failed(ended.closing_line):
-        report.flaky = ended.failed
-        ended = _run_alone(command, ended.closing_line)
-        report.flaky = [name for name in report.flaky if name not in ended.failed]
+        first, ended = ended, _run_alone(command, ended.closing_line)
+        flaky = [name for name in first.failed if name not in ended.failed]
+        report.failures += [f"FLAKY: {name} failed among the others and passed alone" for name in flaky]
     report.closing_line = ended.closing_line
     if ended.status != 0:
         report.failures.append(f"pytest (exit status {ended.status})")

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from threading import Barrier, Thread
-from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -27,6 +26,7 @@ from handlers.services.invoicing_errors import (
 )
 from tenants.northwind.load import load_orders
 from tests.integration.handlers.branch_schema import STEPS, connect, create_branch, run_migration
+from turno.servers.wait import wait_until
 
 CLEAN = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 FIRST = 10248
@@ -324,10 +324,7 @@ def wait_until_one_session_waits(branch: Connection[Any]) -> None:
         SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'
     """
-    deadline = monotonic() + 10
-    while branch.execute(query).fetchone() != (1,):
-        assert monotonic() < deadline, "no session waits for a lock"
-        sleep(0.01)
+    assert wait_until(lambda: branch.execute(query).fetchone() == (1,), within=30), "no session waits for a lock"
 
 
 @pytest.mark.parametrize("winner_commits", [True, False])

@@ -63,19 +63,16 @@ def test_without_arguments_the_fast_ring_runs_and_nothing_is_installed(
     assert ran == []
 
 
-def test_a_flaky_test_is_named_and_counted_in_the_closing_lines(
+def test_a_failure_is_named_and_the_exit_status_is_an_error(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tests(report: Report, **_: object) -> None:
-        report.flaky, report.closing_line = ["tests/unit/test_a.py::test_b[c d]"], CLOSING
+        report.failures, report.closing_line = ["FLAKY: tests/unit/test_a.py::test_b[c d]"], CLOSING
 
     monkeypatch.setattr(test, "run_tests", tests)
     result = CliRunner().invoke(main, ["test", "--deep"])
-    assert result.output.splitlines() == [
-        "FLAKY: tests/unit/test_a.py::test_b[c d] failed among the others and passed alone",
-        "1 FLAKY: each is a defect to end",
-        CLOSING,
-    ]
+    assert result.exit_code == 1
+    assert result.output.splitlines() == ["failed: FLAKY: tests/unit/test_a.py::test_b[c d]", CLOSING]
     assert ran == []
 
 
@@ -187,9 +184,18 @@ def test_a_run_under_coverage_must_reach_the_threshold(
     assert (report.failures, report.closing_line) == (failures, CLOSING)
 
 
-def test_what_fails_in_the_crowd_and_passes_alone_is_flaky(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = iter([Ended(1, "= 2 failed, 900 passed in 61.20s =", ["a", "b"]), Ended(1, CLOSING, ["b"])])
+@pytest.mark.parametrize(
+    ("again", "failures"),
+    [
+        (Ended(1, CLOSING, ["b"]), ["FLAKY: a failed among the others and passed alone", "pytest (exit status 1)"]),
+        (Ended(0, CLOSING, []), [f"FLAKY: {name} failed among the others and passed alone" for name in "ab"]),
+    ],
+)
+def test_a_test_that_fails_in_the_crowd_and_passes_alone_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, again: Ended, failures: list[str]
+) -> None:
+    runs = iter([Ended(1, "= 2 failed, 900 passed in 61.20s =", ["a", "b"]), again])
     monkeypatch.setattr(test_run, "run_and_listen", lambda _: next(runs))
     report = Report()
     test_run.run_tests(report, left_out=[], arguments=[], whole=True)
-    assert (report.flaky, report.failures, report.closing_line) == (["a"], ["pytest (exit status 1)"], CLOSING)
+    assert (report.failures, report.closing_line) == (failures, CLOSING)
