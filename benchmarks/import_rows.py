@@ -13,7 +13,7 @@ import xlsxwriter
 
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
-from handlers.data_import import DataImport
+from imports.data_import import DataImport
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import psycopg
 from benchmarks import processor_time
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
+from cli.demo.invoices import InvoiceIntegrity, check_invoices, issue
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from handlers.services.invoicing import invoice_order
 from tenants.northwind.load import expected_net_total, load_orders
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
@@ -81,7 +80,7 @@ def _loop(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
             start = time.perf_counter()
             with session.transaction():
                 for order in orders:
-                    invoice_order(session, order, 1)
+                    issue(session, order, 1)
             took = (time.perf_counter() - start) * 1000
         _check(bench, tenant)
         return [took]
@@ -138,7 +137,7 @@ class Here:
         before = self._spent()
         session.execute("BEGIN")
         for order in orders:
-            invoice_order(session, order, 1)
+            issue(session, order, 1)
         session.execute("COMMIT")
         took = self._spent() - before
         self._sessions.give_back(self._login, session)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import processor_time
 from benchmarks.report import Report
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from nemesis.environment import open_environment
 from turno.jobs.new_job import NewJob
 from turno.store.api.commands import ENQUEUE, submission

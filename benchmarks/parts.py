@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import resident
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tenants.northwind.load import load_orders
 from turno.jobs.new_job import NewJob
 from turno.store.api.commands import ENQUEUE, submission

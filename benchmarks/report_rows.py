@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.environment import open_environment
 from benchmarks.import_rows import worked
 from benchmarks.report import Report
-from handlers.consolidated_report import ConsolidatedReport
+from reports.consolidated_report import ConsolidatedReport
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -1,10 +1,10 @@
 """The work: one file per job type over the services it wraps."""
 
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.consolidated_report import ConsolidatedReport
-from handlers.data_import import DataImport
-from handlers.services.authorising.settings import AuthoritySettings
-from handlers.taxpayer_sync import TaxpayerSync
+from imports.data_import import DataImport
+from reports.consolidated_report import ConsolidatedReport
+from tax_authority.authorising.settings import AuthoritySettings
+from tax_authority.taxpayer_sync import TaxpayerSync
 from turno import Registry
 
 

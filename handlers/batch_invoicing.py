@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
+from uuid import UUID
 
 from msgspec import Meta
 
 from handlers.batch_invoicing_words import WORDS
-from handlers.services.invoicing import issue_all
-from handlers.services.invoicing_errors import InvoicingError
+from handlers.invoicing import InvoicingError, issue_all
 from turno import InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
 LARGEST_BATCH = 50_000
@@ -27,7 +27,7 @@ class BatchInvoicingPayload:
 
 
 class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
-    """Turn orders into invoices; what only the business can know ends as an item's error in the ledger."""
+    """Turn orders into invoices; an InvoicingError is recorded as the error of its order."""
 
     type = "batch_invoicing"
     queue = "cold"
@@ -38,7 +38,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
 
     @classmethod
     def summary(cls, payload: BatchInvoicingPayload, language: str) -> str:
-        """Return how many orders, and who numbers their invoices."""
+        """Return the number of orders, and the point of sale."""
         orders, point = len(payload.order_ids), f"{payload.point_of_sale:05d}"
         if language == "es":
             return f"{orders} {'pedido' if orders == 1 else 'pedidos'}, punto de venta {point}"
@@ -66,7 +66,9 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
         parts = job.fan_out(type(self), cut, total=len(orders))
         if not all(part.completed for part in parts):
             raise PartsFailed(parts)
-        return _added_up([part.result or {} for part in parts])
+        results = [part.result or {} for part in parts]
+        counts = {name: sum(result[name] for result in results) for name in ("invoiced", "failed", "skipped")}
+        return counts | _totals(job, [part.job_id for part in parts])
 
     def _invoice(self, job: JobContext, orders: Sequence[int], point_of_sale: int) -> dict[str, Any]:
         batch = job.each(orders)
@@ -79,30 +81,21 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
                     if isinstance(answer, InvoicingError):
                         item.fail(answer)
                     else:
-                        item.ref = ", ".join(one.label for one in answer)
+                        item.ref = ", ".join(invoice.label for invoice in answer)
         counts = batch.counts
-        return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | self._totals(job)
-
-    def _totals(self, job: JobContext) -> dict[str, dict[str, Decimal]]:
-        """Return what was invoiced less what was credited, in each currency."""
-        rows = job.connection.execute(
-            """
-            SELECT v.currency, sum(v.net_total * s.sign), sum(v.total * s.sign)
-            FROM background_job_items i JOIN invoices v ON v.order_id = i.key::bigint
-            CROSS JOIN LATERAL (SELECT CASE v.kind WHEN 'invoice' THEN 1 ELSE -1 END AS sign) s
-            WHERE i.job_id = %s AND i.state = 'done'
-            GROUP BY v.currency ORDER BY v.currency
-            """,
-            (job.job_id,),
-        ).fetchall()
-        return {"net_totals": {row[0]: row[1] for row in rows}, "totals": {row[0]: row[2] for row in rows}}
+        return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | _totals(
+            job, [job.job_id]
+        )
 
 
-def _added_up(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    counts = {name: sum(result[name] for result in results) for name in ("invoiced", "failed", "skipped")}
-    sums: dict[str, dict[str, Decimal]] = {"net_totals": {}, "totals": {}}
-    for result in results:
-        for name, added in sums.items():
-            for currency, amount in result[name].items():
-                added[currency] = added.get(currency, Decimal(0)) + Decimal(amount)
-    return counts | sums
+def _totals(job: JobContext, job_ids: Sequence[UUID]) -> dict[str, dict[str, Decimal]]:
+    """Return the invoiced minus the credited amounts of the items of these jobs, in each currency."""
+    query = """
+        SELECT v.currency, sum(v.net_total * s.sign), sum(v.total * s.sign)
+        FROM background_job_items i JOIN invoices v ON v.order_id = i.key::bigint
+        CROSS JOIN LATERAL (SELECT CASE v.kind WHEN 'invoice' THEN 1 ELSE -1 END AS sign) s
+        WHERE i.job_id = ANY (%s) AND i.state = 'done'
+        GROUP BY v.currency ORDER BY v.currency
+    """
+    rows = job.connection.execute(query, (list(job_ids),)).fetchall()
+    return {"net_totals": {row[0]: row[1] for row in rows}, "totals": {row[0]: row[2] for row in rows}}

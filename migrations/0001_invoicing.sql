@@ -68,7 +68,7 @@ CREATE TABLE invoices (
     CONSTRAINT invoices_c_shows_no_iva CHECK (letter <> 'C' OR iva_total = 0)
 );
 
--- The service rounds; these checks only refuse a line rounded otherwise.
+-- The invoicing rounds; these checks refuse a line with another result. Times 0.01: a division rounds first, to few digits.
 CREATE TABLE invoice_lines (
     invoice_id bigint NOT NULL REFERENCES invoices,
     line_no    integer NOT NULL CHECK (line_no >= 1),
@@ -81,7 +81,7 @@ CREATE TABLE invoice_lines (
     iva        numeric(18, 2) NOT NULL,
     PRIMARY KEY (invoice_id, line_no),
     CONSTRAINT invoice_lines_net_to_the_cent CHECK (net = round(unit_price * quantity * (1 - discount), 2)),
-    CONSTRAINT invoice_lines_iva_to_the_cent CHECK (iva = round(net * iva_rate / 100, 2))
+    CONSTRAINT invoice_lines_iva_to_the_cent CHECK (iva = round(net * iva_rate * 0.01, 2))
 );
 COMMENT ON COLUMN invoice_lines.iva_rate IS 'The rate charged: 0 under letter C, whatever the product''s.';
 

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from handlers.services.authorising.access import keep_access
-from handlers.services.authorising.certificates import check_digit, checked_access
-from handlers.services.authorising.settings import URLS, AuthoritySettings
-from handlers.services.tax_authority import Addresses
-from handlers.taxpayer_sync import TaxpayerSync
-from tax_authority_stub.certificates import make_certificate
-from tax_authority_stub.server import serving
+from tax_authority import Addresses
+from tax_authority.authorising.access import keep_access
+from tax_authority.authorising.certificates import check_digit, checked_access
+from tax_authority.authorising.settings import URLS, AuthoritySettings
+from tax_authority.stub.certificates import make_certificate
+from tax_authority.stub.server import serving
+from tax_authority.taxpayer_sync import TaxpayerSync
 from turno import Registry
 from turno.store.api import effect_review
 from turno.testing.in_process_worker import InProcessWorker
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from handlers.services.tax_authority import Credentials
-    from tax_authority_stub.books import Granted
-    from tax_authority_stub.stub import TaxAuthorityStub
+    from tax_authority import Credentials
+    from tax_authority.stub.books import Granted
+    from tax_authority.stub.stub import TaxAuthorityStub
     from tests.installation import ExampleInstallation
     from turno.tenancy.identity.tenant import Tenant
 

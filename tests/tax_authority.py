@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from handlers.services.tax_authority import (
+from tax_authority import (
     Addresses,
     Credentials,
     TaxAuthority,
@@ -17,8 +17,8 @@ from handlers.services.tax_authority import (
     VatLine,
     Voucher,
 )
-from tax_authority_stub.certificates import make_certificate
-from tax_authority_stub.stub import TaxAuthorityStub
+from tax_authority.stub.certificates import make_certificate
+from tax_authority.stub.stub import TaxAuthorityStub
 
 CUIT = "30000000007"
 INVOICE_A, CREDIT_NOTE_A, INVOICE_C = 1, 3, 11

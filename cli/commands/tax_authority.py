@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from handlers.services.authorising.access import keep_access, read_access
-from handlers.services.authorising.certificates import UnfitAccess, checked_access
+from tax_authority.authorising.access import keep_access, read_access
+from tax_authority.authorising.certificates import UnfitAccess, checked_access
 from turno.administration import Administration
 
 SOON_DAYS = 30

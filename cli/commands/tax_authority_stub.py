@@ -16,7 +16,7 @@ def tax_authority_stub(*, port: int) -> None:
     It speaks the login, the authorisation of vouchers and the registry of taxpayers, keeps everything in memory, and
     fails as it is told to at its control address. Its page at / says how, and lists what was granted.
     """
-    from tax_authority_stub.server import serving  # noqa: PLC0415 - lxml and cryptography, for this command alone
+    from tax_authority.stub.server import serving  # noqa: PLC0415 - lxml and cryptography, for this command alone
 
     stopped = Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("app", "benchmarks", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "tests", "turno")
+ROOMS = (
+    "app",
+    "benchmarks",
+    "cli",
+    "handlers",
+    "imports",
+    "nemesis",
+    "reports",
+    "tax_authority",
+    "tenants",
+    "tests",
+    "turno",
+)
 STATIC_CHECKS = {
     "ruff check": ("ruff", "check", "."),
     "ruff format --check": ("ruff", "format", "--check", "."),

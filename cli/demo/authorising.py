@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from cli.demo.branches import FRESH
 from cli.demo.errors import DemoFailed
-from handlers.services.authorising.access import keep_access
-from handlers.services.authorising.settings import URLS
-from handlers.services.invoicing import issue
-from handlers.services.tax_authority import Credentials
-from tax_authority_stub.certificates import make_certificate
+from cli.demo.invoices import issue
+from tax_authority import Credentials
+from tax_authority.authorising.access import keep_access
+from tax_authority.authorising.settings import URLS
+from tax_authority.stub.certificates import make_certificate
 from tenants.company import CUITS
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from cli.demo.client import Client
-    from tax_authority_stub.stub import TaxAuthorityStub
+    from tax_authority.stub.stub import TaxAuthorityStub
     from turno.administration import Administration
 
 ORDER = 2 * FRESH + 1  # in pesos, which alone the authority is sent; beyond what people find to invoice

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from cli.demo.errors import DemoFailed
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tenants.company import BRANCHES, COMPANY, NAME
 from tenants.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
 from turno.administration import Administration, MigrationFailed

@@ -20,7 +20,7 @@ from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
 from cli.servers.marked_processes import end_marked
-from tax_authority_stub.server import serving
+from tax_authority.stub.server import serving
 from tenants.company import BRANCHES, COMPANY, USERS
 from tenants.northwind.load import BRANCH_SHARES
 from turno.administration import Administration, variables

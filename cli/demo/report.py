@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.demo.branches import ORDERS, orders_net_total
 from cli.demo.errors import DemoFailed
-from handlers.services.invoice_integrity import InvoiceIntegrity
+from cli.demo.invoices import InvoiceIntegrity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,11 @@ from typing import Any, Final, LiteralString
 from psycopg import Connection
 from psycopg.rows import scalar_row
 
-from handlers.services import money
-from handlers.services.invoice import TaxCondition
+from tenants.northwind import money
 
 BRANCH_SHARES: Final = (range(500), range(500, 700), range(700, 830))
 
-_TAX_CONDITIONS: Final[tuple[TaxCondition, ...]] = (
+_TAX_CONDITIONS: Final[tuple[str, ...]] = (
     "registered",
     "final_consumer",
     "registered",
@@ -102,7 +101,7 @@ def _copy(connection: Connection[Any], statement: LiteralString, rows: Iterable[
             copy.write_row(row)
 
 
-def _customers() -> Iterator[tuple[str, str, TaxCondition, str, str, str]]:
+def _customers() -> Iterator[tuple[str, str, str, str, str, str]]:
     for place, row in enumerate(_rows("customers.csv")):
         tax_condition = _TAX_CONDITIONS[place % len(_TAX_CONDITIONS)]
         yield row["customer_id"], row["company_name"], tax_condition, row["address"], row["city"], row["country"]

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.deep
 DOCKERFILE = (ROOT / "deploy" / "container" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 # What the reference application needs besides the library.
 FURTHER = re.findall(r'titles\]"((?: [\w-]+)+)', DOCKERFILE)[0].split()
+APPLICATION = {"app", "handlers", "imports", "migrations", "reports", "tax_authority", "tenants"}
 LAST_STAGE = DOCKERFILE.rpartition("\nFROM ")[2]
 
 
@@ -93,6 +94,4 @@ def test_what_the_image_holds_serves_and_runs_jobs(
     payload = ("--payload", '{"order_ids": [1]}')
     job = command("jobs", "submit", "batch_invoicing", "--tenant", "suc0001", *payload).strip()
     assert wait_until(lambda: "completed" in command("jobs", "show", "--tenant", "suc0001", job), within=90)
-    assert [
-        path.name for path in image.iterdir() if path.name not in {"app", "handlers", "migrations", "tenants"}
-    ] == []
+    assert [path.name for path in image.iterdir() if path.name not in APPLICATION] == []

@@ -18,8 +18,8 @@ from uuid import UUID
 
 import pytest
 
-from tax_authority_stub.books import Granted, Series
-from tax_authority_stub.faults import FAULTS
+from tax_authority.stub.books import Granted, Series
+from tax_authority.stub.faults import FAULTS
 from tests.fiscal_branch import FIRST_ORDER, FiscalBranch, fiscal_branch
 from tests.installation import ExampleInstallation
 from turno import crash_points

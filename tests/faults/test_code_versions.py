@@ -12,7 +12,7 @@ from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
 
-ROOMS = ("app", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "tests", "turno")
+ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
 
 
 class OddNext(Odd):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import ExampleInstallation
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.tenant import Tenant

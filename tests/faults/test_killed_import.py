@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from handlers.data_import import DataImport
+from imports.data_import import DataImport
 from tests.faults.test_kill_at_each_step import mend_until_ended
-from tests.integration.handlers.test_data_import import ORDERS, order, upload
+from tests.integration.imports.test_data_import import ORDERS, order, upload
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import KEY, ROOT, ExampleInstallation
 from turno.commands.output.migrate_report import print_standings
 from turno.servers.wait import wait_until

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import ExampleInstallation
 from tests.small_parts import PART
 from turno.servers.wait import wait_until

@@ -27,7 +27,7 @@ from turno.testing.checker import Checker
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 
-ROOMS = ("app", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "tests", "turno")
+ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
 # Whoever relies on the columns that there are, or on a plan made before, is found out.
 A_COLUMN_MORE_EVERYWHERE = """
 DO $$

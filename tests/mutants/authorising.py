@@ -2,9 +2,9 @@
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/handlers/test_taxpayer_sync.py"
-AUTHORISATION = "handlers/invoice_authorisation.py"
-HANDLER = "handlers/taxpayer_sync.py"
+TESTS = "tests/integration/tax_authority/test_taxpayer_sync.py"
+AUTHORISATION = "tax_authority/invoice_authorisation.py"
+HANDLER = "tax_authority/taxpayer_sync.py"
 ONE = "decision 0075: the number is the key"
 APART = "issue 17, point 3: per-tenant certificates"
 AWAY = "issue 17, point 3: while the authority is away no attempt is counted"

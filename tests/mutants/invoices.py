@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-INVOICING = "handlers/services/invoicing.py"
-STORING = "handlers/services/invoice_storing.py"
+INVOICING = "handlers/invoicing.py"
 TESTS = "tests/integration/handlers/test_invoicing.py"
 GAP_FREE = "section 10: gap-free numbers per point of sale and letter under concurrency"
 
@@ -13,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a point of sale is not locked",
         GAP_FREE,
-        STORING,
+        INVOICING,
         "WHERE id = %s FOR NO KEY UPDATE",
         "WHERE id = %s",
         (f"{TESTS}::test_disjoint_batches_number_without_gaps",),
@@ -22,8 +21,10 @@ MUTANTS = (
         "an order is invoiced as it was before the wait for its number",
         "section 10: an invoice claims what its order says when it is issued",
         INVOICING,
-        "            lock.execute(LOCK, (point_of_sale,))\n            cursor.execute(ORDERS, (list(order_ids),))\n",
-        "            cursor.execute(ORDERS, (list(order_ids),))\n            lock.execute(LOCK, (point_of_sale,))\n",
+        "            lock.execute(LOCK, (point_of_sale,))\n"
+        '            cursor.execute(ISSUE, {"order_ids": known, "point_of_sale": point_of_sale})\n',
+        '            cursor.execute(ISSUE, {"order_ids": known, "point_of_sale": point_of_sale})\n'
+        "            lock.execute(LOCK, (point_of_sale,))\n",
         (f"{TESTS}::test_changes_during_the_wait_are_invoiced",),
     ),
     Mutant(
@@ -47,7 +48,7 @@ MUTANTS = (
     Mutant(
         "a second invoice of an order is a fault",
         "section 1: nobody is billed twice",
-        STORING,
+        INVOICING,
         "        ON CONFLICT (order_id, kind) DO NOTHING\n",
         "",
         (f"{TESTS}::test_the_loser_between_two_points_of_sale_waits_for_the_winners_end",),
@@ -56,32 +57,32 @@ MUTANTS = (
         "numbers of orders that another point of sale invoiced are left out",
         GAP_FREE,
         INVOICING,
-        "    if lost and len(order_ids) > 1:\n        raise InvoicedMeanwhile(min(lost))\n",
+        '            elif len(order_ids) > 1:\n                raise InvoicedMeanwhile(row["order_id"])\n',
         "",
         (f"{TESTS}::test_who_loses_one_of_several_orders_keeps_no_number",),
     ),
     Mutant(
-        "half a cent goes to the even side",
+        "the IVA of a large amount is rounded twice",
         "section 10: rounded half-up per line to cents",
-        "handlers/services/money.py",
-        "_EXACT = Context(prec=60, rounding=ROUND_HALF_UP)",
-        '_EXACT = Context(prec=60, rounding="ROUND_HALF_EVEN")',
-        ("tests/unit/handlers/test_money.py::test_known_lines",),
+        INVOICING,
+        "SELECT *, round(net * iva_rate * 0.01, 2) AS iva FROM line",
+        "SELECT *, round(net * iva_rate / 100, 2) AS iva FROM line",
+        (f"{TESTS}::test_a_line_is_rounded_half_up_once",),
     ),
     Mutant(
         "letter C charges IVA",
         "section 10: IVA by rate",
         INVOICING,
-        "rate = order.iva_rates[place] if taxed else Decimal(0)",
-        "rate = order.iva_rates[place]",
+        "CASE k.letter WHEN 'C' THEN 0 ELSE p.iva_rate END AS iva_rate",
+        "p.iva_rate",
         (f"{TESTS}::test_lines_of_letter_c_charge_no_rate",),
     ),
     Mutant(
         "what was taken back is invoiced",
         "what was taken back becomes a credit note",
-        "handlers/services/invoicing.py",
-        '("credit_note", -1))',
-        '("invoice", -1))',
+        INVOICING,
+        "CASE WHEN l.quantity > 0 THEN 'invoice' ELSE 'credit_note' END AS kind",
+        "'invoice' AS kind",
         ("tests/integration/handlers/test_invoicing.py::test_credit_notes_are_numbered_apart_and_issued_once",),
     ),
 )

@@ -8,7 +8,7 @@ TESTS = "tests/faults/test_shared_resources.py"
 WATCH = "turno/worker/session_watch.py"
 CONNECTIONS = "tests/integration/http_server/test_connections.py"
 MAINTENANCE = "tests/integration/maintenance/test_maintenance.py"
-FILES = "tests/unit/handlers/test_import_files.py"
+FILES = "tests/unit/imports/test_files.py"
 FAILOVER = "tests/faults/test_disk_and_failover.py"
 SHARED = "promise 9: a tenant's failure affects only that tenant"
 
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a workbook has any number of cells",
         "an upload cannot use up the memory of a child",
-        "handlers/services/importing/workbook.py",
+        "imports/workbook.py",
         "if cells > MOST_CELLS:",
         "if cells < 0:",
         (

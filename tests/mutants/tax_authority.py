@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SERVICE = "handlers/services/tax_authority"
+SERVICE = "tax_authority"
 CLIENT, WSFE = f"{SERVICE}/client.py", f"{SERVICE}/wsfe.py"
-WITH_STUB = "tests/integration/tax_authority_stub/test_client_and_stub.py"
-REPLIES = "tests/unit/handlers/test_tax_authority_replies.py"
+WITH_STUB = "tests/integration/tax_authority/test_client_and_stub.py"
+REPLIES = "tests/unit/tax_authority/test_replies.py"
 WORK = f"{WITH_STUB}::test_what_is_said_of_an_authorisation_agrees_with_what_was_done"
 NEVER_BLIND = "section 6: nothing is ever issued blind"
 
@@ -59,7 +59,7 @@ MUTANTS = (
         "self.tickets.ticket(service, renew, refused=ticket)",
         "self.tickets.ticket(service, renew)",
         (
-            "tests/integration/tax_authority_stub/test_rules.py::test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused",
+            "tests/integration/tax_authority/test_rules.py::test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused",
         ),
     ),
 )

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-ROOMS = {"app", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "tests", "turno"}
+ROOMS = {"app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno"}
 
 
 # What a mutant that cannot run raises in any test; it says nothing about the guard.

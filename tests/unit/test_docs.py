@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from handlers.services.authorising.settings import VARIABLES
+from tax_authority.authorising.settings import VARIABLES
 from turno.commands.main import all_commands, main
 from turno.commands.settings_reference import markdown_table
 from turno.settings import PREFIX, Settings
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
 OUR_FILE = re.compile(
-    r"(?<![\w/.])(?:app|turno|cli|handlers|nemesis|tax_authority_stub|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b"
+    r"(?<![\w/.])(?:app|turno|cli|handlers|imports|nemesis|reports|tax_authority|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b"
 )
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.

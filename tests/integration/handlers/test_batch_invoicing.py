@@ -5,7 +5,6 @@ from decimal import Decimal
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from handlers.batch_invoicing import _added_up
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
 
@@ -37,16 +36,3 @@ def test_result_has_a_total_of_each_currency(world: ExampleInstallation, currenc
     }
     assert set(result["totals"]) == set(currencies)
     world.rows("TRUNCATE invoices, invoice_lines, invoice_counters, background_jobs CASCADE")
-
-
-def test_parts_add_up_in_each_currency() -> None:
-    counts = {"invoiced": 1, "failed": 0, "skipped": 2}
-    first = counts | {"net_totals": {"ARS": "0.10"}, "totals": {"ARS": "0.20"}}
-    second = counts | {"net_totals": {"ARS": "0.20", "USD": "-1"}, "totals": {"ARS": "0.10", "USD": "-1.21"}}
-    assert _added_up([first, second]) == {
-        "invoiced": 2,
-        "failed": 0,
-        "skipped": 4,
-        "net_totals": {"ARS": Decimal("0.30"), "USD": Decimal(-1)},
-        "totals": {"ARS": Decimal("0.30"), "USD": Decimal("-1.21")},
-    }

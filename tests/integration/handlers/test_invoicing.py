@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from handlers.services.invoice import Invoice
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from handlers.services.invoice_storing import LOCK
-from handlers.services.invoicing import invoice_order, issue, issue_all
-from handlers.services.invoicing_errors import (
+from cli.demo.invoices import InvoiceIntegrity, check_invoices, issue
+from handlers.invoicing import (
+    LOCK,
     AlreadyInvoiced,
     EmptyOrder,
+    Invoice,
     InvoicedMeanwhile,
     UnknownOrder,
     UnknownPointOfSale,
+    issue_all,
 )
 from tenants.northwind.load import load_orders
+from tenants.northwind.money import iva, line_net
 from tests.integration.handlers.branch_schema import STEPS, connect, create_branch, run_migration
 from turno.servers.wait import wait_until
 
@@ -50,6 +51,10 @@ def loaded(branch: Connection[Any]) -> Connection[Any]:
 
 
 Line = tuple[Decimal, int, Decimal, Decimal]
+
+
+def invoice_order(branch: Connection[Any], order_id: int, point_of_sale: int) -> Invoice:
+    return issue(branch, order_id, point_of_sale)[0]
 
 
 def add_order(branch: Connection[Any], tax_condition: str, lines: list[Line]) -> int:
@@ -164,7 +169,30 @@ def test_totals_are_the_sums_of_the_lines(branch: Connection[Any], ordered: list
         assert summed == (invoice.lines, invoice.net_total, invoice.iva_total)
         assert preview == (invoice.lines, invoice.net_total)
         assert invoice.total == invoice.net_total + invoice.iva_total
+        # An independent computation, by Python's decimals.
+        nets = [line_net(price, quantity, discount) for price, quantity, discount, _ in ordered]
+        rates = [rate if point_of_sale == 1 else Decimal(0) for *_, rate in ordered]
+        assert invoice.net_total == sum(nets)
+        assert invoice.iva_total == sum(map(iva, nets, rates))
         assert check_invoices(branch) == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("price", "rate", "net", "tax"),
+    [
+        ("0.005", "0", "0.01", "0.00"),  # half a cent is rounded up, to the even side or not
+        ("0.015", "0", "0.02", "0.00"),
+        ("0.025", "0", "0.03", "0.00"),
+        ("0.0049", "0", "0.00", "0.00"),
+        ("14.0000", "21", "14.00", "2.94"),
+        # Division by 100 would round the IVA to 4 decimals first: 105000000000.00495 to .0050, then to .01.
+        ("1000000000000.0471", "10.5", "1000000000000.05", "105000000000.01"),
+    ],
+)
+def test_a_line_is_rounded_half_up_once(branch: Connection[Any], price: str, rate: str, net: str, tax: str) -> None:
+    order_id = add_order(branch, "registered", [(Decimal(price), 1, Decimal(0), Decimal(rate))])
+    invoice = invoice_order(branch, order_id, 1)
+    assert (invoice.net_total, invoice.iva_total) == (Decimal(net), Decimal(tax))
 
 
 signed = st.tuples(

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from handlers.services.invoicing import invoice_order
+from cli.demo.invoices import InvoiceIntegrity, check_invoices, issue
 from tenants.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
 from tests.integration.handlers.branch_schema import connect, create_branch
 
@@ -33,7 +32,7 @@ def invoice_all(branch: Connection[Any], point_of_sale: int = 1) -> None:
     billable = branch.execute("SELECT order_id FROM billable_orders ORDER BY order_id").fetchall()
     with branch.transaction():
         for (order_id,) in billable:
-            invoice_order(branch, order_id, point_of_sale)
+            issue(branch, order_id, point_of_sale)
 
 
 def test_the_shares_cover_all_orders_and_add_up_to_northwinds_total() -> None:
@@ -129,7 +128,7 @@ def test_a_reset_waits_for_the_invoicing_under_way(database: str, branch: Connec
     with connect(database, "branch") as other:
         resetting = Thread(target=reset_invoices, args=(other,))
         with branch.transaction():
-            invoice_order(branch, 10248, 1)
+            issue(branch, 10248, 1)
             resetting.start()
             resetting.join(timeout=0.2)
             assert resetting.is_alive()

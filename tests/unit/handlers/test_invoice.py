@@ -3,10 +3,10 @@ from decimal import Decimal
 
 import pytest
 
-from handlers.services.invoice import Invoice, IssuerCondition, Letter, TaxCondition, letter_for
-from handlers.services.invoicing_errors import (
+from handlers.invoicing import (
     AlreadyInvoiced,
     EmptyOrder,
+    Invoice,
     InvoicingError,
     UnknownOrder,
     UnknownPointOfSale,
@@ -24,25 +24,6 @@ INVOICE = Invoice(
     total=Decimal("121.00"),
     lines=3,
 )
-
-
-@pytest.mark.parametrize(
-    ("issuer", "customer", "letter"),
-    [
-        ("registered", "registered", "A"),
-        ("registered", "monotributo", "A"),
-        ("registered", "exempt", "B"),
-        ("registered", "final_consumer", "B"),
-        ("monotributo", "registered", "C"),
-        ("monotributo", "monotributo", "C"),
-        ("monotributo", "exempt", "C"),
-        ("monotributo", "final_consumer", "C"),
-    ],
-)
-def test_the_letter_follows_from_issuer_and_customer(
-    issuer: IssuerCondition, customer: TaxCondition, letter: Letter
-) -> None:
-    assert letter_for(issuer, customer) == letter
 
 
 def test_the_label_is_the_printed_number() -> None:

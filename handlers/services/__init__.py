@@ -1,1 +1,0 @@
-"""The business code that handlers wrap; nothing in here knows of jobs."""

@@ -1,0 +1,95 @@
+"""What this installation says of the tax authority: where it is, how long it is waited for, how often it is asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from tax_authority import Addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLACES = {
+    "homologation": Addresses(
+        wsaa="https://wsaahomo.afip.gov.ar/ws/services/LoginCms",
+        wsfe="https://wswhomo.afip.gov.ar/wsfev1/service.asmx",
+        padron="https://awshomo.afip.gov.ar/sr-padron/webservices/personaServiceA5",
+    ),
+    "production": Addresses(
+        wsaa="https://wsaa.afip.gov.ar/ws/services/LoginCms",
+        wsfe="https://servicios1.afip.gov.ar/wsfev1/service.asmx",
+        padron="https://aws.afip.gov.ar/sr-padron/webservices/personaServiceA5",
+    ),
+}
+PLACE = "TAX_AUTHORITY"
+URLS = {"wsaa": "TAX_AUTHORITY_WSAA_URL", "wsfe": "TAX_AUTHORITY_WSFE_URL", "padron": "TAX_AUTHORITY_PADRON_URL"}
+CONNECT, READ = "TAX_AUTHORITY_CONNECT_SECONDS", "TAX_AUTHORITY_READ_SECONDS"
+PER_MINUTE = "TAX_AUTHORITY_REQUESTS_PER_MINUTE"
+VARIABLES = (PLACE, *URLS.values(), CONNECT, READ, PER_MINUTE)
+SCHEMES = ("https://", "http://127.0.0.1:", "http://localhost:")
+MOST_SECONDS = 60.0
+MOST_PER_MINUTE = 6000
+
+
+class WrongAuthoritySettings(ValueError):
+    """Some variables of the tax authority are wrong; all of them are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthoritySettings:
+    """Where the authority is, None where nothing was said; the limits of one request, and of requests a minute."""
+
+    addresses: Addresses | None
+    connect_seconds: float = 5.0
+    read_seconds: float = 10.0
+    per_minute: int = 240
+
+    @classmethod
+    def of_environment(cls, variables: Mapping[str, str] | None = None) -> Self:
+        """Return what the environment says; raises WrongAuthoritySettings."""
+        said = _Said(os.environ if variables is None else variables)
+        settings = cls(
+            said.addresses(),
+            said.number(CONNECT, 5.0, 0.01, MOST_SECONDS),
+            said.number(READ, 10.0, 0.01, MOST_SECONDS),
+            int(said.number(PER_MINUTE, 240, 1, MOST_PER_MINUTE)),
+        )
+        if said.problems:
+            raise WrongAuthoritySettings("; ".join(said.problems))
+        return settings
+
+
+class _Said:
+    """Reads variables one by one and collects what is wrong with them."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self.problems: list[str] = []
+
+    def addresses(self) -> Addresses | None:
+        place = self._variables.get(PLACE, "")
+        if place and place not in PLACES:
+            self.problems.append(f"{PLACE}={place[:40]}: expected {' or '.join(PLACES)}, or nothing")
+        urls = {name: self._variables.get(variable, "").strip() for name, variable in URLS.items()}
+        for name, url in urls.items():
+            if url and not url.startswith(SCHEMES):
+                self.problems.append(f"{URLS[name]}: expected an address that begins with https://")
+        known = PLACES.get(place)
+        if known is None and any(urls.values()) and not all(urls.values()):
+            missing = ", ".join(URLS[name] for name, url in urls.items() if not url)
+            self.problems.append(f"set {missing} too, or {PLACE}")
+        if known is None and not all(urls.values()):
+            return None
+        return Addresses(**{name: url or getattr(known, name) for name, url in urls.items()})
+
+    def number(self, variable: str, default: float, least: float, most: float) -> float:
+        text = self._variables.get(variable, "")
+        try:
+            value = float(text) if text else default
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            self.problems.append(f"{variable}={text[:40]}: expected a number from {least:g} to {most:g}")
+        return value

@@ -1,0 +1,107 @@
+"""One invoice's authorisation, as `job.once` makes it and looks it up: its number is the key, which is granted once.
+
+The authority has no key for requests. It takes the number after the last one of a point of sale and kind, and refuses
+every other. So it refuses a request that comes twice or late, and what it holds under a number tells what was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tax_authority import AuthorityBusy, AuthorityRefused, AuthorityUnclear
+from tax_authority.authorising.vouchers import beside, is_of
+from turno import Absent, Done, Effect, Finding, NotIssued, Unknown
+
+if TYPE_CHECKING:
+    from tax_authority import Authorisation, TaxAuthority, Voucher
+    from tax_authority.authorising.vouchers import KeptInvoice
+
+
+class EarlierMissing(NotIssued):
+    """An invoice with an earlier number is not authorised."""
+
+
+class NotAuthorised(NotIssued):
+    """The authority refused the invoice."""
+
+
+class OtherVoucher(Exception):
+    """The authority holds something else under this invoice's number."""
+
+
+class TooEarly(Exception):
+    """What was sent may still be done: it is looked up again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceAuthorisation:
+    """An invoice with its voucher; `last` is the last number that was authorised before.
+
+    `latest` seconds after a request was sent it has been done or never will be.
+    """
+
+    authority: TaxAuthority
+    invoice: KeptInvoice
+    voucher: Voucher
+    last: int
+    latest: float
+
+    def call(self, _effect: Effect) -> dict[str, Any]:
+        """Have it authorised; what is authorised already is taken over if it is this invoice."""
+        number = self.voucher.number
+        if self.last < number - 1:
+            missing = self.invoice.label_of(self.last + 1)
+            raise EarlierMissing(
+                f"{self.invoice.label} waits for {missing}: the tax authority takes numbers in their order only"
+            )
+        if self.last >= number:
+            if (held := self._held()) is None:
+                raise AuthorityUnclear(f"the tax authority is past {self.invoice.label} and does not find it")
+            return self._ours(held)
+        try:
+            granted = self.authority.authorise(self.voucher)
+        except AuthorityBusy:
+            raise  # the job comes again, as after any error that says nothing of the invoice
+        except AuthorityRefused as refusal:
+            raise NotAuthorised(str(refusal)) from refusal
+        if not is_of(self.voucher, granted):
+            raise AuthorityUnclear(f"the tax authority's answer is not about {self.invoice.label}")
+        return as_result(granted)
+
+    def reconcile(self, effect: Effect) -> Finding:
+        """Look up what the authority holds under the number."""
+        held = self._held()
+        if held is not None:
+            found = is_of(self.voucher, held)
+            return Done(as_result(held)) if found else Unknown(beside(self.invoice.label, self.voucher, held))
+        if effect.age < self.latest or self._last() >= self.voucher.number:
+            raise TooEarly(f"the tax authority may still authorise {self.invoice.label}; it is looked up again")
+        return Absent()
+
+    def held_result(self) -> dict[str, Any]:
+        """Return what stands under the number, which a person has said to be this invoice."""
+        if (held := self._held()) is None:
+            raise AuthorityUnclear(f"the tax authority does not find {self.invoice.label}, which a person has settled")
+        return as_result(held)
+
+    def _held(self) -> Authorisation | None:
+        voucher = self.voucher
+        return self.authority.consult(voucher.point_of_sale, voucher.kind, voucher.number)
+
+    def _last(self) -> int:
+        return self.authority.last_authorised(self.voucher.point_of_sale, self.voucher.kind)
+
+    def _ours(self, held: Authorisation) -> dict[str, Any]:
+        if not is_of(self.voucher, held):
+            raise OtherVoucher(beside(self.invoice.label, self.voucher, held))
+        return as_result(held)
+
+
+def as_result(granted: Authorisation) -> dict[str, Any]:
+    """Return what is kept of an authorisation, as plain JSON."""
+    return {
+        "cae": granted.cae,
+        "expires_on": granted.expires_on.isoformat(),
+        "observations": list(granted.observations),
+    }

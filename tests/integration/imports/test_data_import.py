@@ -1,0 +1,158 @@
+"""Imports through the ledger: each line once, what is wrong by line and column, and nothing at all in a dry run."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imports.data_import import DataImport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+
+PIECE = 1_048_576
+
+
+@pytest.fixture(autouse=True)
+def catalogue_stays(world: ExampleInstallation) -> Iterator[None]:
+    """What a test imports goes again: customers, products and orders are the installation's own otherwise."""
+    yield
+    world.rows("DELETE FROM order_lines WHERE order_id >= 900000")
+    world.rows("DELETE FROM orders WHERE id >= 900000")
+    world.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
+    world.rows("DELETE FROM products WHERE id >= 9000")
+
+
+def upload(world: ExampleInstallation, data: bytes, *, user: str = "ana") -> UUID:
+    begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
+    asked = ("file.csv", "text/csv", len(data), PIECE, user, "1 hour", 10**9)
+    file_id: UUID = world.call(begin, asked)["file_id"]
+    for n in range(-(-len(data) // PIECE)):
+        world.call(
+            "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)", (file_id, user, n, data[n * PIECE : (n + 1) * PIECE])
+        )
+    return file_id
+
+
+def imported(world: ExampleInstallation, text: str, table: str, **options: Any) -> dict[str, Any]:
+    payload = {"file_id": str(upload(world, text.encode())), "table": table, "language": "en", **options}
+    return world.attempt(world.enqueue(payload, handler=DataImport, user_id="ana"))
+
+
+def reasons(world: ExampleInstallation, job: dict[str, Any]) -> dict[str, str]:
+    rows = world.rows("SELECT key, error FROM background_job_items WHERE job_id = %s AND state = 'failed'", job["id"])
+    return {row["key"]: row["error"]["message"] for row in rows}
+
+
+def customers(*lines: str) -> str:
+    return "\n".join(["id;company_name;tax_condition;country", *lines]) + "\n"
+
+
+def test_lines_are_imported_and_the_wrong_ones_are_told(world: ExampleInstallation) -> None:
+    lines = [f"IMP{n};Name {n};{'exento' if n != 70 else 'nothing'};AR" for n in range(120)]
+    job = imported(world, customers(*lines, "IMP1;x;exento;AR"), "customers")
+    assert job["status"] == "completed", job
+    counts = {name: job["result"][name] for name in ("lines", "imported", "failed", "dry_run", "encoding", "separator")}
+    assert counts == {
+        "lines": 121, "imported": 119, "failed": 2, "dry_run": False, "encoding": "utf-8-sig", "separator": ";"
+    }  # fmt: skip
+    told = reasons(world, job)
+    assert told["72"].startswith("line 72, column tax_condition: 'nothing' is none of: responsable inscripto")
+    assert told["122"] == "line 122, column id: 'IMP1' is on line 3 already"
+    assert world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'") == [{"n": 119}]
+
+
+def test_importing_again_brings_up_to_date(world: ExampleInstallation) -> None:
+    imported(world, "id,name,unit_price,iva_rate\n9001,Tea,12.50,21\n", "products")
+    imported(world, "id,name,unit_price,iva_rate\n9001,Tea,13.75,10.5\n", "products")
+    assert world.rows("SELECT unit_price, iva_rate FROM products WHERE id = 9001") == [
+        {"unit_price": Decimal("13.7500"), "iva_rate": Decimal("10.50")}
+    ]
+
+
+def order(number: int, product: int = 11, *, quantity: int = 2, customer: str = "VINET") -> str:
+    return f"{number};{customer};31/12/2026;{product};{quantity};1,5"
+
+
+ORDERS = "pedido;cliente;fecha;producto;cantidad;precio"
+
+
+def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) -> None:
+    lines = [
+        order(900001), order(900001, 42),
+        order(900002), order(900002, 8999),
+        order(900003, customer="NOBODY"),
+        order(10248),
+        order(900004), order(900004, quantity=0).replace(";0;", ";x;"),
+        order(900005),
+    ]  # fmt: skip
+    job = imported(world, "\n".join([ORDERS, *lines]), "orders")
+    assert (job["result"]["imported"], job["result"]["failed"]) == (2, 4), job
+    assert reasons(world, job) == {
+        "4": "line 5, column product_id: there is no product 8999: import it first",
+        "6": "line 6, column customer_id: there is no customer NOBODY: import it first",
+        "7": "line 7, column order_id: order 10248 is there already",
+        "8": "line 9, column quantity: 'x' is no whole number",
+    }
+    kept = world.rows(
+        "SELECT order_id, line_no, product_id, unit_price FROM order_lines WHERE order_id >= 900000 ORDER BY 1, 2"
+    )
+    assert [tuple(row.values()) for row in kept] == [
+        (900001, 1, 11, Decimal("1.5000")), (900001, 2, 42, Decimal("1.5000")), (900005, 1, 11, Decimal("1.5000"))
+    ]  # fmt: skip
+
+
+def test_what_was_taken_back_is_imported_with_its_sign(world: ExampleInstallation) -> None:
+    imported(world, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
+    assert world.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
+
+
+def test_a_dry_run_tells_everything_and_keeps_nothing(world: ExampleInstallation) -> None:
+    text = "\n".join([ORDERS, order(900001), order(900002, 8999), order(900003)])
+    job = imported(world, text, "orders", dry_run=True)
+    assert (job["result"]["imported"], job["result"]["failed"], job["result"]["dry_run"]) == (2, 1, True), job
+    assert reasons(world, job) == {"3": "line 3, column product_id: there is no product 8999: import it first"}
+    assert world.rows("SELECT FROM orders WHERE id >= 900000") == []
+
+
+def test_a_second_attempt_reads_on_where_the_ledger_ends(world: ExampleInstallation) -> None:
+    text = customers(*(f"IMP{n};Name {n};exento;AR" for n in range(120)))
+    payload = {"file_id": str(upload(world, text.encode())), "table": "customers"}
+    job_id = world.enqueue(payload, handler=DataImport, user_id="ana")
+    # As an attempt leaves it that was killed after its first two chunks.
+    world.rows(
+        "INSERT INTO background_job_items (job_id, key, state) SELECT %s, n, 'done' FROM generate_series(2, 101) n",
+        job_id,
+    )
+    job = world.attempt(job_id)
+    assert job["status"] == "completed", job
+    kept = [row["id"] for row in world.rows("SELECT id FROM customers WHERE id LIKE 'IMP%%' ORDER BY id")]
+    assert kept == sorted(f"IMP{n}" for n in range(100, 120))
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("es", "Faltan las columnas tax_condition."), ("en", "The columns tax_condition are missing.")],
+)
+def test_a_file_with_wrong_headers_is_refused_in_the_words_of_who_asked(
+    world: ExampleInstallation, language: str, told: str
+) -> None:
+    job = imported(world, "id,company_name\nA,B\n", "customers", language=language)
+    assert (job["status"], job["attempt"]) == ("failed", 1)
+    assert job["error"]["message"].startswith(told)
+
+
+def test_a_workbook_is_imported(world: ExampleInstallation) -> None:
+    from tests.unit.imports.test_files import book  # noqa: PLC0415 - made once, there
+
+    data = book(["id", "nombre", "precio", "iva"], [9001, "Té", 12.35, 21], [9002, "Café", "=1+1", 21])
+    payload = {"file_id": str(upload(world, data)), "table": "products", "language": "es"}
+    job = world.attempt(world.enqueue(payload, handler=DataImport, user_id="ana"))
+    assert job["result"]["imported"] == 1, job
+    assert reasons(world, job) == {"3": "línea 3, columna unit_price: la celda es una fórmula: pegá su valor"}
+    assert world.rows("SELECT unit_price FROM products WHERE id = 9001") == [{"unit_price": Decimal("12.3500")}]

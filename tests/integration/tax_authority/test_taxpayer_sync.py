@@ -1,0 +1,285 @@
+"""Invoices before the tax authority: each is authorised once, in the order of their numbers, or a person is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from tax_authority import Ticket
+from tax_authority.authorising.stored_tickets import StoredTickets
+from tax_authority.stub.books import Taxpayer
+from tax_authority.stub.certificates import make_certificate
+from tax_authority.taxpayer_sync import TaxpayerSync, TaxpayerSyncPayload
+from tests.fiscal_branch import FiscalBranch, cuit_of, fiscal_branch
+from tests.installation import ExampleInstallation
+from turno.commands.main import main
+from turno.tenancy.identity.session import handler_session
+from turno.testing.build import FOREVER
+
+
+@pytest.fixture
+def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
+    with fiscal_branch(world) as branch:
+        yield branch
+
+
+def refusals(branch: FiscalBranch, job: dict[str, Any]) -> list[tuple[str, str]]:
+    """The job's failed items, as class and message."""
+    return [(item["error"]["class"], item["error"]["message"]) for item in branch.items(job["id"]) if item["error"]]
+
+
+def test_invoices_are_authorised_in_the_order_of_their_numbers(branch: FiscalBranch) -> None:
+    ids = branch.invoices(3)
+    job = branch.attempt(branch.enqueue(*reversed(ids)))
+    assert (job["status"], job["result"]) == ("completed", {"done": 3, "failed": 0, "skipped": 0})
+    granted = branch.granted()
+    assert [one.number for one in granted] == [1, 2, 3]
+    assert branch.codes() == {one.number: one.cae for one in granted}
+    assert [item["ref"] for item in branch.items(job["id"])] == [
+        f"B 00001-{one.number:08}: CAE {one.cae}" for one in granted
+    ]
+    (kept,) = branch.world.rows("SELECT cae_expires_on FROM invoices WHERE number = 1")
+    assert kept["cae_expires_on"] == granted[0].expires_on
+    again = branch.attempt(branch.enqueue(*ids))
+    assert (again["result"]["done"], len(branch.granted())) == (3, 3)
+
+
+def test_a_gap_is_said_with_the_number_that_is_missing(branch: FiscalBranch) -> None:
+    branch.invoices(1)
+    (later,) = branch.invoices(1, first=2)
+    job = branch.attempt(branch.enqueue(later))
+    assert refusals(branch, job) == [
+        (
+            "EarlierMissing",
+            "B 00001-00000002 waits for B 00001-00000001: the tax authority takes numbers in their order only",
+        )
+    ]
+    assert branch.granted() == []
+
+
+def test_what_the_authority_refuses_holds_up_what_follows_until_it_is_mended(branch: FiscalBranch) -> None:
+    ids = branch.invoices(2)
+    branch.set_condition("registered")
+    job = branch.attempt(branch.enqueue(*ids))
+    (first, why), (second, _) = refusals(branch, job)
+    assert (first, second, "10243" in why) == ("NotAuthorised", "EarlierMissing", True)
+    branch.set_condition("final_consumer")
+    mended = branch.attempt(branch.world.retry(job["id"])["job_id"])
+    assert (mended["result"]["done"], len(branch.granted())) == (2, 2)
+
+
+def test_an_answer_that_was_lost_is_looked_up_and_nothing_is_sent_twice(branch: FiscalBranch) -> None:
+    ids = branch.invoices(2)
+    branch.stub.faults.set("FECAESolicitar", "drop")
+    job = branch.attempt(branch.enqueue(*ids))
+    assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "EffectInDoubt")
+    branch.stub.faults.set("FECAESolicitar")
+    job = branch.attempt(job["id"])
+    assert (job["status"], job["result"]["done"]) == ("completed", 2)
+    assert branch.codes() == {one.number: one.cae for one in branch.granted()}
+    assert (
+        branch.stub.faults.asked["FECAESolicitar", "drop"] + branch.stub.faults.asked["FECAESolicitar", "answer"] == 2
+    )
+
+
+def test_what_was_never_answered_is_sent_again_once_it_can_no_longer_be_done(branch: FiscalBranch) -> None:
+    (invoice,) = branch.invoices(1)
+    branch.stub.faults.set("FECAESolicitar", "never")
+    job = branch.attempt(branch.enqueue(invoice), read_seconds=0.1)
+    branch.stub.faults.set("FECAESolicitar")
+    job = branch.attempt(job["id"], latest=3600.0)
+    assert (job["status"], job["errors"], branch.granted()) == ("pending", 2, [])
+    job = branch.attempt(job["id"], latest=0.0)
+    assert (job["status"], len(branch.granted())) == ("completed", 1)
+
+
+def test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_each_other(branch: FiscalBranch) -> None:
+    ids = branch.invoices(2)
+    branch.attempt(branch.enqueue(ids[0]))
+    branch.world.rows(
+        "UPDATE invoices SET cae = NULL, cae_expires_on = NULL, authorised_at = NULL,"
+        " net_total = 200, iva_total = 42, total = 242 WHERE id = %s",
+        ids[0],
+    )
+    branch.world.rows("DELETE FROM external_effects")
+    job = branch.attempt(branch.enqueue(*ids))
+    assert (job["status"], job["error"]["class"]) == ("pending", "EffectInDoubt")
+    job = branch.attempt(job["id"])
+    (granted,) = branch.granted()
+    assert job["run_at"] == FOREVER
+    assert job["error"]["message"] == (
+        "B 00001-00000001; ERP: 20/11/2026, doc. 0, total 242.00;"
+        f" AFIP: 20/11/2026, doc. 0, total 121.00, CAE {granted.cae}"
+    )
+    # Absent it cannot be, so it is asked again; that it is ours after all takes over what the authority holds.
+    key = "authorisation of B 00001-00000001"
+    assert branch.settle(job["id"], key, None) == "settled"
+    branch.attempt(job["id"])
+    assert branch.attempt(job["id"])["run_at"] == FOREVER
+    assert branch.settle(job["id"], key, "{}") == "settled"
+    job = branch.attempt(job["id"])
+    assert (job["status"], branch.codes()[1], len(branch.granted())) == ("completed", granted.cae, 2)
+
+
+def test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks(branch: FiscalBranch) -> None:
+    first, second = branch.invoices(2)
+    branch.stub.faults.set("*", "unavailable")
+    job = branch.enqueue(first)
+    for times in (1, 2, 3):
+        branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
+        waiting = branch.attempt(job)
+        assert (waiting["status"], waiting["errors"], waiting["reason"]) == ("pending", 0, "rescheduled by its handler")
+        (outage,) = branch.world.rows("SELECT service, failures FROM tax_authority_outages")
+        assert (outage["service"], outage["failures"]) == ("wsfe", times)
+        assert waiting["run_at"] > datetime.now(UTC) + timedelta(seconds=5)
+    asked = branch.stub.faults.asked.total()
+    branch.stub.faults.set("*")
+    (until,) = branch.world.rows("SELECT ask_again_at FROM tax_authority_outages")
+    other = branch.enqueue(second)
+    assert branch.attempt(other)["run_at"] == until["ask_again_at"]
+    assert branch.stub.faults.asked.total() == asked
+    branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
+    assert [branch.attempt(one)["status"] for one in (job, other)] == ["completed"] * 2
+    assert branch.world.rows("SELECT FROM tax_authority_outages") == []
+
+
+def test_a_branch_without_a_valid_certificate_is_told_so_at_once(branch: FiscalBranch) -> None:
+    (invoice,) = branch.invoices(1)
+    branch.world.rows("UPDATE private_tax_authority_access SET expires_at = now() - interval '1 day'")
+    job = branch.attempt(branch.enqueue(invoice))
+    assert (job["status"], job["error"]["class"]) == ("failed", "CertificateExpired")
+    assert "turno tax-authority certificate --tenant suc0001" in job["error"]["message"]
+    branch.world.rows("DELETE FROM private_tax_authority_access")
+    job = branch.attempt(branch.enqueue(invoice))
+    assert (job["status"], job["error"]["class"], branch.granted()) == ("failed", "NoCertificate", [])
+
+
+def test_a_ticket_serves_all_jobs_of_the_branch_until_it_is_refused(branch: FiscalBranch) -> None:
+    ids = branch.invoices(3)
+    for invoice in ids[:2]:
+        branch.attempt(branch.enqueue(invoice))
+    logins = branch.stub.faults.asked
+    assert logins["loginCms", "answer"] == 1
+    branch.stub.login.expire()
+    assert branch.attempt(branch.enqueue(ids[2]))["status"] == "completed"
+    assert logins["loginCms", "answer"] == 2
+
+
+def test_one_process_renews_a_ticket_and_the_others_take_it_over(branch: FiscalBranch) -> None:
+    world = branch.world
+    renewed = Ticket("token", "sign", datetime.now(UTC) + timedelta(hours=12))
+    first, second = (
+        handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+        for _ in range(2)
+    )
+    with first, second:
+        second.execute("SET lock_timeout = '50ms'")
+
+        def renew() -> Ticket:
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                StoredTickets(lambda: second).ticket("wsfe", pytest.fail)
+            second.rollback()
+            return renewed
+
+        with first.transaction():
+            assert StoredTickets(lambda: first).ticket("wsfe", renew) == renewed
+        assert StoredTickets(lambda: second).ticket("wsfe", pytest.fail) == renewed
+
+
+def test_only_one_job_of_a_branch_asks_at_a_time(branch: FiscalBranch) -> None:
+    limit = "UPDATE turno.handlers SET key_limit = %s WHERE type = 'taxpayer_sync' RETURNING type"
+    assert branch.world.rows(limit, TaxpayerSync.key_limit) != []
+    for invoice in branch.invoices(2):
+        key = TaxpayerSync.concurrency_key(TaxpayerSyncPayload(invoice_ids=(invoice,)))
+        branch.enqueue(invoice, concurrency_key=key)
+    branch.world.engine.promote(1000)
+    assert sorted(row["state"] for row in branch.world.rows("SELECT state FROM turno.tickets")) == ["ready", "waiting"]
+
+
+def test_the_registry_s_word_on_a_customer_is_taken_over(branch: FiscalBranch) -> None:
+    world, cuit = branch.world, cuit_of(7)
+    branch.stub.books.register(Taxpayer(cuit, "Ejemplo SA", (20,)))
+    world.rows("UPDATE customers SET tax_id = %s WHERE id = 'ALFKI'", cuit)
+    world.rows("UPDATE customers SET tax_id = %s WHERE id = 'ANATR'", cuit_of(8))
+    asked = {"customer_ids": ["ALFKI", "ANATR", "ANTON"]}
+    job = branch.attempt(world.enqueue(asked, handler=TaxpayerSync))
+    assert [kind for kind, _ in refusals(branch, job)] == ["NotThere", "UnknownCustomer"]
+    (customer,) = world.rows("SELECT tax_condition FROM customers WHERE id = 'ALFKI'")
+    assert customer == {"tax_condition": "monotributo"}
+    world.rows("UPDATE customers SET tax_id = NULL, tax_condition = 'registered' WHERE id IN ('ALFKI', 'ANTON')")
+
+
+def test_an_a_needs_the_customers_cuit(branch: FiscalBranch) -> None:
+    (invoice,) = branch.invoices(1, letter="A")
+    job = branch.attempt(branch.enqueue(invoice))
+    assert [kind for kind, _ in refusals(branch, job)] == ["NoTaxId"]
+
+
+def test_a_credit_note_names_the_invoice_that_it_takes_back(branch: FiscalBranch) -> None:
+    world = branch.world
+    (invoice,) = branch.invoices(1)
+    (note,) = world.rows(
+        "INSERT INTO invoices (order_id, kind, point_of_sale, letter, number, customer_id, issued_on, net_total,"
+        " iva_total, total, currency) SELECT order_id, 'credit_note', point_of_sale, letter, 1, customer_id, issued_on,"
+        " net_total, iva_total, total, currency FROM invoices WHERE id = %s RETURNING id",
+        invoice,
+    )
+    world.rows(
+        "INSERT INTO invoice_lines SELECT %s, line_no, product_id, quantity, unit_price, discount, net, iva_rate, iva"
+        " FROM invoice_lines WHERE invoice_id = %s",
+        note["id"],
+        invoice,
+    )
+    job = branch.attempt(branch.enqueue(note["id"], invoice))
+    assert job["result"]["done"] == 2
+    assert [(one.series.kind, one.number) for one in branch.granted()] == [(6, 1), (8, 1)]
+
+
+def test_invoices_in_another_currency_are_not_sent(branch: FiscalBranch) -> None:
+    (invoice,) = branch.invoices(1)
+    branch.world.rows("UPDATE invoices SET currency = 'USD' WHERE id = %s", invoice)
+    job = branch.attempt(branch.enqueue(invoice))
+    assert refusals(branch, job) == [("CannotAuthorise", "B 00001-00000001 is in USD: only invoices in pesos are sent")]
+
+
+def test_nobody_but_the_branch_s_handlers_reads_its_key(branch: FiscalBranch) -> None:
+    world, tenant = branch.world, branch.world.one
+    roles = world.rows("SELECT rolname FROM pg_roles WHERE NOT rolsuper")
+    readers = {
+        row["rolname"]
+        for row in roles
+        for table in ("private_tax_authority_access", "private_tax_authority_tickets")
+        if world.rows("SELECT has_table_privilege(%s, %s, 'SELECT') AS may", row["rolname"], table)[0]["may"]
+    }
+    assert readers - {"pg_read_all_data"} == {tenant.handler_role, tenant.owner_role}
+
+
+def test_a_command_gives_a_branch_its_certificate_and_refuses_what_does_not_fit(
+    branch: FiscalBranch, tmp_path: Path
+) -> None:
+    made = make_certificate(branch.cuit)
+    files = {"--certificate": tmp_path / "one.crt", "--key": tmp_path / "one.key"}
+    files["--certificate"].write_bytes(made.certificate)
+    files["--key"].write_bytes(made.key)
+    given = ["--tenant", "suc0001", *(str(one) for pair in files.items() for one in pair)]
+
+    def run(*arguments: str) -> Result:
+        environment = branch.world.environment | {"COMMANDS": "cli.commands:COMMANDS"}
+        return CliRunner().invoke(main, ["tax-authority", *arguments], env=environment)
+
+    branch.world.rows("DELETE FROM private_tax_authority_access")
+    assert run("show", "--tenant", "suc0001").exit_code == 1
+    refused = run("certificate", *given, "--cuit", cuit_of(2))
+    assert (refused.exit_code, f"for CUIT {branch.cuit}, not for CUIT {cuit_of(2)}" in refused.output) == (1, True)
+    assert branch.world.rows("SELECT FROM private_tax_authority_access") == []
+    kept = run("certificate", *given, "--cuit", f"{branch.cuit[:2]}-{branch.cuit[2:10]}-{branch.cuit[10]}")
+    assert f"suc0001 asks as CUIT {branch.cuit} until 20" in kept.output
+    assert run("show", "--tenant", "suc0001").output == kept.output
+    (invoice,) = branch.invoices(1)
+    assert branch.attempt(branch.enqueue(invoice))["status"] == "completed"
