@@ -185,8 +185,8 @@ def test_totals_are_the_sums_of_the_lines(branch: Connection[Any], ordered: list
         ("0.025", "0", "0.03", "0.00"),
         ("0.0049", "0", "0.00", "0.00"),
         ("14.0000", "21", "14.00", "2.94"),
-        # Division by 100 would round the IVA to 4 decimals first: 105000000000.00495 to .0050, then to .01.
-        ("1000000000000.0471", "10.5", "1000000000000.05", "105000000000.01"),
+        # A division by 100 would round the IVA to 4 decimals first, from .12495 to .1250, and then to .13.
+        ("10000000000001.19", "10.5", "10000000000001.19", "1050000000000.12"),
     ],
 )
 def test_a_line_is_rounded_half_up_once(branch: Connection[Any], price: str, rate: str, net: str, tax: str) -> None:
