@@ -99,7 +99,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.maintenance.deliveries",
         "turno.store.engine",
     },
-    "turno.mail": set(),
+    "turno.mail": {"turno.settings"},
     "turno.client": {"turno.client", "turno.errors"},
     "turno.files": {
         "turno.errors",
@@ -138,14 +138,6 @@ ARROWS: dict[str, set[str]] = {
         "turno.queues.interface",
         "turno.dispatch",
         "turno.tenancy.identity",
-        "psycopg",
-    },
-    "turno.alerts": {
-        "turno.alerts",
-        "turno.jobs.moment",
-        "turno.mail",
-        "turno.maintenance.deliveries",
-        "turno.store.operator",
         "psycopg",
     },
     "turno.maintenance": {
@@ -239,6 +231,17 @@ ARROWS: dict[str, set[str]] = {
         "werkzeug",
     },
     "turno.capabilities": set(),
+    "turno.capabilities.alerts": {
+        "turno.capabilities.alerts",
+        "turno.capability",
+        "turno.jobs.moment",
+        "turno.mail",
+        "turno.maintenance.deliveries",
+        "turno.settings",
+        "turno.store.operator.troubles",
+        "turno.tenancy.rights.matrix",
+        "psycopg",
+    },
     "turno.capabilities.schedules": {
         "turno.capabilities.schedules",
         "turno.capability",
@@ -300,12 +303,12 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# Commands of a capability stand with its other code, and use the composition roots as those of the core do.
-COMMAND = re.compile(r"turno\.capabilities\.\w+\.command\b")
+# Commands and deliveries of a capability use the composition roots, as those of the core do.
+COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery)\b")
 
 
 def above(module: str) -> bool:
-    return COMMAND.match(module) is not None or any(f"{module}.".startswith(f"{room}.") for room in ABOVE)
+    return COMPOSED.match(module) is not None or any(f"{module}.".startswith(f"{room}.") for room in ABOVE)
 
 
 def room_of(module: str) -> str | None:

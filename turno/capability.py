@@ -34,6 +34,16 @@ class Task(NamedTuple):
     run: Place
 
 
+class Delivery(NamedTuple):
+    """Messages to outside receivers, sent after the tasks: `prepare(settings) -> run(engine)`, or None: no receiver.
+
+    `name` is that of its lease: one process of the installation runs it at a time.
+    """
+
+    name: str
+    prepare: Place
+
+
 class Command(NamedTuple):
     """A Click command and its line in `turno --help`."""
 
@@ -60,6 +70,7 @@ class Capability:
     control: Matrix = field(default_factory=Matrix)
     tenant: Matrix = field(default_factory=Matrix)
     tasks: tuple[Task, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
     checks: tuple[Place, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()

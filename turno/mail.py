@@ -8,6 +8,8 @@ from threading import Timer
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from turno.settings import Settings
+
 if TYPE_CHECKING:
     from email.message import EmailMessage
     from smtplib import SMTP
@@ -90,3 +92,10 @@ def _hang_up(server: "SMTP") -> None:
     if server.sock is not None:
         with suppress(OSError):
             server.sock.shutdown(socket.SHUT_RDWR)
+
+
+def mail_server(settings: Settings) -> MailServer | None:
+    """Return the mail server of the settings, None if they name none."""
+    if not settings.alert_smtp_url:
+        return None
+    return MailServer(settings.alert_smtp_url, settings.alert_email_from, settings.alert_smtp_ca_file or None)

@@ -54,7 +54,7 @@ def test_the_commands_list_what_is_raised_and_try_who_is_told(
 ) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("turno.commands.alerts.seal", lambda *_: None)
+    monkeypatch.setattr("turno.capabilities.alerts.command.seal", lambda *_: None)
     runner = CliRunner()
     assert runner.invoke(main, ["alerts", "list"]).output == "no alert is raised\n"
     assert "only the log is told" in runner.invoke(main, ["alerts", "test"]).output

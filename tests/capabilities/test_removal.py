@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 # What fills the tables of a capability in one tenant's schema.
 ROWS = {
+    "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
+    " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
     "schedules": "INSERT INTO job_schedules"
     " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
     " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.schedules import mutants as schedules
 from tests.mutants import (
     admin,
     adoption,
-    alerting,
     authorising,
     batches,
     broker,
@@ -70,7 +70,6 @@ MUTANTS = (
     *callbacks.MUTANTS,
     *counting.MUTANTS,
     *failed_items.MUTANTS,
-    *alerting.MUTANTS,
     *authorising.MUTANTS,
     *serving.MUTANTS,
     *launched_workers.MUTANTS,
@@ -82,6 +81,7 @@ MUTANTS = (
     *records.MUTANTS,
     *deploying.MUTANTS,
     *each_tenant.MUTANTS,
+    *alerts.MUTANTS,
     *schedules.MUTANTS,
     *tax_authority.MUTANTS,
 )

@@ -8,7 +8,7 @@ READ = "turno/migrations/control/functions/outcomes_read.sql"
 METRICS = "tests/integration/web/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
 STEERING = "tests/integration/store/test_steering.py"
-ALERTS = "tests/integration/alerts/test_alerts.py"
+ALERTS = "tests/capabilities/alerts/test_alerts.py"
 LOST = "tests/integration/runner/batches/test_lost_claims.py"
 
 MUTANTS = (

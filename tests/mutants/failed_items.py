@@ -68,17 +68,17 @@ MUTANTS = (
         "        if False:\n",
         (
             "tests/integration/store/test_troubles.py::test_failed_items_of_completed_jobs_are_told",
-            "tests/integration/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",
+            "tests/capabilities/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",
             "tests/acceptance/test_steering_commands.py::test_failed_items_are_listed_and_retried_in_all_tenants",
         ),
     ),
     Mutant(
         "one failed item of five hundred raises an alert",
         FAILURES,
-        "turno/alerts/rules.py",
+        "turno/capabilities/alerts/rules.py",
         'one.kind in ("failures", "failed items") and',
         'one.kind == "failures" and',
-        ("tests/integration/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",),
+        ("tests/capabilities/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",),
     ),
     Mutant(
         "a bulk retry takes jobs of an outcome that it is not for",

@@ -18,7 +18,6 @@ COMMANDS = {
     "new-handler": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
     "doctor": Command("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
     "status": Command("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
-    "alerts": Command("turno.commands.alerts:alerts", "Show which alerts are raised, and try whether they arrive."),
     "serve": Command("turno.commands.serve:serve", "Serve HTTP."),
     "worker": Command("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
     "pool": Command("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),

@@ -6,10 +6,10 @@ from functools import partial
 from turno.callbacks.rounds import Callbacks, CallbackTerms
 from turno.callbacks.signature import secret_of
 from turno.jobs.named_handlers import named_handlers
+from turno.mail import mail_server
 from turno.settings import Settings
 from turno.store.engine.callbacks import Delivery
 from turno.store.engine.engine import Engine
-from turno.wiring.alerts import mail_server
 from turno.wiring.logins import logins_of
 
 

@@ -1,26 +1,28 @@
-"""Runs the deliveries to outside receivers after the maintenance tasks, each in one process at a time."""
+"""Runs the deliveries of the enabled capabilities after the maintenance tasks."""
 
 import logging
 from datetime import timedelta
 
 import psycopg
 
+from turno.capability import enabled
+from turno.named import load
 from turno.process_name import process_name
 from turno.settings import Settings
-from turno.wiring.alerts import alert_delivery
 from turno.wiring.callbacks import callback_delivery
 from turno.wiring.shared import engine_of
 
 log = logging.getLogger(__name__)
 
-DELIVERIES = {"alerts": alert_delivery, "callbacks": callback_delivery}
 LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 
 
 def run_deliveries(settings: Settings) -> None:
     """Run each delivery that no other process of the installation runs; an outage of the database is logged."""
-    for name, delivery in DELIVERIES.items():
-        if (run := delivery(settings)) is None:
+    prepared = {one.name: load(one.prepare)(settings) for it in enabled(settings.capabilities) for one in it.deliveries}
+    prepared["callbacks"] = callback_delivery(settings)
+    for name, run in prepared.items():
+        if run is None:
             continue  # without the lease: another process may have receivers
         try:
             with engine_of(settings) as engine:

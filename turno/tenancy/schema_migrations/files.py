@@ -156,7 +156,7 @@ def packaged(application: Path | None = None) -> Migrations:
 def _steps(folder: Traversable, source: str) -> dict[str, Migration]:
     ups: dict[int, tuple[str, Script]] = {}
     downs: dict[str, Script] = {}
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+    for file in sorted(folder.iterdir() if folder.is_dir() else (), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
             continue
         match = FILE.fullmatch(file.name)
@@ -178,7 +178,7 @@ def _steps(folder: Traversable, source: str) -> dict[str, Migration]:
 
 def _add_functions(functions: dict[str, Script], folder: Traversable, source: str) -> None:
     created = {name for script in functions.values() for name in FUNCTION.findall(script.text)}
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+    for file in sorted(folder.iterdir() if folder.is_dir() else (), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
             continue
         script = Script(file.read_text(encoding="utf-8"), source)

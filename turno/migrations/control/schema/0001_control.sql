@@ -394,37 +394,6 @@ CREATE TABLE statistics (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE INDEX statistics_by_minute ON statistics (minute, scope);
 
--- The alerts that are raised: one row each while what is wrong lasts.
-CREATE TABLE alert_states (
-    key       text PRIMARY KEY,
-    kind      text NOT NULL,
-    tenant    text,
-    sentence  text NOT NULL,
-    command   text NOT NULL,
-    raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    told_at   timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- What each receiver has still to be told; a row goes when its receiver has taken it.
-CREATE TABLE alert_messages (
-    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    receiver text NOT NULL,
-    event    text NOT NULL CHECK (event IN ('raised', 'repeated', 'recovered')),
-    kind     text NOT NULL,
-    tenant   text,
-    sentence text NOT NULL,
-    command  text NOT NULL,
-    at       timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- Receivers that did not take what they were sent, and when they are tried again.
-CREATE TABLE alert_receivers (
-    receiver text PRIMARY KEY,
-    tries    integer NOT NULL,
-    next_at  timestamptz NOT NULL
-);
-
 -- The failures of all tenants: jobs that failed for good, and jobs that ended with failed items. A row is deleted with its
 -- job. Closed: the job, or its failed items, was retried or discarded.
 CREATE TABLE dead_letters (

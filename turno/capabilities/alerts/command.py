@@ -15,14 +15,14 @@ from turno.without_secrets import RESIDENTS_NEED, seal
 
 @click.group()
 def alerts() -> None:
-    """Show which alerts are raised, and try whether they arrive."""
+    """List raised alerts; send a test to each receiver."""
 
 
 @alerts.command("list")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of a table.")
 def list_alerts(*, json_wanted: bool) -> None:
-    """List the alerts that are raised, and what was not delivered yet."""
-    from turno.store.operator.alert_states import pending, raised  # noqa: PLC0415 - no driver for --help
+    """List the raised alerts and the undelivered messages."""
+    from turno.capabilities.alerts.stored import pending, raised  # noqa: PLC0415 - no driver for --help
     from turno.wiring.logins import operator_session  # noqa: PLC0415
 
     with operator_session(read_settings()) as operator:
@@ -42,10 +42,10 @@ def list_alerts(*, json_wanted: bool) -> None:
 
 @alerts.command("test")
 def test_alerts() -> int:
-    """Send a test to every receiver that is set, and say whether it arrived. Exit status 1 if one did not."""
+    """Send a test to every receiver of the settings and print its answer. Exit status 1 after an error."""
     seal(*RESIDENTS_NEED)
-    from turno.alerts.message import test_message  # noqa: PLC0415 - not twice, if it must begin anew
-    from turno.wiring.alerts import alerts_of  # noqa: PLC0415
+    from turno.capabilities.alerts.delivery import alerts as alerts_of  # noqa: PLC0415
+    from turno.capabilities.alerts.message import test_message  # noqa: PLC0415 - not twice, if it must begin anew
 
     answers = alerts_of(read_settings()).send_now(test_message())
     for name, error in sorted(answers.items()):

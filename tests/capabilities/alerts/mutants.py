@@ -3,10 +3,10 @@
 from tests.mutants.mutant import Mutant
 
 ALERTS = "no alert is lost or sent a hundred times"
-STATES = "turno/store/operator/alert_states.py"
-ROUNDS = "turno/alerts/rounds.py"
-MAIL = "tests/unit/test_alert_mail.py"
-TESTS = "tests/integration/alerts/test_alerts.py"
+STATES = "turno/capabilities/alerts/stored.py"
+ROUNDS = "turno/capabilities/alerts/rounds.py"
+MAIL = "tests/capabilities/alerts/test_mail.py"
+TESTS = "tests/capabilities/alerts/test_alerts.py"
 
 MUTANTS = (
     Mutant(
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "one failure among any number of ends is an alert",
         ALERTS,
-        "turno/alerts/rules.py",
+        "turno/capabilities/alerts/rules.py",
         'if one.kind in ("failures", "failed items") and 100 * one.values["n"]',
         'if False and 100 * one.values["n"]',
         (f"{TESTS}::test_few_failures_among_many_ends_are_no_alert",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "what changes from round to round makes another alert",
         ALERTS,
-        "turno/alerts/rules.py",
+        "turno/capabilities/alerts/rules.py",
         "if name not in COUNTS}",
         "if name}",
         (f"{TESTS}::test_what_is_counted_differently_is_the_same_alert",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a type's name adds a line to a mail",
         ALERTS,
-        "turno/alerts/message.py",
+        "turno/capabilities/alerts/message.py",
         'character if character.isprintable() else "?"',
         "character",
         (f"{TESTS}::test_a_type_s_name_adds_no_line_to_a_mail",),

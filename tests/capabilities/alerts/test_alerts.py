@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.alert_receivers import hook, mail_server
-from turno.alerts.quiet_hours import QuietHours
-from turno.alerts.receivers import Email, Log, Webhook, generic, slack
-from turno.alerts.rounds import Alerts, Terms
+from turno.capabilities.alerts import stored as alert_states
+from turno.capabilities.alerts.quiet_hours import QuietHours
+from turno.capabilities.alerts.receivers import Email, Log, Webhook, generic, slack
+from turno.capabilities.alerts.rounds import Alerts, Terms
 from turno.mail import MailServer
-from turno.store.operator import alert_states
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.tenancy.identity.session import service_session
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests import alert_receivers
     from tests.alert_receivers import Hook
     from tests.installation import ExampleInstallation
-    from turno.alerts.receivers import Receiver
+    from turno.capabilities.alerts.receivers import Receiver
     from turno.tenancy.identity.tenant import Tenant
 
 AT_ONCE = (timedelta(0),)
@@ -252,7 +252,7 @@ def test_an_hour_of_errors_500_loses_nothing_and_floods_nobody(world: ExampleIns
 def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
     world: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turno.alerts.rounds.ROUND_SECONDS", 0.5)
+    monkeypatch.setattr("turno.capabilities.alerts.rounds.ROUND_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never says a word
         port = silent.getsockname()[1]
         email = by_mail(f"smtp://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""One round: see what is wrong, note what is new, deliver what waits."""
+"""A round of alerts: read the troubles, record the changes, deliver the waiting messages."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -10,28 +10,27 @@ from typing import Any
 
 import psycopg
 
-from turno.alerts.message import Message, message_of
-from turno.alerts.quiet_hours import QuietHours
-from turno.alerts.receivers import Receiver
-from turno.alerts.rules import alerts_of
+from turno.capabilities.alerts import stored
+from turno.capabilities.alerts.message import Message, message_of
+from turno.capabilities.alerts.quiet_hours import QuietHours
+from turno.capabilities.alerts.receivers import Receiver
+from turno.capabilities.alerts.rules import alerts_of
+from turno.capabilities.alerts.stored import Event
 from turno.maintenance.deliveries import deliver, in_words
-from turno.store.operator import alert_states
-from turno.store.operator.alert_states import Event
 from turno.store.operator.troubles import troubles
 
 log = logging.getLogger(__name__)
 
-# What is seen again within this time is still the same alert.
-SETTLES = timedelta(minutes=2)
+SETTLES = timedelta(minutes=2)  # within which a trouble that returns is the same alert
 PAUSES = tuple(timedelta(seconds=seconds) for seconds in (30, 60, 120, 300, 900))
-ROUND_SECONDS = 5.0  # after which a receiver that has not answered is left to a later round
+ROUND_SECONDS = 5.0  # after which a later round repeats a delivery without an answer
 
 Operator = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """When there is an alert, and when it is told again."""
+    """The threshold of an alert, the period of its repetition, and the quiet hours."""
 
     dead_after: timedelta
     failure_percent: float
@@ -40,7 +39,7 @@ class Terms:
 
 
 class Alerts:
-    """Evaluates and delivers; of several processes, whoever the lease lets."""
+    """Evaluates and delivers alerts."""
 
     def __init__(
         self,
@@ -59,12 +58,12 @@ class Alerts:
         self._pauses = pauses
 
     def run_round(self) -> None:
-        """Note what is wrong now and deliver; a failed delivery is logged, and tried again later."""
+        """Record the present troubles and deliver; a failed delivery is logged, and a later round repeats it."""
         with self._connect() as operator:
             found = troubles(operator, self._terms.dead_after)
             wrong = list(alerts_of(found, failure_percent=self._terms.failure_percent))
             names = [one.name for one in self._receivers]
-            alert_states.record(operator, wrong, names, repeat=self._terms.repeat, settle=SETTLES)
+            stored.record(operator, wrong, names, repeat=self._terms.repeat, settle=SETTLES)
             self._deliver(operator)
 
     def send_now(self, message: Message) -> dict[str, str | None]:
@@ -85,13 +84,13 @@ class Alerts:
 
         def due(_: object) -> Iterator[tuple[str, Callable[[], None]]]:
             for one in self._receivers:
-                if not (quiet and one.waits) and (events := alert_states.take(operator, one.name, self._pauses)):
+                if not (quiet and one.waits) and (events := stored.take(operator, one.name, self._pauses)):
                     taken[one.name] = events
                     yield one.name, partial(one.send, message_of(events))
 
         def record(name: str, error: Exception | None) -> bool:
             if error is None:
-                alert_states.delivered(operator, name, taken[name])
+                stored.delivered(operator, name, taken[name])
             else:
                 log.warning("alerts were not delivered by %s, they are tried again: %s", name, in_words(error))
             return error is None

@@ -1,13 +1,14 @@
-"""Whom alerts are sent to: the log, a webhook, Slack, and people by e-mail."""
+"""The receivers of alerts: the log, a webhook, Slack, and people by e-mail."""
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from turno.alerts.message import Message
-from turno.mail import Mail, MailServer
+from turno.capabilities.alerts.message import Message
+from turno.mail import Mail, MailServer, mail_server
+from turno.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -15,21 +16,21 @@ ANSWERS_WITHIN = 4.0  # seconds for each step of a delivery
 
 
 class Receiver(Protocol):
-    """Somebody to tell; `name` stands beside what was not delivered yet, `waits` says that quiet hours are kept."""
+    """A receiver; `name` is the key of its undelivered messages, and with `waits` it gets none in quiet hours."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - the class says it
+    def name(self) -> str: ...  # noqa: D102 - see the class
 
     @property
-    def waits(self) -> bool: ...  # noqa: D102 - the class says it
+    def waits(self) -> bool: ...  # noqa: D102 - see the class
 
     def send(self, message: Message) -> None:
-        """Deliver, or raise any exception: it is then tried again."""
+        """Deliver the message, or raise any exception: a later round repeats the delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The log of the process that evaluates."""
+    """The log of the process that evaluates the alerts."""
 
     name: str = "log"
     waits: bool = False
@@ -44,7 +45,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that takes JSON by POST and answers with a status below 300."""
+    """A URL that accepts JSON by POST and answers with a status below 300."""
 
     url: str = field(repr=False)
     body: Callable[[Message], Any]
@@ -53,7 +54,7 @@ class Webhook:
 
     def send(self, message: Message) -> None:
         """Post the message."""
-        import urllib.request  # noqa: PLC0415 - a round in which nothing is sent loads none of it
+        import urllib.request  # noqa: PLC0415 - a round without messages does not load it
 
         request = urllib.request.Request(  # noqa: S310 - the settings take http and https alone
             self.url, json.dumps(self.body(message)).encode(), {"Content-Type": "application/json"}, method="POST"
@@ -68,7 +69,7 @@ def generic(message: Message) -> dict[str, Any]:
 
 
 def slack(message: Message) -> dict[str, Any]:
-    """Return the body of Slack's incoming webhooks, which other chats understand too."""
+    """Return the body of Slack's incoming webhooks, which other chats accept too."""
     return {"text": f"*{message.subject}*\n{message.text}"}
 
 
@@ -82,5 +83,16 @@ class Email:
     waits: bool = True
 
     def send(self, message: Message) -> None:
-        """Hand the mail over to the server."""
+        """Pass the mail to the server."""
         self.server.send(Mail(message.subject, message.text), self.recipients)
+
+
+def receivers_of(settings: Settings) -> Iterator[Receiver]:
+    """Yield the log and the receivers of the settings."""
+    yield Log()
+    if settings.alert_webhook_url:
+        yield Webhook(settings.alert_webhook_url, generic)
+    if settings.alert_slack_url:
+        yield Webhook(settings.alert_slack_url, slack, name="slack")
+    if (server := mail_server(settings)) is not None:
+        yield Email(server, settings.alert_email_to)

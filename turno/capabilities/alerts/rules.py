@@ -1,23 +1,22 @@
-"""Which troubles are worth an alert; troubles are what `turno status` and /admin show."""
+"""The selection of alerts from the troubles that `turno status` and /admin show."""
 
 import json
 from collections.abc import Iterable, Iterator
 
-from turno.store.operator.alert_states import Alert
+from turno.capabilities.alerts.stored import Alert
 from turno.store.operator.troubles import Trouble
 
-# What somebody decided is no alert.
+# Decisions of operators are no alerts.
 NO_ALERT = frozenset({"paused tenant"})
 # Numbers that change from round to round while the trouble stays the same.
 COUNTS = frozenset({"n", "ended", "tenants"})
 
 
 def alerts_of(troubles: Iterable[Trouble], *, failure_percent: float) -> Iterator[Alert]:
-    """Yield an alert for each trouble; for failures from a percentage of the ended jobs, or of their items, on.
+    """Yield an alert for each trouble, but for failures below a percentage of the ended jobs, or of their items.
 
-    The percentage is that of the tenant, else that of the type, else `failure_percent`.
-
-    Its key names what it is about, such as a tenant and a type, so that ten thousand different errors are one alert.
+    The percentage is that of the tenant, else that of the type, else `failure_percent`. The key of an alert has its
+    subject, such as a tenant and a type, so that ten thousand different errors are one alert.
     """
     for one in troubles:
         if one.kind in NO_ALERT:

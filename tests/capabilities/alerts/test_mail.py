@@ -14,15 +14,15 @@ import pytest
 from tests.alert_receivers import mail_server
 from tests.tls import make_authority, make_certificate
 from turno import mail as mailing
-from turno.alerts import receivers
-from turno.alerts.message import Message
+from turno.capabilities.alerts import receivers
+from turno.capabilities.alerts.message import Message
+from turno.capabilities.alerts.receivers import receivers_of
 from turno.settings import Settings
-from turno.wiring.alerts import receivers_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from turno.alerts.receivers import Email
+    from turno.capabilities.alerts.receivers import Email
 
 PASSWORD = "p@ss: w/rd%1"
 MESSAGE = Message("Subject", "2 jobs failed", ())

@@ -1,4 +1,4 @@
-"""Keep which alerts are raised, and the messages that are still to be delivered, as the operator."""
+"""The raised alerts and the undelivered messages, as the operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ import psycopg
 from psycopg.rows import class_row
 
 Operator = psycopg.Connection[Any]
-MOST_EVENTS = 1000  # that one message tells of; further ones follow in the next
+MOST_EVENTS = 1000  # of one message; the next message has further events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that is wrong now; the key says whether it is the same as before."""
+    """A present trouble; its key identifies it in later rounds."""
 
     key: str
     kind: str
@@ -25,7 +25,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedAlert:
-    """An alert since it was raised."""
+    """A raised alert."""
 
     kind: str
     tenant: str | None
@@ -37,7 +37,7 @@ class RaisedAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a message tells of an alert: `raised`, `repeated` while it lasts, or `recovered`."""
+    """A change of an alert in a message: `raised`, `repeated` while it lasts, or `recovered`."""
 
     id: int
     event: str
@@ -50,7 +50,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """How many events wait for a receiver, after how many tries, and when the next one is."""
+    """The number of waiting events of a receiver, the number of tries, and the time of the next try."""
 
     receiver: str
     events: int
@@ -61,9 +61,9 @@ class Pending:
 def record(
     operator: Operator, alerts: Sequence[Alert], receivers: Sequence[str], *, repeat: timedelta, settle: timedelta
 ) -> None:
-    """Raise what is new, repeat what lasts, and end what was not seen for `settle`; each is an event for each receiver.
+    """Raise new alerts, repeat lasting alerts, and end alerts without a trouble for `settle`.
 
-    All of it is one transaction: an alert that is raised has its messages, whoever delivers them.
+    Each change is an event for each receiver, in the same transaction.
     """
     columns = [[getattr(one, name) for one in alerts] for name in ("key", "kind", "tenant", "sentence", "command")]
     with operator.transaction():
@@ -100,10 +100,10 @@ def record(
 
 
 def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list[Event]:
-    """Return what is to be sent to a receiver now, oldest first; nothing before its next try.
+    """Return the events to be sent to a receiver now, oldest first; none before its next try.
 
-    The next try is put off first, by one of `pauses` for each try that failed and then by the last one: whoever dies
-    while sending, or never hears the answer, leaves it to that try.
+    First the next try is postponed, by one of `pauses` for each failed try and then by the last pause: after a crash
+    while sending, or without an answer, that try repeats the delivery.
     """
     with operator.transaction(), operator.cursor(row_factory=class_row(Event)) as cursor:
         row = cursor.connection.execute(
@@ -130,7 +130,7 @@ def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list
 
 
 def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> None:
-    """Forget what a receiver has got, and that earlier tries failed."""
+    """Delete the delivered events of a receiver, and its failed tries."""
     with operator.transaction():
         operator.execute(
             "DELETE FROM alert_messages WHERE receiver = %s AND id = ANY (%s)", (receiver, [one.id for one in events])
@@ -139,7 +139,7 @@ def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> Non
 
 
 def raised(operator: Operator) -> list[RaisedAlert]:
-    """Return the alerts that are raised, the oldest first."""
+    """Return the raised alerts, the oldest first."""
     with operator.cursor(row_factory=class_row(RaisedAlert)) as cursor:
         return cursor.execute(
             "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY raised_at, key"
@@ -147,7 +147,7 @@ def raised(operator: Operator) -> list[RaisedAlert]:
 
 
 def pending(operator: Operator) -> list[Pending]:
-    """Return the receivers that have not got everything."""
+    """Return the receivers with undelivered events."""
     with operator.cursor(row_factory=class_row(Pending)) as cursor:
         return cursor.execute(
             """

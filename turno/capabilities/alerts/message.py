@@ -1,11 +1,11 @@
-"""What is sent: all that is new for one receiver in one message."""
+"""The message to a receiver: all its new events."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turno.capabilities.alerts.stored import Event
 from turno.jobs.moment import written
-from turno.store.operator.alert_states import Event
 
 MOST_LINES = 50
 LONGEST_SUBJECT = 150  # characters
@@ -21,7 +21,7 @@ class Message:
 
 
 def message_of(events: Sequence[Event]) -> Message:
-    """Return the message that tells of these events, in the order in which they happened."""
+    """Return the message of these events, in their order in time."""
     lines = [_line(one) for one in events]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alerts list"]

@@ -1,0 +1,1 @@
+"""Alerts: messages when a trouble begins, while it lasts, and when it is over."""

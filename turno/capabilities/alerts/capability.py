@@ -1,0 +1,15 @@
+"""Alerts: messages to operators about the troubles of the installation. This declaration is all that the core reads."""
+
+from turno.capability import Capability, Command, Delivery
+from turno.tenancy.rights.matrix import READ_WRITE, Matrix, may
+
+_HERE = "turno.capabilities.alerts"
+
+CAPABILITY = Capability(
+    name="alerts",
+    control=Matrix(
+        relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages", "alert_receivers")}
+    ),
+    deliveries=(Delivery("alerts", f"{_HERE}.delivery:delivery"),),
+    commands={"alerts": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
+)

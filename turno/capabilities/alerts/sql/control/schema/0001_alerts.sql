@@ -1,0 +1,30 @@
+-- The raised alerts: a row while the trouble lasts.
+CREATE TABLE alert_states (
+    key       text PRIMARY KEY,
+    kind      text NOT NULL,
+    tenant    text,
+    sentence  text NOT NULL,
+    command   text NOT NULL,
+    raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    told_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The undelivered messages of each receiver; the delivery deletes the row.
+CREATE TABLE alert_messages (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    receiver text NOT NULL,
+    event    text NOT NULL CHECK (event IN ('raised', 'repeated', 'recovered')),
+    kind     text NOT NULL,
+    tenant   text,
+    sentence text NOT NULL,
+    command  text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Receivers whose last delivery failed, and the time of the next try.
+CREATE TABLE alert_receivers (
+    receiver text PRIMARY KEY,
+    tries    integer NOT NULL,
+    next_at  timestamptz NOT NULL
+);
