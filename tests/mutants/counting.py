@@ -29,6 +29,14 @@ MUTANTS = (
         (f"{TESTS}::test_readers_read_each_outcome_once_in_any_order_of_commits",),
     ),
     Mutant(
+        "two readers number outcomes at the same time",
+        NUMBERS,
+        READ,
+        "    PERFORM FROM outcome_readers ORDER BY reader FOR UPDATE;\n",
+        "",
+        (f"{TESTS}::test_a_reader_waits_for_the_numbers_of_another",),
+    ),
+    Mutant(
         "outcomes are numbered below a position that was read",
         NUMBERS,
         READ,
@@ -83,6 +91,14 @@ MUTANTS = (
         "if not lost:",
         "if lost is not None:",
         (f"{LOST}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete[0-pending]",),
+    ),
+    Mutant(
+        "a commit whose answer was lost counts as a lost claim",
+        NUMBERS,
+        "turno/migrations/tenant/functions/claims_lost.sql",
+        " AND a.outcome IN ('crashed', 'released')",
+        "",
+        ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_no_attempt_whose_end_is_on_record",),
     ),
     Mutant(
         "a lost claim counts as often as a handler calls",

@@ -229,7 +229,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "INTO at_most FROM tenants WHERE id = p_tenant FOR NO KEY UPDATE SKIP LOCKED;",
         "INTO at_most FROM tenants WHERE id = p_tenant;",
-        (f"{CAPS}::test_eight_claimers_never_exceed_a_cap_and_never_get_stuck",),
+        (f"{CAPS}::test_a_claim_beside_one_that_has_not_committed_counts_its_jobs[tenant]",),
     ),
     Mutant(
         "a paused tenant's job may be claimed by id",

@@ -245,6 +245,13 @@ def test_claims_lost_counts_each_attempt_once(world: ExampleInstallation, runnin
     assert world.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == [{"job_id": claim.job_id}]
 
 
+def test_claims_lost_counts_no_attempt_whose_end_is_on_record(world: ExampleInstallation, running: Attempts) -> None:
+    session, claim = running.start()
+    attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
+    session.execute("SELECT claims_lost(%s, %s)", ([claim.job_id], [claim.token]))
+    assert world.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == []
+
+
 @pytest.mark.parametrize("began", ["-infinity", "infinity", "0001-01-01", "4713-01-01 BC", "10000-01-01"])
 def test_job_start_refuses_times_that_nobody_reads(world: ExampleInstallation, running: Attempts, began: str) -> None:
     session, claim = running.claim()

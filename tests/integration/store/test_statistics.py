@@ -14,6 +14,7 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
 from turno.store.engine import announcements, callbacks, outcomes
 from turno.store.one_row import value_of
 from turno.store.operator import board, fairness, over_time, present, totals
@@ -111,6 +112,33 @@ def test_readers_that_read_at_the_same_time_read_each_outcome_once(world: Exampl
         for name, number in zip(names, pool.map(read, names), strict=True):
             found[name] += number
     assert found == {"count_outcomes": 40, "callbacks_due": 40}
+
+
+def test_a_reader_waits_for_the_numbers_of_another(world: ExampleInstallation) -> None:
+    """Otherwise it gives an outcome of later the number that the other has read already."""
+    statement = sql.SQL("SELECT count(*) FROM turno.outcomes_read({}, 1000)")
+    first, second = (row["reader"] for row in world.rows("SELECT reader FROM turno.outcome_readers LIMIT 2"))
+
+    def read(session: Operator, reader: str) -> int:
+        return int(value_of(session, statement.format(reader)))
+
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(psycopg.connect(world.url, options="-c search_path=turno")) for _ in range(2))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        ended(world, world.one)
+        found = Counter({first: read(one, first)})
+        ended(world, world.one)
+        waiting = pool.submit(read, other, second)
+        blocked = "SELECT pg_blocking_pids(%s) <> '{}' AS blocked"
+        assert wait_until(lambda: world.rows(blocked, other.info.backend_pid)[0]["blocked"], within=30)
+        one.commit()
+        found[second] += waiting.result()
+        other.commit()
+        for session, reader in ((one, first), (other, second)):
+            while number := read(session, reader):
+                found[reader] += number
+            session.commit()
+    assert found == {first: 2, second: 2}
 
 
 def test_a_reading_that_fails_is_repeated(world: ExampleInstallation, operator: Operator) -> None:

@@ -107,6 +107,21 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleIns
     assert world.rows("SELECT 1 FROM turno.tickets LIMIT 1") == []
 
 
+@pytest.mark.parametrize("what", CAPS)
+def test_a_claim_beside_one_that_has_not_committed_counts_its_jobs(world: ExampleInstallation, what: str) -> None:
+    world.rows(CAPS[what])
+    wait(world, 9)
+    with (
+        Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine,
+        world.engine.transaction(),
+    ):
+        assert len(claim(world, 2)) == 2
+        me = engine.start_worker(backend="exec", host="test", pid=1)
+        beside = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec").claim(engine, me, slots=2)
+    assert beside == []
+    assert len(claim(world, 9)) == 1
+
+
 def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tenants SET cap = 3")
     wait(world, 10)
