@@ -16,6 +16,14 @@ STRICT = "as strict as POST"
 
 MUTANTS = (
     Mutant(
+        "a request with another delay counts as repeated",
+        "DESIGN section 8: a key with another body is refused",
+        "turno/migrations/tenant/functions/jobs_enqueue.sql",
+        "extract(epoch FROM job.run_in), job.payload)",
+        "job.payload)",
+        ("tests/integration/web/test_api_submit.py::test_a_delay_is_part_of_the_request",),
+    ),
+    Mutant(
         "a job is there before its caller commits",
         TRANSACTIONAL,
         ON_THEIRS,

@@ -50,16 +50,18 @@ class Client:
         key: str | None = None,
         wait: int = 0,
         run_at: datetime | None = None,
+        run_in: float | None = None,
         expires_at: datetime | None = None,
         priority: Literal["urgent", "normal", "low"] = "normal",
     ) -> Job:
         """Submit a job, and with `wait` be told its end if it comes within so many seconds.
 
         `key` says what is asked for, such as the number of an order: calls with the same key and payload are one job,
-        also from other processes. Without one, each call is another job.
+        also from other processes. Without one, each call is another job. `run_in` is a delay in seconds.
         """
         body: dict[str, Any] = {"payload": payload, "priority": priority}
         body |= {name: at.isoformat() for name, at in (("run_at", run_at), ("expires_at", expires_at)) if at}
+        body |= {} if run_in is None else {"run_in": run_in}
         headers = {"Idempotency-Key": key or uuid4().hex}
         path = f"/api/jobs/{quote(job_type, safe='')}" + (f"?wait={wait}" if wait else "")
         return Job.of(self._connection.ask("POST", path, body, headers, wait=wait).body)

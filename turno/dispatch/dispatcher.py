@@ -98,7 +98,8 @@ class Dispatcher:
             verdict = _within_limits(row)
             if verdict.word == "accepted":
                 # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.
-                if new.run_at is None or new.run_at <= datetime.now(UTC) or self._launches_are_rare(queue):
+                later = new.run_in or (new.run_at is not None and new.run_at > datetime.now(UTC))
+                if not later or self._launches_are_rare(queue):
                     self._hint(queue, tenant, verdict)
                 self._announce(tenant.id, row["job_id"])
             return verdict

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from io import BufferedIOBase, BufferedReader
     from logging import LoggerAdapter
     from types import TracebackType
@@ -176,6 +176,7 @@ class JobContext(Protocol):
         /,
         *,
         run_at: datetime | None = None,
+        run_in: timedelta | float | None = None,
         priority: Priority | str = "normal",
         key: str | None = None,
         unique_for: UniqueFor = None,

@@ -46,6 +46,7 @@ class NewJob:
     backend: str | None = None
     priority: Priority = Priority.NORMAL
     run_at: datetime | None = None
+    run_in: timedelta | None = None
     expires_at: datetime | None = None
     idempotency_key: str | None = None
     unique_for: timedelta | None = None
@@ -62,6 +63,7 @@ class NewJob:
         payload: Any,
         *,
         run_at: datetime | None = None,
+        run_in: timedelta | float | None = None,
         priority: Priority | str = Priority.NORMAL,
         unique_for: UniqueFor = None,
         concurrency_key: str | None = None,
@@ -72,6 +74,8 @@ class NewJob:
 
         `concurrency_key` replaces the key that the handler makes of the payload; an empty one means none.
         """
+        if run_at is not None and run_in is not None:
+            raise NotEnqueued("run_at and run_in are both given: give one of them")
         if run_at is not None and run_at.utcoffset() is None:
             raise NotEnqueued("run_at has no time zone: give it one, such as datetime.now(UTC) has")
         if isinstance(priority, str):
@@ -89,6 +93,7 @@ class NewJob:
             "max_attempts": handler.retry.max_attempts,
             "payload": payload,
             "run_at": run_at,
+            "run_in": timedelta(seconds=run_in) if isinstance(run_in, int | float) else run_in,
             "priority": priority,
             "unique_for": None if isinstance(unique_for, str) else unique_for,
             "unique_while": unique_for if isinstance(unique_for, str) else None,

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
@@ -172,6 +172,7 @@ class AttemptContext:
         /,
         *,
         run_at: datetime | None = None,
+        run_in: timedelta | float | None = None,
         priority: Priority | str = Priority.NORMAL,
         key: str | None = None,
         unique_for: UniqueFor = None,
@@ -185,6 +186,7 @@ class AttemptContext:
             handler,
             check_payload(handler, payload_of(payload, fields)),
             run_at=run_at,
+            run_in=run_in,
             priority=priority,
             idempotency_key=key,
             unique_for=unique_for,

@@ -23,9 +23,9 @@ Ask = Callable[[LiteralString, tuple[Any, ...]], Sequence[Any]]
 # In text and casts, so that every driver that writes parameters as %s can send it.
 ENQUEUE: LiteralString = """
 SELECT job_id, is_new FROM turno.enqueue_many(
-    tenant => %s, type => %s, payloads => %s::jsonb, run_at => %s::timestamptz, priority => %s, keys => %s::text[],
-    unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
-    concurrency_keys => %s::text[])
+    tenant => %s, type => %s, payloads => %s::jsonb, run_at => %s::timestamptz, run_in => %s::interval, priority => %s,
+    keys => %s::text[], unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint,
+    queue => %s, concurrency_keys => %s::text[])
 """
 PUBLISH: LiteralString = """
 SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => %s::jsonb, key => %s, user_id => %s)
@@ -49,6 +49,7 @@ def enqueue(connection: Any, tenant: str, jobs: Sequence[NewJob], *, keyed: bool
         first.type,
         _as_text([job.payload for job in jobs]),
         first.run_at,
+        first.run_in,
         first.priority.word,
         None if first.idempotency_key is None else [job.idempotency_key for job in jobs],
         first.unique_for,

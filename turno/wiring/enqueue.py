@@ -17,7 +17,7 @@ from turno.store import host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from turno.jobs.handler import JobHandler
     from turno.jobs.new_job import UniqueFor
@@ -34,6 +34,7 @@ def enqueue(
     /,
     *,
     run_at: datetime | None = None,
+    run_in: timedelta | float | None = None,
     priority: Priority | str = Priority.NORMAL,
     key: str | None = None,
     unique_for: UniqueFor = None,
@@ -47,15 +48,16 @@ def enqueue(
     `connection` is a psycopg 3 Connection, or a Connection or Session of SQLAlchemy, of a role that `turno host add`
     let in. The payload is given by its fields, or as a mapping or the handler's own dataclass. With `key` the same
     request is one job however often it is made; with `unique_for` so many seconds, while that job is "open", or "for
-    ever", and without a key the payload is the key. `concurrency_key` stands instead of the one that the handler makes
-    of the payload ("" is none), and `queue` may be one of its `other_queues`. Raises InvalidPayload naming the field,
-    UnknownJobType, or NotEnqueued.
+    ever", and without a key the payload is the key. `run_in`, a timedelta or seconds, may replace `run_at`.
+    `concurrency_key` replaces the key that the handler makes of the payload ("" is none), and `queue` may be one of its
+    `other_queues`. Raises InvalidPayload naming the field, UnknownJobType, or NotEnqueued.
     """
     handler = _handler(job_type)
     new = NewJob.of(
         handler,
         check_payload(handler, payload_of(payload, fields)),
         run_at=run_at,
+        run_in=run_in,
         priority=priority,
         idempotency_key=key,
         unique_for=unique_for,
@@ -74,6 +76,7 @@ def enqueue_many(
     /,
     *,
     run_at: datetime | None = None,
+    run_in: timedelta | float | None = None,
     priority: Priority | str = Priority.NORMAL,
     keys: Sequence[str] | None = None,
     unique_for: UniqueFor = None,
@@ -90,6 +93,7 @@ def enqueue_many(
             handler,
             payload,
             run_at=run_at,
+            run_in=run_in,
             priority=priority,
             idempotency_key=key,
             unique_for=unique_for,

@@ -166,6 +166,34 @@ def test_unique_for_a_while_means_one_job_in_that_time(
     assert len(jobs(world)) == 3
 
 
+@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+def test_a_delay_counts_from_the_submission_and_is_part_of_the_request(
+    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
+) -> None:
+    first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=timedelta(hours=2))
+    assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=7200) == (first.job_id, False)
+    erp.commit()
+    with pytest.raises(turno.NotEnqueued, match="stands for another request"):
+        enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=7201)
+    erp.rollback()
+    assert world.rows("SELECT run_at - created_at BETWEEN '119 min' AND '121 min' AS later FROM background_jobs") == [
+        {"later": True}
+    ]
+    ticket = world.ticket(first.job_id)
+    assert ticket is not None
+    assert ticket["state"] == "scheduled"
+
+
+def test_sql_takes_a_delay_or_a_time(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    ask = "SELECT job_id FROM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing', run_in => '1 hour'{})"
+    erp.execute(ask.format(""))
+    erp.commit()
+    with pytest.raises(psycopg.Error, match="run_at and run_in are both given"):
+        erp.execute(ask.format(", run_at => now()"))
+    erp.rollback()
+    assert world.rows("SELECT run_at > now() + interval '59 min' AS later FROM background_jobs") == [{"later": True}]
+
+
 def test_options_and_fields_keep_apart(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     later = datetime.now(UTC) + timedelta(days=2)
     payload = BatchInvoicingPayload(order_ids=(1,), point_of_sale=1)
@@ -261,6 +289,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a tenant that is not there": ({"tenant": "suc9999"}, "no active tenant is called 'suc9999'.*turno tenant"),
     "far ahead": ({"run_at": datetime.now(UTC) + timedelta(days=400)}, "run_at .* a year ahead and a day past"),
     "long past": ({"run_at": datetime.now(UTC) - timedelta(days=2)}, "run_at .* a year ahead and a day past"),
+    "far ahead by a delay": ({"run_in": timedelta(days=400)}, "run_at .* a year ahead and a day past"),
+    "a time and a delay": ({"run_at": datetime.now(UTC), "run_in": 5}, "run_at and run_in are both given"),
     "no time zone": ({"run_at": datetime.now()}, "run_at has no time zone"),  # noqa: DTZ005
     "a band that is none": ({"priority": "first"}, "priority 'first' is none"),
     "a key with a space": ({"key": "a b"}, "1 to 255 letters"),

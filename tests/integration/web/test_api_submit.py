@@ -92,6 +92,19 @@ def test_a_later_job_waits_with_its_times(service: Service) -> None:
     assert datetime.fromisoformat(body["expires_at"]) == datetime.fromisoformat(expires_at)
 
 
+def test_a_delay_is_part_of_the_request(service: Service) -> None:
+    ana = service.caller()
+    job_id = ana.job(key="later", run_in=90)
+    assert ana.job(key="later", run_in=90) == job_id
+    problem_of(ana.submit(key="later", run_in=91), 422)
+    body = ana.get(f"/api/jobs/{job_id}").get_json()
+    assert body["label"] == "scheduled"
+    delay = datetime.fromisoformat(body["run_at"]) - datetime.fromisoformat(body["created_at"])
+    assert abs(delay.total_seconds() - 90) < 1
+    for wrong in ({"run_in": -1}, {"run_in": 367 * 86_400}, {"run_in": "5"}, {"run_in": 5, "run_at": in_an_hour()}):
+        assert [error["field"] for error in problem_of(ana.submit(**wrong), 400)["errors"]] == ["run_in"]
+
+
 def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
     """With exec nobody comes by himself: a worker that is launched for a later job sweeps."""
     ana = service.caller()

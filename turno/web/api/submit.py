@@ -82,7 +82,7 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     new, notices = read_submission(request, call, job_type)
     inline = services().inline
     if inline is not None:
-        if new.run_at is not None:
+        if new.run_at is not None or new.run_in is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
         if notices.urls:
             raise invalid([FieldProblem("callback_url", "is told of nothing while background jobs are switched off")])

@@ -1,6 +1,7 @@
 """Turn a POST into a submission, or into the full list of what is wrong with it."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ from flask import request as current
 from msgspec import Meta
 
 from turno.dispatch.dispatcher import EndNotices
-from turno.dispatch.times import untimely
+from turno.dispatch.times import FARTHEST, untimely
 from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
 from turno.jobs.callback_url import url_problem
 from turno.jobs.converter import converter
@@ -27,6 +28,11 @@ from turno.web.routes import Call
 from turno.web.services import services
 
 RunAt = Annotated[Moment, described("Not before this moment: at most a year ahead and a day past.")]
+RunIn = Annotated[
+    float,
+    Meta(ge=0, le=FARTHEST.total_seconds()),
+    described("Not before so many seconds from now, instead of run_at: at most a year."),
+]
 Band = Annotated[
     Literal["urgent", "normal", "low"], described("Which of this tenant's jobs goes first; no other tenant's.")
 ]
@@ -60,6 +66,7 @@ class SubmitBody:
 
     payload: msgspec.Raw
     run_at: RunAt = NOT_GIVEN
+    run_in: RunIn = NOT_GIVEN
     priority: Band = "normal"
     expires_at: ExpiresAt = NOT_GIVEN
     unique_for: Lasting = NOT_GIVEN
@@ -82,7 +89,11 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     if wanted is None:
         raise invalid(problems)
     key = idempotency_key(request.headers)
-    late = [FieldProblem(*one) for one in untimely(wanted.run_at, wanted.expires_at, services().clock())]
+    if wanted.run_in is not None and wanted.run_at is not None:
+        problems.append(FieldProblem("run_in", "may not be given together with run_at"))
+    now = services().clock()
+    due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
+    late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
     mail = mail_url(call.scope.principal)
     problems += _of_queue(handler, wanted.queue) + _of_callback(wanted.callback_url)
     if wanted.mail_me and mail is None:
@@ -97,6 +108,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
         call,
         priority=wanted.priority,
         run_at=wanted.run_at,
+        run_in=wanted.run_in,
         expires_at=wanted.expires_at,
         idempotency_key=key,
         unique_for=wanted.unique_for,

@@ -103,7 +103,7 @@ export class Turno extends EventTarget {
    *
    * @param {string} type
    * @param {object} payload
-   * @param {{key?: string, run_at?: string, expires_at?: string, priority?: string, attempts?: number}} more
+   * @param {{key?: string, run_at?: string, run_in?: number, expires_at?: string, priority?: string, attempts?: number}} more
    * @returns {Promise<{job_id: string, status: string}>}
    */
   async submit(type, payload, { key = newKey(), attempts = 4, ...body } = {}) {

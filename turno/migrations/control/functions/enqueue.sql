@@ -5,12 +5,14 @@ CREATE OR REPLACE FUNCTION enqueue(
     tenant text, type text, payload jsonb DEFAULT '{}', run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     key text DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL, version smallint DEFAULT NULL,
     unique_while text DEFAULT NULL, concurrency_key text DEFAULT NULL, queue text DEFAULT NULL,
+    run_in interval DEFAULT NULL,
     OUT job_id uuid, OUT is_new boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
     SELECT e.job_id, e.is_new INTO job_id, is_new FROM turno.enqueue_many(
         tenant, type, jsonb_build_array(payload), run_at, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for,
-        user_id, version, unique_while, CASE WHEN concurrency_key IS NOT NULL THEN ARRAY[concurrency_key] END, queue) AS e;
+        user_id, version, unique_while, CASE WHEN concurrency_key IS NOT NULL THEN ARRAY[concurrency_key] END, queue,
+        run_in) AS e;
 END $$;
 
 -- The fields that the jobs of one call share, and the schema that they go to. Raises if an argument is invalid or not allowed:

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION enqueue_many(
     tenant text, type text, payloads jsonb, run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     keys text[] DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL,
     version smallint DEFAULT NULL, unique_while text DEFAULT NULL, concurrency_keys text[] DEFAULT NULL,
-    queue text DEFAULT NULL)
+    queue text DEFAULT NULL, run_in interval DEFAULT NULL)
 RETURNS TABLE (job_id uuid, is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
@@ -21,6 +21,9 @@ BEGIN
         PERFORM not_enqueued('TU012', 'a payload is a JSON object, and payloads are an array of objects',
                              'name the fields of each: {"month": "2026-06"}');
     END IF;
+    IF num_nonnulls(run_at, run_in) > 1 THEN
+        PERFORM not_enqueued('TU012', 'run_at and run_in are both given', 'give one of them');
+    END IF;
     amount := jsonb_array_length(payloads);
     target := enqueue_target(tenant, type, priority, keys, unique_for, unique_while, queue, concurrency_keys);
     IF cardinality(keys) <> amount OR cardinality(concurrency_keys) <> amount THEN
@@ -32,6 +35,8 @@ BEGIN
     job.version := coalesce(version, job.version);
     job.user_id := coalesce(user_id, 'application');
     job.run_at := run_at;
+    job.run_in := run_in;
+    run_at := coalesce(run_at, clock_timestamp() + run_in);
     FOR i IN 1 .. amount LOOP
         job.payload := payloads -> i - 1;
         job.idempotency_key := keys[i];

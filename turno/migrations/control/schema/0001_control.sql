@@ -676,7 +676,7 @@ SELECT 'exec', NULL, types, versions FROM exec_hosts;
 CREATE TYPE new_job AS (
     id uuid,  -- given by jobs_enqueue
     type text, version smallint, queue text, backend text, priority smallint, max_attempts integer, payload jsonb,
-    user_id text, run_at timestamptz, expires_at timestamptz,
+    user_id text, run_at timestamptz, run_in interval, expires_at timestamptz,
     -- How long the idempotency key identifies the job; with either of the next two and without a key, the payload is the key.
     idempotency_key text, unique_for interval, unique_while text,
     -- Of the request that the key identifies; NULL: computed from the fields above.

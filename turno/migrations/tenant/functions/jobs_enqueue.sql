@@ -46,11 +46,11 @@ BEGIN
             expiring := expiring OR job.unique_for IS NOT NULL OR job.unique_while = 'open';
             job.payload_hash := coalesce(job.payload_hash, sha256(convert_to(concat_ws(
                 E'\n', job.priority, coalesce(extract(epoch FROM job.run_at), 0),
-                coalesce(extract(epoch FROM job.expires_at), 0), job.payload), 'UTF8')));
+                coalesce(extract(epoch FROM job.expires_at), 0), extract(epoch FROM job.run_in), job.payload), 'UTF8')));
             job.idempotency_key := coalesce(
                 job.idempotency_key, 'payload:' || encode(sha256(convert_to(job.payload::text, 'UTF8')), 'hex'));
         END IF;
-        job.run_at := coalesce(job.run_at, clock_timestamp());
+        job.run_at := coalesce(job.run_at, clock_timestamp() + coalesce(job.run_in, interval '0'));
         p_jobs[i] := job;
     END LOOP;
     IF expiring THEN
