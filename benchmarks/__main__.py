@@ -41,6 +41,7 @@ NAMES = (
     "parts",
     "scaling",
     "rows",
+    "size",
     "report",
     "events",
 )
