@@ -1,1 +1,1 @@
-"""The parent of a worker: it claims, gives batches to children, enforces limits, and rescues what a child leaves."""
+"""The parent of a worker: it claims, gives batches to children, enforces limits, and rescues unfinished jobs."""

@@ -1,7 +1,7 @@
-"""How many jobs of a type a child is given at a time."""
+"""The number of jobs of a type in a batch for a child."""
 
 TARGET_SECONDS = 0.02  # seconds a batch should take: meanwhile other tenants wait for the child
-# Where claims are slow a batch takes so many times as long as one, up to a bound: else most time is spent on claims.
+# Where claims are slow, a batch takes this multiple of the time of a claim, up to a bound; else claims dominate.
 CLAIMS_PER_BATCH, LONGEST_SECONDS = 10, 0.1
 LARGEST_BATCH = 64
 SMOOTHING = 0.2  # the weight of the latest batch in the average

@@ -31,7 +31,7 @@ class BrokerProcess:
 
     @property
     def descriptor(self) -> int:
-        """Return what becomes readable when it has sent something."""
+        """Return the descriptor that becomes readable after each packet of the broker process."""
         return self._channel.fileno()
 
     def send(self, word: str, argument: object = "") -> None:
@@ -42,7 +42,7 @@ class BrokerProcess:
             return
 
     def packets(self) -> Iterator[tuple[str, str]]:
-        """Yield what it has sent; raises BrokerProcessGone after its last packet."""
+        """Yield the received packets; raises BrokerProcessGone after the last packet of an ended process."""
         while True:
             try:
                 packet = self._channel.recv(PACKET_BYTES)

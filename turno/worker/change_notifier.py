@@ -13,13 +13,16 @@ from turno.store.outage import in_short
 
 log = logging.getLogger(__name__)
 
-REST_FACTOR = 20  # times what a notification took: so notifying takes at most a twentieth of the supervisor's time
+REST_FACTOR = 20  # times the duration of a notification: notifying takes at most a twentieth of the supervisor's time
 SHORTEST_REST = 0.005  # seconds
 LONGEST_REST = 1.0  # seconds: one slow notification, such as behind a flood of them, delays the next no longer
 
 
 class ChangeNotifier:
-    """Gathers what changed until it is due. What cannot be sent is lost: streams also read their jobs every 2 s."""
+    """Collects changed jobs until the next notification.
+
+    A refused notification is lost: streams also read their jobs every 2 s.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -37,7 +40,7 @@ class ChangeNotifier:
         return self._rested_at if self._changes else math.inf
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Send what is due."""
+        """Send the due notifications."""
         now = monotonic()
         if not self._changes or (now < self._rested_at and not at_once):
             return

@@ -16,16 +16,16 @@ from turno.runner.protocol import LARGEST_PACKET, LEAVING, PROGRESSED, Word, pac
 from turno.runner.shared_state import SharedState
 from turno.worker import crash_reasons
 
-LONG_SECONDS = 0.1  # after which other jobs no longer wait for the child of this one
+LONG_SECONDS = 0.1  # after which other jobs of the batch go to another child
 SHOWN_AFTER_SECONDS = 0.05  # after which people see that a job runs
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a child that ended was given and is not done with.
+    """The unfinished claims of an ended child.
 
-    `begun` may have been begun, `rest` certainly was not. `blamed` is the one whose handler was at work, or the only
-    one that can have been; None if nobody knows.
+    The child may have begun `begun`, and certainly did not begin `rest`. `blamed` is the claim whose handler ran, or
+    the only claim whose handler can have run; None if it is unknown.
     """
 
     pid: int
@@ -36,16 +36,16 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a child says of claims: that people can see a change, or that they are over, in so many seconds each."""
+    """A child's report of claims: they have visibly changed, or they have ended after `seconds_each`."""
 
     claims: Batch
     seconds_each: float | None = None
 
 
 class Child:
-    """A process that runs one batch after another; without any it is idle.
+    """A process that runs one batch after another; without a batch it is idle.
 
-    Of its batch it may be told to begin no more jobs: those are its parent's again.
+    The parent can take back the jobs of the batch that the child has not begun.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Child:
         self.channel = channel
         self.killed_for: str | None = None
         self.leaving = False
-        self.claims: Batch = ()  # what it was given, but for what was called back
+        self.claims: Batch = ()  # its batch, without the jobs that the parent took back
         self._given: Batch = ()  # the same with that, until it is given something else
         self._shared = shared
         self._unlock = unlock
@@ -73,7 +73,7 @@ class Child:
         self._cancelled: tuple[UUID | None, float] = (None, 0.0)
 
     def assign(self, batch: Batch) -> None:
-        """Give the idle child a batch; raises what `unlock` raises, and then nothing was sent."""
+        """Send the idle child a batch; an error of `unlock` is raised before anything is sent."""
         packet = packed(batch, self._unlock(batch[0], self.pid))
         self._number += 1
         self._since = monotonic()
@@ -83,7 +83,7 @@ class Child:
         self.channel.send(packet)
 
     def read(self) -> tuple[list[Report], Batch]:
-        """Return what it has reported since the last time, and the claims that it ended its batch without."""
+        """Return the new reports, and the claims of an ended batch that the child has not finished."""
         reports: list[Report] = []
         back: Batch = ()
         while packet := _packet(self.channel):
@@ -98,13 +98,13 @@ class Child:
         return reports, back
 
     def take_lines(self) -> list[tuple[Claim, Line]]:
-        """Return what the jobs of its batch have logged since the last time, also after its end."""
+        """Return the new log lines of the jobs of its batch, also after its end."""
         lines = self._shared.lines.take()
         return [(self._given[one.job], one) for one in lines
                 if one.batch == self._number and one.job < len(self._given)]  # fmt: skip
 
     def call_back(self) -> Batch:
-        """Have it begin nothing more, and return what it has not begun."""
+        """Take back the jobs that the child has not begun, and return their claims."""
         begun = self._shared.call_back(self._number) + 1
         self.claims, back = self.claims[:begun], self.claims[begun:]
         return back
@@ -118,7 +118,7 @@ class Child:
 
     @property
     def current(self) -> Claim | None:
-        """Return the claim whose handler runs; None between two."""
+        """Return the claim whose handler runs; None between two jobs."""
         at = self._shared.at_work(self._number)
         return None if at is None or at >= len(self.claims) else self.claims[at]
 
@@ -129,7 +129,7 @@ class Child:
 
     @property
     def long_from(self) -> float:
-        """The moment from which what it runs is a long job, on the monotonic clock."""
+        """The moment from which its present job is a long job, on the monotonic clock."""
         return self.since + LONG_SECONDS
 
     @property
@@ -139,9 +139,9 @@ class Child:
 
     @property
     def call_back_at(self) -> float:
-        """The moment from which the jobs after its present one go elsewhere; infinite if there are none.
+        """The moment at which the parent takes back the jobs after the present job; infinite without such jobs.
 
-        Before its first job has begun there is none: a slow login, for example, would delay them elsewhere, too.
+        It is infinite before the first job has begun: a slow login, for example, would delay them elsewhere, too.
         """
         return self.long_from if self.more and self._shared.furthest(self._number) >= 0 else math.inf
 
@@ -164,7 +164,7 @@ class Child:
     def show_at(self) -> float:
         """The moment to look whether its present job is to be shown as running; infinite if it is shown, or idle.
 
-        A child does not tell when it begins a job, for example after a slow login: so its parent looks again and again.
+        A child does not report the begin of a job, for example after a slow login: its parent reads the shared memory.
         """
         token = self._current_token
         if token is None:
@@ -182,7 +182,7 @@ class Child:
     # Its end -----------------------------------------------------------------------------------
 
     def why(self, code: int) -> str | None:
-        """Return why its parent had it end, None if it ended by itself with this exit code."""
+        """Return the reason for which the parent ended the child; None if the child exited with this code."""
         return self.killed_for or (self.overdue if code == exit_codes.TIME_LIMIT else None)
 
     @property
@@ -221,7 +221,7 @@ class Child:
         self._signal(SharedState.GRACEFUL, None)
 
     def cancel(self, *, grace: float) -> None:
-        """Somebody wants the present job stopped: end it if it has not stopped by itself within `grace` seconds."""
+        """Ask the present job to stop, for a user; kill the child if the job has not stopped after `grace` seconds."""
         if self._cancelled[0] != self._current_token:
             self._cancelled = (self._current_token, monotonic())
         if monotonic() >= self._cancelled[1] + grace:
@@ -267,7 +267,7 @@ class Child:
 
 
 def _packet(end: socket.socket) -> bytes:
-    """Return the next packet that has arrived; empty if there is none, or never will be."""
+    """Return the next received packet; empty without a packet, and after the end of the channel."""
     try:
         return end.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
     except (BlockingIOError, ConnectionResetError):

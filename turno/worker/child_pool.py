@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class FreeSlots(NamedTuple):
-    """So many claims could be taken, of any tenant but these."""
+    """The number of claims that can be taken, and the excluded tenants."""
 
     slots: int
     without: frozenset[str] = frozenset()
@@ -22,8 +22,8 @@ class FreeSlots(NamedTuple):
 class ChildPool:
     """Keeps from `size.minimum` to `size.maximum` children, and opens the reserve when all of these run long jobs.
 
-    A child in reserve takes a job only of a tenant that none of the others works for, so one tenant's long jobs never
-    delay another's; of short jobs one ends soon enough.
+    A child in reserve takes only jobs of tenants for which no other child works: long jobs of a tenant never delay
+    another tenant. A short job ends soon enough.
     """
 
     def __init__(self, *, start: Callable[[], Child], size: PoolSize, idle_after: float) -> None:
@@ -44,11 +44,11 @@ class ChildPool:
         """Return the children's processes."""
         return set(self._children)
 
-    # Who could take something ---------------------------------------------------------------------
+    # Free children ---------------------------------------------------------------------------------
 
     @property
     def free(self) -> FreeSlots:
-        """Return what could be claimed now."""
+        """Return the number of claims that can be taken now."""
         busy = self._busy
         if len(busy) < self._size.maximum:
             return FreeSlots(self._size.maximum - len(busy))
@@ -65,10 +65,10 @@ class ChildPool:
         return max(child.long_from for child in busy)
 
     def idle_child(self) -> Child:
-        """Return one that has nothing to do, a new one if there is none; raises OSError if no process can be had."""
+        """Return an idle child, or a new child; raises OSError if the system refuses a process."""
         return next(iter(self._idle), None) or self._fork()
 
-    # Who comes and goes ---------------------------------------------------------------------------
+    # Start and end of children ---------------------------------------------------------------------
 
     def fork_minimum(self) -> None:
         """Fork the children that are kept ready; where no process can be had, the next call tries again."""
@@ -81,7 +81,7 @@ class ChildPool:
 
     @property
     def dismissal_due(self) -> float:
-        """The moment of the next dismissal, on the monotonic clock; infinite while nobody is to be dismissed."""
+        """The moment of the next dismissal, on the monotonic clock; infinite while no child is to be dismissed."""
         return min((child.since + self._idle_after for child in self._spare), default=math.inf)
 
     def dismiss_spare(self) -> None:

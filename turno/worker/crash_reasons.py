@@ -1,4 +1,4 @@
-"""Why a job is taken back from a child that did not finish it, as its history says it."""
+"""The reasons for taking a job back from a child that did not finish it, in the words of the job's history."""
 
 import signal
 
@@ -16,7 +16,7 @@ SERVER_REPLACED = "another database server took over"
 NOTIFICATIONS = (
     "its transaction was open while the server's notification queue filled: commit more often, and listen in no job"
 )
-# Why a child was killed, where that says nothing about its job.
+# Reasons of a kill for which the job is not to blame.
 BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, SERVER_REPLACED)
 
 
@@ -26,18 +26,18 @@ def time_limit(seconds: float) -> str:
 
 
 def transaction_limit(seconds: float) -> str:
-    """Return the words for a job one of whose transactions was open for longer than its type's may be."""
+    """Return the reason for a job with a transaction that was open longer than the limit of its type."""
     return f"a transaction was open for more than {seconds:g} s"
 
 
 def locks(held: int, most: int, *, crowded: bool) -> str:
-    """Return the cause of a job whose session held more locks than one session may."""
+    """Return the reason for a job with a session that held more locks than allowed."""
     while_full = " while the server's lock table is more than half full" if crowded else ""
     return f"its session held {held:,} locks, and may hold {most:,}{while_full}: commit in chunks, as job.each does"
 
 
 def of_end(code: int) -> str:
-    """Return why a child ended by itself, from its exit code (negative for a signal)."""
+    """Return the reason of a child's exit from its exit code (negative for a signal)."""
     if code < 0:
         name = signal.Signals(-code).name
         hint = "; if nobody sent it, the system ran out of memory" if name == "SIGKILL" else ""

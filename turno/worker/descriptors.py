@@ -1,4 +1,4 @@
-"""What a supervisor waits for: descriptors, each with what is called once it is readable."""
+"""The descriptors for which a supervisor waits, each with the function to call when it is readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """Waits for any of its descriptors, then calls what belongs to those that are readable."""
+    """Waits for its descriptors, then calls the functions of the readable descriptors."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -28,9 +28,9 @@ class Descriptors:
     def wait(self, seconds: float, hints: int | None, read_hints: Callable[[], object]) -> None:
         """Wait for so long at most, for the descriptor of `hints` as well, if there is one.
 
-        That one is added for this wait alone: its connection may be replaced before the next, and its number be that of
-        the new one, or of a child. Whatever is a socket comes before numbers: a child that has reported its last job
-        and ended is not taken for one that died with it.
+        The descriptor of `hints` is added for this wait only: before the next wait its connection may be replaced, and
+        the number reused for the new connection or for a child. Sockets precede process descriptors: the last report of
+        a child is read before its exit.
         """
         if hints is not None:
             self.add(hints, read_hints)

@@ -23,9 +23,9 @@ KEPT_SECONDS = 0.05  # for which a claimed batch waits for a child of this worke
 
 
 class Distributor:
-    """Claims for the children that are free; what was claimed and no child has is handed out first, or given back.
+    """Claims for the free children; claims that no child has begun are assigned first, or given back.
 
-    While it is `quiet` it claims nothing.
+    It claims nothing while it is `quiet`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Distributor:
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
         if not self._shutdown.asked and not self.quiet:
-            # While no child is free the source is not asked, so its own time does not count: the loop would spin.
+            # Without a free child the time of the source does not count: nothing is claimed, and the loop would spin.
             asked = self._free.slots and not self._waiting
             moments.append(
                 monotonic() + self._source.poll_in() if asked else max(self._claims_at, self._children.reserve_opens_at)
@@ -63,12 +63,12 @@ class Distributor:
         return min(moments)
 
     def add(self, batch: Batch) -> None:
-        """Keep what was claimed and no child has begun for another child, if there is anything in it."""
+        """Keep the claims of a batch that no child has begun, for another child."""
         if batch:
             self._waiting.append((monotonic(), batch))
 
     def distribute(self, worker: UUID) -> None:
-        """Give the children that are free, or that could be forked, what waits for one, and claim for the others."""
+        """Assign the kept batches to free children or new children, and claim for the remaining free children."""
         while self._waiting and self._free.slots and not self._free.without:
             self._assign(self._waiting.popleft()[1])
         self.give_back(at_once=self._shutdown.asked)
@@ -80,17 +80,17 @@ class Distributor:
             crash_points.reach("claimed")
             if number < free.slots:
                 self._assign(batch)
-            else:  # of a tenant in whose turn were several kinds of jobs
+            else:  # a tenant's turn had jobs of several types
                 self.add(batch)
 
     def give_back(self, *, at_once: bool) -> None:
-        """Give back, for other workers, what waits for long enough."""
+        """Give back the batches that have waited long enough, for other workers."""
         while self._waiting and (at_once or monotonic() >= self._give_up_at):
             self._rescuer.not_started(self._waiting.popleft()[1])
 
     @property
     def _free(self) -> FreeSlots:
-        """What could be claimed now: nothing while the database is away, or when told to stop."""
+        """The number of claims that can be taken now: 0 while the database is away, and while the worker stops."""
         if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:
             return FreeSlots(0)
         return self._children.free
@@ -108,7 +108,7 @@ class Distributor:
             return self._source.take(worker, free.slots, free.without)
         except psycopg.Error as error:
             if not self._rescuer:
-                raise  # nobody depends on this worker, and its source knows no better
+                raise  # no other process depends on this worker, and its source has no other job
             log.warning("no claim: %s", in_short(error))
             return []
 

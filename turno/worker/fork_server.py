@@ -1,8 +1,8 @@
 """Forks a worker's children from a process that has never held a secret, so that their memory holds none either.
 
 The supervisor needs the master key and the engine's password, and a fork is a copy of all memory. So before it reads
-them it forks this process, and has it fork the children: twice, so that each becomes a child of the supervisor, which
-adopts what loses its parent.
+them it forks this process, which forks the children: twice, so that each becomes a child of the supervisor, which
+adopts orphans.
 """
 
 import errno
@@ -21,7 +21,7 @@ from turno.worker.child import Child
 
 STOPS = {signal.SIGTERM, signal.SIGINT}
 LONGEST_ANSWER = 32  # bytes
-PASSED = 2  # descriptors of a child: its end of the channel, and what it shares with its parent
+PASSED = 2  # descriptors of a child: its end of the channel, and the memory that it shares with the parent
 
 
 class ForkServerGone(TurnoError):
@@ -32,7 +32,7 @@ class ForkServer:
     """The supervisor's end of the process that forks its children."""
 
     def __init__(self, config: ChildConfig, *, drop: Callable[[], None] = lambda: None) -> None:
-        """Fork it, before this process reads a secret; there, `drop` closes what belongs to this process alone."""
+        """Fork the server before this process reads a secret; there, `drop` closes the resources of this process."""
         resource_limits.adopt_orphans()
         supervisor = os.getpid()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -43,7 +43,7 @@ class ForkServer:
         theirs.close()
 
     def fork(self, unlock: Callable[[Claim, int], Claim]) -> Child:
-        """Fork a child that waits for claims, whose logins `unlock` opens, for each batch its first claim's.
+        """Fork a child that waits for claims; `unlock` opens the login of the first claim of each batch.
 
         Raises OSError if no process can be had, and ForkServerGone if none can be had any more.
         """
@@ -97,7 +97,7 @@ class ForkServer:
 def _serve(config: ChildConfig, channel: socket.socket, supervisor: int, drop: Callable[[], None]) -> NoReturn:
     try:
         resource_limits.die_with_parent(supervisor)
-        # Kept for the child that is being forked; the supervisor says when this process is to end.
+        # Blocked for the child that is being forked; the supervisor ends this process.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         drop()
         while True:
@@ -113,7 +113,7 @@ def _serve(config: ChildConfig, channel: socket.socket, supervisor: int, drop: C
                     os.close(descriptor)
             channel.send(str(answer).encode())
     finally:
-        # Never through the interpreter's exit: that would run what is the supervisor's to do.
+        # Not the interpreter's exit, which would run the exit functions of the supervisor.
         os._exit(0)
 
 
@@ -130,7 +130,7 @@ def _fork(config: ChildConfig, channel: socket.socket, descriptors: Sequence[int
         finally:
             os.close(writing)
         os.waitpid(middle, 0)
-        answer = int(pipe.read() or -errno.EAGAIN)  # nothing, if somebody killed it
+        answer = int(pipe.read() or -errno.EAGAIN)  # empty if the fork server was killed
     if answer < 0:
         raise OSError(-answer, os.strerror(-answer))
     return answer

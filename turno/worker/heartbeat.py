@@ -1,4 +1,4 @@
-"""A worker's heartbeat, and what comes back with it: jobs to stop, the claims on record, operators' orders."""
+"""A worker's heartbeat and its answer: jobs to stop, the recorded claims, and the orders of operators."""
 
 import logging
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ class DeclaredDead(TurnoError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """What one heartbeat returned: which jobs to stop, and which claims this worker has by the tickets.
+    """The answer of a heartbeat: the jobs to stop, and the claims of this worker according to the tickets.
 
-    `cut_off` says that other workers may have taken all of them, because the database has not answered for so long.
+    With `cut_off`, the database has not answered for so long that other workers may have taken all claims.
     """
 
     to_stop: AbstractSet[UUID] = frozenset()
     held: Sequence[Claim] = ()
     cut_off: bool = False
-    orders: Orders | None = None  # None: it was not asked, so nothing has changed
+    orders: Orders | None = None  # None: not read, because nothing has changed
 
 
 class Heartbeat:
-    """One update of the worker's row every so many seconds; sooner again while the database is away."""
+    """Updates the worker's row periodically; more often while the database is away."""
 
     def __init__(self, *, engine: Engine, timings: Timings) -> None:
         self._engine = engine
@@ -45,7 +45,7 @@ class Heartbeat:
         self._answered_at = self.due = monotonic()
 
     def beat(self, worker: UUID) -> Pulse:
-        """Beat if it is time; raises DeclaredDead if other workers have declared this one dead."""
+        """Beat if it is time; raises DeclaredDead if other workers have declared this worker dead."""
         if monotonic() < self.due:
             return Pulse()
         try:

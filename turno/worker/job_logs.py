@@ -13,7 +13,7 @@ from turno.worker.child import Child
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0  # until the lines of a job that is at work are looked for again
-REST_FACTOR = 20  # times what a write took: so it takes at most a twentieth of the supervisor's time
+REST_FACTOR = 20  # times the duration of a write: writing takes at most a twentieth of the supervisor's time
 SHORTEST_REST, LONGEST_REST = 0.2, 5.0  # seconds
 FLUSH_SECONDS = 0.25  # of writing, after which the supervisor has to look after other things
 MOST_WAITING = 10_000  # lines in memory; above this the tenant with the most lines loses its newest line
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1000  # lines of a tenant per statement
 class JobLogs:
     """Takes the lines from the memory shared with the children, and writes the due ones.
 
-    A tenant whose table is locked delays only its own lines, and cannot displace the lines of another tenant; lines
+    A tenant whose table is locked delays only its lines, and cannot displace the lines of another tenant; lines
     that the tenant's schema refuses are dropped with a warning.
     """
 
@@ -57,7 +57,7 @@ class JobLogs:
         return max(self._rested_at, self._engine.again_at) if self._waiting else math.inf
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Write what is due."""
+        """Write the due lines."""
         began = monotonic()
         if not self._waiting or self._engine.away or (began < self._rested_at and not at_once):
             return

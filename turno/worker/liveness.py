@@ -31,7 +31,7 @@ class Liveness:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str], file: Path | None) -> Self:
-        """Read systemd's variables and remove them, so that no process started from here reports for this one."""
+        """Read systemd's variables and remove them, so that no started process reports in place of this process."""
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         environment.pop("WATCHDOG_PID", None)

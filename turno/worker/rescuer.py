@@ -1,4 +1,4 @@
-"""Take back the jobs that nobody here runs any more: each is tried by itself, again and again until it succeeds."""
+"""Take back the jobs of ended children: each in a transaction of its own, repeated until it succeeds."""
 
 import logging
 import math
@@ -23,26 +23,26 @@ from turno.worker.child import Unfinished
 
 log = logging.getLogger(__name__)
 
-# Seconds that a job waits whose child ended for a reason that is not the job's.
+# Seconds before the next attempt of a job that is not to blame for the end of its child.
 WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.DATABASE_BUSY: 5.0}
-OF_THE_TENANT = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what stopped one job stops its tenant's others
+OF_THE_TENANT = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # these reasons hold for all jobs of the tenant
 NO_PROCESS_PAUSE = 30.0  # seconds until a job that no child could be given may be claimed again
 REFUSED = RetryPolicy(first=0.5, longest=60.0)  # when a refused rescue is tried again
 TENANT_WAITS = 5.0  # seconds for which at most a refused rescue delays its tenant's other rescues and claims
-# After so many batches in a row that were passed over, nothing is claimed for so many seconds.
+# After PASSED_OVER_MOST passed over batches in a row, nothing is claimed for PASSED_OVER_PAUSE seconds.
 PASSED_OVER_MOST, PASSED_OVER_PAUSE = 16, 0.25
 FLUSH_SECONDS = 0.5  # of rescuing, after which the supervisor has to send its heartbeat
-# No such schema: the tenant was removed, and its tickets went with it. A function that is not there is another matter:
-# a newer release has another one in its place, and a worker of that release can rescue the job.
+# No such schema: the tenant was removed, together with its tickets. A missing function does not count: a newer release
+# has replaced it, and a worker of that release can rescue the job.
 TENANT_GONE = psycopg.errors.InvalidSchemaName
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingRescue:
-    """A claim that nobody here works for any more, and what is to be written about it.
+    """A claim without a process, and the facts for its record.
 
-    `handed` says that a process may have begun it, `child` is that process if this supervisor saw it end. `counted`
-    says whether the job is to blame; None that nobody knows.
+    With `handed`, a process may have begun the job; `child` is that process if this supervisor has seen its end. With
+    `counted`, the job is to blame; None if it is unknown.
     """
 
     claim: Claim
@@ -98,16 +98,16 @@ class Rescuer:
         return max(min((one.due for one in self._pending.values()), default=math.inf), self._engine.again_at)
 
     def child_ended(self, unfinished: Unfinished, code: int, why: str | None) -> Batch:
-        """Take its jobs from a child that ended with this exit code; `why` says if it was made to.
+        """Take the jobs from a child that ended with this exit code; `why` is the reason for which the parent ended it.
 
-        Returns those that another child may begin: it was not at them.
+        Returns the claims that the child had not begun, for another child.
         """
         cause = why or crash_reasons.of_end(code)
         blameless = code in WAITS or cause in crash_reasons.BLAMELESS
         begun, rest = unfinished.begun, unfinished.rest
         if code in WAITS:  # no handler was called, and another child would fail in the same way
             begun, rest = begun + rest, ()
-        # The one to blame first: its rescue ends the child's backends, and so frees the locks that the others need.
+        # The job to blame first: its rescue ends the child's sessions, and frees the locks that the other rescues need.
         for claim in sorted(begun, key=lambda claim: claim is not unfinished.blamed):
             if blameless or claim is unfinished.blamed:
                 pause = self._pause(code, cause, claim)
@@ -120,12 +120,12 @@ class Rescuer:
         return rest
 
     def no_process(self, batch: Batch, cause: str) -> None:
-        """Give back a batch for which no process, or no login, could be had; nobody claims it for a while."""
+        """Give back a batch that has no process or no login; no worker claims it for a while."""
         for claim in batch:
             self._add(claim, cause, NO_PROCESS_PAUSE, handed=False)
 
     def reply_lost(self, claim: Claim) -> None:
-        """Give back a claim whose reply was lost with a connection: no child was given it, and this worker lives."""
+        """Give back a claim whose reply was lost with a connection: no child has it, and this worker lives."""
         self._add(claim, crash_reasons.REPLY_LOST, 0.0)
 
     def not_started(self, batch: Batch) -> None:
@@ -134,9 +134,9 @@ class Rescuer:
             self._add(claim, crash_reasons.NOT_STARTED, 0.0, handed=False)
 
     def pass_over(self, batches: Sequence[Batch]) -> list[Batch]:
-        """Give back batches of tenants whose jobs could neither be started nor rescued a moment ago; return the others.
+        """Give back the batches of tenants with a recent failure to start or rescue a job; return the other batches.
 
-        Where nothing else is found, nothing is claimed before `claims_at`: such a tenant may have very many jobs.
+        Without other batches, nothing is claimed before `claims_at`: such a tenant may have many ready jobs.
         """
         others = []
         for batch in batches:
@@ -153,9 +153,9 @@ class Rescuer:
         return others
 
     def flush(self) -> None:
-        """Rescue what is due, but not for long; a rescue that is refused is put off."""
+        """Rescue the due claims for at most FLUSH_SECONDS; a refused rescue is repeated later."""
         until = self._clock() + FLUSH_SECONDS
-        # Those that were never refused first: one that always is must not delay its tenant's others.
+        # Rescues without a refusal first: a rescue that is always refused must not delay the rest of its tenant.
         for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
             if self._engine.away or self._clock() > until:
                 return
@@ -163,7 +163,7 @@ class Rescuer:
                 del self._pending[pending.claim.token]
 
     def flush_all(self) -> None:
-        """Rescue what is due, however long it takes: each once, as this worker ends."""
+        """Rescue each due claim once, without a time limit, at the end of this worker."""
         while self.due <= self._clock():
             self.flush()
 
@@ -216,7 +216,7 @@ class Rescuer:
     def _given_back(self, pending: PendingRescue) -> str:
         claim = pending.claim
         self._engine.unclaim(claim.job_id, claim.token, timedelta(seconds=pending.pause))
-        # What was claimed ahead and nobody came to is no news.
+        # A claim in advance that no child has begun is ordinary.
         level = logging.DEBUG if pending.cause == crash_reasons.NOT_STARTED else logging.INFO
         log.log(level, "job given back: %s", pending.cause, extra=claim.log_fields)
         return "pending"

@@ -14,7 +14,7 @@ from turno.worker.child import Child
 
 log = logging.getLogger(__name__)
 
-SHOW_AGAIN = 0.25  # seconds until it is tried again to show a job whose row was locked, or that the database refused
+SHOW_AGAIN = 0.25  # seconds before the next try to show a job after a locked row or a refusal of the database
 
 
 class RunningJobs:
@@ -29,7 +29,7 @@ class RunningJobs:
         return max(child.show_at, self._engine.again_at)
 
     def show(self, child: Child) -> None:
-        """Show this child's job if it is time; what cannot be shown now is tried again."""
+        """Show the job of this child as running when it is due; repeat a failed update later."""
         claim = child.current
         if claim is None or monotonic() < self.due(child):
             return

@@ -35,7 +35,7 @@ class SessionWatch:
     def __init__(self, engine: Engine, *, clock: Callable[[], float] = monotonic) -> None:
         self._engine = engine
         self._clock = clock
-        self._due = clock()  # at once, so that the present server is known before another one takes over
+        self._due = clock()  # at once: the present server must be known before a failover
         self._server: Server | None = None
         self._offences: Counter[int] = Counter()  # measurements in a row, by process of the server
         self._crowded_at = math.inf  # when the notification queue was first measured more than half full
@@ -74,7 +74,7 @@ class SessionWatch:
         limit = CROWDED_LOCKS if crowded else max(MOST_LOCKS, int(LOCK_SHARE * load.lock_table))
         too_many = {pid: locks for pid, locks in load.largest.items() if locks > limit}
         for child in children:
-            # Older than the measurement: the locks are those of the job that the child is at.
+            # The transaction is older than the measurement: the present job holds the locks.
             if child.backend in too_many and (child.in_transaction_since or math.inf) < now:
                 self._kill(child, crash_reasons.locks(too_many.pop(child.backend), limit, crowded=crowded))
         self._offences = Counter({pid: self._offences[pid] + 1 for pid in too_many})

@@ -39,15 +39,15 @@ class Shutdown:
 
     @property
     def asked(self) -> bool:
-        """Say whether this worker was told to stop."""
+        """Return whether this worker was ordered to stop."""
         return self._asked_at is not None
 
     @property
     def deadline(self) -> float | None:
-        """Return when the grace ends, by the monotonic clock; None while nobody asked."""
+        """Return when the grace ends, by the monotonic clock; None without an order to stop."""
         return None if self._asked_at is None else self._asked_at + self._grace
 
     @property
     def grace_over(self) -> bool:
-        """Say whether what still runs must end now."""
+        """Return whether the running jobs must end now."""
         return self.deadline is not None and (self._forced or monotonic() >= self.deadline)

@@ -1,4 +1,4 @@
-"""The parent: it claims for the children it forks, reads what they report, and sees them end."""
+"""The parent: it forks the children, claims for them, reads their reports, and reaps them."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ IDLE_SECONDS = 30.0  # after which a child beyond the minimum is dismissed
 
 
 class Supervisor:
-    """Runs claims in forked children until its source is exhausted or it is told to stop."""
+    """Runs claims in forked children until its source is exhausted or it is ordered to stop."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Supervisor:
         self._shutdown.listen()
         self._descriptors.add(self._shutdown.wake_up, self._shutdown.clear)
         self._descriptors.add(self._forks.channel, self._forks.raise_gone)
-        self._inherited = leftover_processes.children()  # whoever became this process may have started something before
+        self._inherited = leftover_processes.children()  # started before this process executed the worker
         self._worker = self._engine.start_worker(
             backend=self._backend,
             host=HOST,
@@ -105,7 +105,7 @@ class Supervisor:
             queues=self._source.queues,
         )
         self._take_over()
-        with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
+        with ExitStack() as ending:  # all steps run, also after an error in a step, in reverse order
             ending.callback(self._forks.close)
             ending.callback(self._sign_off)
             ending.callback(self._maintenance_process.end)
@@ -126,12 +126,12 @@ class Supervisor:
                 self._enforce()
 
     def _take_over(self) -> None:
-        """Offer at once the jobs of a backend that has no living worker: nobody else offers them for some seconds."""
+        """Offer the jobs of a backend without a living worker at once; maintenance would offer them seconds later."""
         if self._backend != "exec":
             self._engine.move_unserved(self._backend, timedelta(0))
 
     def _goes_on(self) -> bool:
-        """Send the heartbeat and rescue what is due; say whether there is anything left to do."""
+        """Send the heartbeat and rescue the due claims; return whether work is left."""
         self._beat()
         self._session_watch.look(self._children)
         self._rescuer.flush()
@@ -157,7 +157,7 @@ class Supervisor:
         return child
 
     def _read(self, child: Child) -> None:
-        """Take note of what a child reports: which jobs changed, how long they took, which it did not begin."""
+        """Record the reports of a child: changed jobs, their durations, and the jobs that it has not begun."""
         reports, back = child.read()
         for report in reports:
             self._change_notifier.changed(report.claims)
@@ -167,7 +167,7 @@ class Supervisor:
         self._distributor.add(back)
 
     def _reap(self, child: Child) -> None:
-        """Collect a child that has ended; what it has not finished is taken back at once."""
+        """Reap an ended child, and take back its unfinished jobs at once."""
         self._descriptors.remove(child.channel)
         self._descriptors.remove(child.descriptor)
         self._children.remove(child)
@@ -179,16 +179,16 @@ class Supervisor:
         leftover_processes.end(spare=own)
 
     def _drop_in_child(self) -> None:
-        """In the process for maintenance: close this process's copies of what is the supervisor's."""
+        """In the maintenance process: close the copies of the supervisor's descriptors."""
         self._forks.drop_in_child()
         self._engine.forget()
         self._source.drop_in_child()
         self._descriptors.close()
-        # Another child's channel left open here would never tell that child that its parent has dismissed it.
+        # A copy of a child's channel would hide the end of the channel, by which the parent dismisses that child.
         for child in self._children:
             child.close()
 
-    # Waiting, and what is due then ----------------------------------------------------------------
+    # Waiting, and due work -------------------------------------------------------------------------
 
     def _wait(self) -> None:
         """Wait for reports, deaths, hints, a signal or the time of the next act, whichever comes first."""
@@ -216,7 +216,7 @@ class Supervisor:
         return max(0.001, min(moments) - monotonic())
 
     def _enforce(self) -> None:
-        """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
+        """End overdue jobs; during a stop, ask each job to end, and kill the children after the grace."""
         for child in self._children:
             self._job_logs.collect(child)
             if monotonic() >= child.call_back_at:
@@ -231,12 +231,12 @@ class Supervisor:
                 child.ask_to_stop()
 
     def _beat(self) -> None:
-        """Send the heartbeat; stop what was cancelled, give back claims whose reply was lost."""
+        """Send the heartbeat, stop the cancelled jobs, and give back the claims with a lost reply."""
         pulse = self._heartbeat.beat(self._worker)
         if pulse.orders is not None:
             self._follow(pulse.orders)
         for child in self._children:
-            # After this time other workers may take these jobs, so this one must not run them.
+            # After this time other workers may take these jobs: this worker must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
             if (claim := child.current) is not None and claim.job_id in pulse.to_stop:
@@ -251,9 +251,9 @@ class Supervisor:
                 self._rescuer.reply_lost(claim)
 
     def _follow(self, orders: Orders) -> None:
-        """Take over what operators want: time limits of types, to claim nothing more, or to stop as after SIGTERM."""
+        """Apply the orders of operators: time limits of types, no further claims, or a stop as after SIGTERM."""
         self._limits.set_by_operators = orders.timeouts
-        # A spawned worker ends when nothing is left, and another is launched for whatever comes: quiet it would stay.
+        # A spawned worker ends without a job, and the next job launches another; a quiet spawned worker would not end.
         self._distributor.quiet = orders.request == "quiet" and self._backend != "exec"
         if orders.request == "stop" and not self._shutdown.asked:
             log.info("stopping: an operator asked for it")
@@ -262,7 +262,7 @@ class Supervisor:
     # The end --------------------------------------------------------------------------------------
 
     def _hand_back(self) -> None:
-        """End what still runs, and give its jobs back uncounted before this worker is off the list.
+        """Kill the busy children, and give their jobs back uncounted before this worker leaves the list.
 
         A job that is found after that counts as crashed.
         """

@@ -1,4 +1,4 @@
-"""How long a child may take: asked to stop when its job's time is over, killed a little later."""
+"""The time limits of jobs: a child is asked to stop at the limit of its job, and killed after a grace."""
 
 from time import monotonic
 
@@ -14,7 +14,7 @@ class TimeLimits:
     def __init__(self, registry: Registry, timings: Timings) -> None:
         self._registry = registry
         self._timings = timings
-        self.set_by_operators: dict[str, float] = {}  # seconds by job type, in place of what the code says
+        self.set_by_operators: dict[str, float] = {}  # seconds by job type, in place of the handler's limit
 
     def deadline(self, child: Child) -> float:
         """Return when something is to be done about a child that runs something, by the monotonic clock."""
@@ -24,7 +24,7 @@ class TimeLimits:
         return deadline
 
     def enforce(self, child: Child) -> None:
-        """Ask a child whose job has taken too long to stop; end it if it was asked already."""
+        """Ask a child with an overdue job to stop; kill a child that was asked before."""
         # Read before the clock: a job that begins in between has not passed its limit.
         claim = child.current
         if not child.claims or monotonic() < self.deadline(child):

@@ -17,7 +17,7 @@ class Timings:
 class PoolSize:
     """How many children there are: `minimum` when idle, `maximum` under load.
 
-    While all of these run long jobs, up to `reserve` more run those of other tenants.
+    While all children run long jobs, up to `reserve` more children run jobs of other tenants.
     """
 
     minimum: int

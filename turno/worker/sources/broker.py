@@ -28,7 +28,7 @@ RESTART_PAUSE = 1.0  # seconds before a broker process that died is replaced
 
 
 class BrokerRefused(TurnoError):
-    """The broker cannot be used as it is; a person must act."""
+    """The broker cannot be used in its present configuration; an operator must change it."""
 
 
 class BrokerSource(Source):
@@ -67,7 +67,7 @@ class BrokerSource(Source):
         return set() if self._broker_process is None else {self._broker_process.pid}
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
-        """Claim what messages name; before that, if it is time, poll: while messages come for one job only."""
+        """Claim the jobs of messages; before that, if it is due, poll, for a single job while messages arrive."""
         if without:
             self.pause()  # messages cannot be had for some tenants only
             return self._polling.take(worker, free, without)
@@ -84,7 +84,7 @@ class BrokerSource(Source):
         if not silent:
             self._poll_at = self._silent_at
         elif self._broker_here:
-            # Otherwise a busy worker would only poll, grant no messages, and let those in the broker wait.
+            # Otherwise a busy worker would only poll, grant no messages, and delay the messages in the broker.
             self._poll_at = self._clock() + POLL_PAUSE
         return claims
 
@@ -93,7 +93,7 @@ class BrokerSource(Source):
         self._polling.learn(job_type, seconds)
 
     def pause(self) -> None:
-        """Have the broker process hand over nothing, and give back what was not claimed."""
+        """Stop the deliveries of the broker process, and return the unclaimed messages to the broker."""
         if self._broker_process is None:
             return
         if self._granted:

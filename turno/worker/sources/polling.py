@@ -20,7 +20,7 @@ from turno.worker.sources.source import Source
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.5, 2.0  # seconds between two polls while nothing waits
-AFTER_END = 0.1  # seconds after a job's end, for what that let run
+AFTER_END = 0.1  # seconds after a job's end, for the jobs that its end made ready
 READ_AT_ONCE = 1024  # notifications
 
 
@@ -36,7 +36,7 @@ class PollTimer:
         self.due, self._interval = monotonic(), SHORTEST
 
     def within(self, seconds: float) -> None:
-        """Poll in so many seconds at the latest."""
+        """Poll within these seconds."""
         self.due = min(self.due, monotonic() + seconds)
 
     def found(self, batches: int, *, chance: float, due_in: float = math.inf) -> None:
@@ -59,7 +59,7 @@ class PoolSource(Source):
         backend: str = "pool",
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`queues` names what this worker serves; empty means every queue of its handlers."""
+        """`queues` are the queues to serve; empty means all queues of its handlers."""
         handlers = [one for one in registry.handlers if not queues or not one.all_queues().isdisjoint(queues)]
         of_these = {queue for handler in handlers for queue in handler.all_queues()}
         self.queues = sorted(of_these & set(queues) if queues else of_these)
@@ -89,7 +89,7 @@ class PoolSource(Source):
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             batches = []
-        # What is enqueued after this is hinted at, or found by the next poll.
+        # A hint announces each later job, or the next poll finds it.
         timer.found(len(batches), chance=self._chance(), due_in=self._claimer.due_in)
         return batches
 
@@ -99,7 +99,7 @@ class PoolSource(Source):
     def learn(self, job_type: str, seconds: float) -> None:
         """Note how long each job of a batch took: of short ones more are a batch.
 
-        Its end may have let others run that nobody hints at: its parts or what waited for it, the next of its key.
+        Its end may have made jobs ready without a hint: its parts, its parent, or the next job of its key.
         """
         self._sizes.learn(job_type, seconds)
         self._usual.within(AFTER_END)

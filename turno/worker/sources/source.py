@@ -8,9 +8,9 @@ from turno.store.engine.engine import TypeVersion
 
 
 class Source:
-    """Claims for the children that are free. A backend changes what it has a use for."""
+    """Claims for the free children. A backend overrides the methods that it needs."""
 
-    types: Sequence[TypeVersion]  # what it claims jobs of
+    types: Sequence[TypeVersion]  # the types and versions of its jobs
     queues: Sequence[str] | None = None  # the queues it claims from; None means any
     exhausted = False  # whether nothing will come any more, so that an idle supervisor may leave
 
@@ -19,7 +19,7 @@ class Source:
         raise NotImplementedError
 
     def poll_in(self) -> float:
-        """Return the seconds after which `take` is to be called again, whatever happens."""
+        """Return the seconds after which `take` must be called again."""
         raise NotImplementedError
 
     def learn(self, job_type: str, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Source:
         """Keep nothing from other workers: every child is busy, or this worker stops."""
 
     def descriptor(self) -> int | None:
-        """Return what becomes readable when a hint arrives, if there are hints."""
+        """Return the descriptor that becomes readable when a hint arrives; None without hints."""
         return None
 
     def read_hints(self) -> None:
@@ -41,4 +41,4 @@ class Source:
         return set()
 
     def drop_in_child(self) -> None:
-        """In a forked child: close this process's copies of what is the parent's."""
+        """In a forked child: close the copies of the parent's descriptors."""

@@ -1,4 +1,4 @@
-"""Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
+"""Claims of a spawned worker: first the job that it was launched for, then all ready jobs, until none is left."""
 
 import math
 from collections.abc import Callable, Collection
@@ -51,7 +51,7 @@ class ExecSource(Source):
             return []
         if claims := self._named(worker) or self._at_work(worker, free):
             return claims
-        stays = self._stays(worker)  # asked before the last look, which finds what becomes ready in between
+        stays = self._stays(worker)  # read before the last claim, which finds the jobs that become ready in between
         claims = self._look_again(worker, free)
         self.exhausted = not (claims or stays)
         return claims
@@ -64,7 +64,7 @@ class ExecSource(Source):
         return [] if claim is None else [(claim,)]
 
     def _at_work(self, worker: UUID, free: int) -> list[Batch]:
-        """Claim what waits; if nothing does, give up the slot."""
+        """Claim ready jobs; release the slot if there are none."""
         if self._idle_since is not None:
             return []
         if claims := self._waiting(worker, free):
@@ -77,7 +77,7 @@ class ExecSource(Source):
     def _look_again(self, worker: UUID, free: int) -> list[Batch]:
         """Look once more after the slot was given up: a dispatcher that found every slot taken relies on us.
 
-        Its job was committed before it asked for a slot, so one of us sees it.
+        The dispatcher commits its job before it requests a slot: the dispatcher or this worker finds the job.
         """
         if self._slot is None or not self._waits() or not self._slot.regain():
             return []
@@ -88,7 +88,7 @@ class ExecSource(Source):
         return []
 
     def poll_in(self) -> float:
-        """Return the seconds until a worker that stays polls again; one at work asks whenever a child is free."""
+        """Return the seconds before the next poll of an idle worker; a busy worker claims whenever a child is free."""
         return math.inf if self._idle_since is None else POLL_EVERY
 
     def _waiting(self, worker: UUID, free: int) -> list[Batch]:
@@ -97,7 +97,7 @@ class ExecSource(Source):
 
         if self._slot is None:
             return claim()
-        # A dispatcher that finds every slot taken reads whose jobs they run: it must not read the last job's.
+        # A dispatcher that finds all slots in use reads the tenants of their jobs, which must be the present tenants.
         self._slot.use_for("")
         ordinary, others = self._slot.ordinary(), self._slot.others()
         batches = claim(others)
