@@ -14,7 +14,7 @@ IN_USE = "a task of this handler is using the session: await it first"
 
 
 class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
-    """The session inside its job's transaction, for `await`; what is refused of the session is refused here, too."""
+    """The session inside its job's transaction, for `await`, with the same refusals."""
 
     def __init__(self, session: HandlerConnection) -> None:
         super().__init__(session.pgconn)
@@ -29,7 +29,7 @@ class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
         if session.refusal is not None:
             gen.close()
             raise HandlerMisuse(session.refusal)
-        session.refusal = IN_USE  # to whoever uses the other object meanwhile; this one waits for its own lock
+        session.refusal = IN_USE  # for uses of the other object in the meantime; this object waits for its own lock
         try:
             if (savepoint := session.savepoint()) is not None:
                 session.savepoint_set(await super().wait(savepoint))

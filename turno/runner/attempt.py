@@ -1,4 +1,4 @@
-"""One attempt of one job: its call, what its outcome is, and its record."""
+"""One attempt of one job: the call of the handler, the outcome, and the record."""
 
 import logging
 import os
@@ -104,7 +104,7 @@ class Attempt:
         return None
 
     def _call(self) -> Outcome:
-        """Call the handler inside the transaction that is open; raises whatever it raises."""
+        """Call the handler inside the open transaction; its errors pass through."""
         job, handler = self.context, self.handler()
         payload = load_payload(self.handler, self.started.payload)
         with handler.around(job):
@@ -115,7 +115,7 @@ class Attempt:
         return Completed(serialise(answer))
 
     def record(self, outcome: NotCompleted | Exception, chance: float) -> str:
-        """Write what follows from an outcome that is not a completed job; returns the job's new status.
+        """Record an outcome other than completed; returns the job's new status.
 
         An outcome that cannot be stored fails the job for good. Raises ClaimLost, and the errors that end the process.
         """
@@ -129,7 +129,7 @@ class Attempt:
             return self.fail(InvalidResult(f"the outcome {type(outcome).__name__} cannot be stored: {error}"))
 
     def fail(self, error: Exception) -> str:
-        """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
+        """Record a final failure: the work may have been committed, so that it must not be repeated."""
         return self._write(Fail("failed for good", self.context.errors.describe(error)))
 
     def over(self, status: str) -> None:

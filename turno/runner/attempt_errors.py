@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class AttemptErrors:
-    """Describes what the handler of an attempt raised; logs each reference once, and never a message."""
+    """Describes the errors of an attempt's handler; logs each reference once, and never a message."""
 
     def __init__(self, claim: Claim, handler: type[JobHandler[Any]], log_fields: Mapping[str, object]) -> None:
         self._claim = claim
@@ -20,7 +20,7 @@ class AttemptErrors:
         self._logged: set[str] = set()
 
     def describe(self, error: BaseException) -> dict[str, Any]:
-        """Return the error as it is stored."""
+        """Return the error in its stored form."""
         from turno.jobs.error_record import line_of, record_of  # noqa: PLC0415 - loaded only when something failed
 
         try:

@@ -1,4 +1,4 @@
-"""How a handler runs whose `handle` is asynchronous, and what both kinds of handler call outside."""
+"""Runs asynchronous `handle` methods, and the outside calls of both kinds of handlers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -7,17 +7,17 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from turno.errors import HandlerMisuse
 
 T = TypeVar("T")
-# Yields what is to be called, and is sent what that returned.
+# Yields the functions to call, and receives their results.
 Steps: TypeAlias = Generator[Callable[[], Any], Any, Any]
 
 
 def run_to_end(answer: T | Awaitable[T]) -> T:
-    """Return what a handler answered; one that is asynchronous runs here, and its tasks end with it."""
+    """Return the answer of a handler; an asynchronous handler runs here, and its tasks end with it."""
     return asyncio.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
 
 
 def drive(steps: Steps) -> Any:
-    """Make the calls that the steps yield, and return their result; within an event loop, what is to be awaited."""
+    """Make the calls that the steps yield, and return their result; within an event loop, return an awaitable."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -35,8 +35,8 @@ class ChildConfig:
     """How a child runs a batch, and after how much work it is replaced.
 
     `run` returns the new status of each job that is over. After `jobs` the child is replaced, and when its resident
-    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle. What a job logs from
-    `log_level` on is kept with it; nothing is with OFF.
+    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle. Log lines of a job from
+    `log_level` on are kept with the job; none with OFF.
     """
 
     run: Callable[[Batch, WorkerCallbacks], Mapping[Claim, str]]
@@ -49,7 +49,7 @@ class ChildConfig:
 def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, parent: int) -> NoReturn:
     """Run batches for this parent, which may have to adopt this process first; then end the process.
 
-    It opens connections of its own: those of the process it was forked from must not be used.
+    It opens new connections: the connections of its parent must not be used.
     """
     code = exit_codes.BROKEN
     try:
@@ -71,7 +71,7 @@ def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, 
 
 
 class BatchLoop:
-    """Runs what the child receives, one batch after another, until it is dismissed or has run as much as it may."""
+    """Runs the received batches, one after another, until the child is dismissed or reaches its limit of jobs."""
 
     def __init__(self, config: ChildConfig, channel: socket.socket, shared: SharedState) -> None:
         self._config = config
@@ -137,7 +137,7 @@ def _end_leftovers() -> None:
 
 
 def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str] | int:
-    """Return what became of the jobs that are over, or the code with which this process has to end."""
+    """Return the new status of each ended job, or the code with which this process has to exit."""
     extra = batch[0].log_fields
     crash_points.reach("handed")
     try:
@@ -151,11 +151,11 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
         log.warning("attempt not started: %s", error, extra=extra)
         return exit_codes.DATABASE_BUSY
     except psycopg.Error as error:
-        # An error in the handler is an outcome; this one came from the statements before or after it.
+        # An error in the handler is an outcome; this error came from the statements before or after the handler.
         log.warning("attempt not recorded: %s", in_short(error), extra=extra)
         return _whose_fault(error)
     except SystemExit as request:
-        # Not FINISHED, whatever the handler said: the attempt was not recorded.
+        # Not FINISHED, also for exit code 0 of the handler: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
     except Exception:
         log.exception("attempt not recorded", extra=extra)

@@ -1,7 +1,7 @@
 """The life of a batch, from its claims to their records: its jobs share a transaction for as long as they are short.
 
-When a job fails, collides, takes long or commits by itself, the jobs before it are committed first, and those after it
-run in the next transaction. A single job is a batch of one.
+When a job fails, collides, takes long or commits during its work, the jobs before it are committed first, and the jobs
+after it run in the next transaction. A single job is a batch of one.
 """
 
 import logging
@@ -27,9 +27,9 @@ from turno.store.outage import unreachable
 
 log = logging.getLogger(__name__)
 
-COLLISIONS = 4  # tries of one attempt whose transaction met a deadlock, a serialization failure or a lock timeout
+COLLISIONS = 4  # tries of an attempt after a deadlock, a serialization failure or a lock timeout
 SHARED_SECONDS = 0.02  # after which a transaction is committed, though more jobs could share it
-LOST = "lost"  # the status of a job whose claim was lost, or whose commit was not confirmed
+LOST = "lost"  # the status of a job with a lost claim or an unconfirmed commit
 
 
 class Executor:
@@ -54,7 +54,7 @@ class Executor:
         self.files_folder = files_folder
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
-        """Run the jobs in order; returns the status of each that is over, the others were not begun."""
+        """Run the jobs in order; returns the status of each ended job. The missing jobs were not begun."""
         shared = self.callbacks.shared
         with closing(BatchTransaction(batch, self.sessions, shared, self.worker)) as transaction:
             run = Run(self, transaction, batch)
@@ -90,7 +90,7 @@ class Run:
         self._kept: dict[int, Attempt] = {}  # by their place in the batch: the completed jobs that wait for the commit
 
     def fetch(self, number: int) -> None:
-        """Open a transaction for this job and those after it."""
+        """Open a transaction for this job and the jobs after it."""
         self._transaction.fetch(self._batch[number:])
         self._executor.callbacks.started()
         crash_points.reach("started")
@@ -106,7 +106,7 @@ class Run:
         before = self._transaction.commits
         outcome = attempt.run()
         self._executor.callbacks.tidy()
-        if self._transaction.commits > before:  # by the job itself, and with what was kept
+        if self._transaction.commits > before:  # by the job, together with the kept jobs
             self._completed()
         if (error := self._transaction.broken) is not None:  # which this job did not cause
             self._give_up(error)
@@ -123,7 +123,7 @@ class Run:
             self._alone(number, attempt, outcome, tries)
 
     def commit(self, following: Batch = (), tries: int = 1) -> None:
-        """Commit the jobs that were kept, and fetch what follows, if anything does."""
+        """Commit the kept jobs, and fetch the following jobs."""
         if not self._kept:
             if self._transaction.opened is not None:
                 self._transaction.rollback()
@@ -132,7 +132,7 @@ class Run:
         try:
             self._transaction.finish(following)
         except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
-            if not self._transaction.kept:  # these are committed: the error is about what follows
+            if not self._transaction.kept:  # the kept jobs are committed: the error concerns the following jobs
                 raise
             self._give_up(error, tries if len(self._kept) == 1 else None, reply_lost=_reply_lost(error))
             return
@@ -152,7 +152,7 @@ class Run:
         )
 
     def _part_users(self, number: int) -> None:
-        """Write the ends of what was kept before a job of another user begins, which may send any SQL."""
+        """Write the ends of the kept jobs before a job of another user begins, which may send any SQL."""
         this, following = (self._transaction.found[claim.job_id] for claim in self._batch[number : number + 2])
         if this.user_id != following.user_id:
             try:
@@ -180,7 +180,7 @@ class Run:
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
     def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
-        """Commit what came before a job that did not complete, then try it again, or record it."""
+        """Commit the jobs before a job that did not complete, then repeat or record this job."""
         shared = bool(self._kept)
         if (error := self._transaction.undo()) is not None:
             self._give_up(error)
@@ -204,14 +204,14 @@ class Run:
         self._executor.callbacks.shared.rests()
 
     def _again(self, number: int, tries: int) -> None:
-        """Run a job in a transaction of its own, to its record."""
+        """Run a job in a separate transaction, to its record."""
         self._transaction.claim = self._batch[number]
         self._transaction.fetch(self._batch[number : number + 1])
         self.job(number, tries, following=False)
         self.commit(tries=tries)
 
     def _give_up(self, error: Exception, tries: int | None = None, *, reply_lost: bool = False) -> None:
-        """Undo the jobs that were kept; their tokens decide which of them run again, each by itself.
+        """Undo the kept jobs; their tokens decide which jobs run again, each in a separate transaction.
 
         With `tries` there is only one job, and the error is its own. A lost reply to the commit counts as an error of
         the jobs whose claims are still held. A misuse may have committed the work of the jobs whose ends were not

@@ -1,4 +1,4 @@
-"""`job.each`: each item's work commits with its entry in the ledger; a failed item is recorded and the rest goes on."""
+"""`job.each`: the work of an item commits with its entry in the ledger; a failed item does not stop the rest."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LONGEST_KEY = 255
 
 @dataclass(slots=True)
 class Counts:
-    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
+    """The counts of a batch, in items; `skipped` were done by the job that this job continues."""
 
     done: int = 0
     failed: int = 0
@@ -68,7 +68,7 @@ class LedgerBatch(Generic[T]):
         self.counts = Counts(total=len(items))
 
     def __iter__(self) -> "Iterator[Step[T]]":
-        """Yield the items still to do, committing a chunk at a time."""
+        """Yield the remaining items, and commit after each chunk."""
         for key in self._outstanding():
             self._step = self._step_of(key)
             yield self._step
@@ -79,9 +79,9 @@ class LedgerBatch(Generic[T]):
             self._commit_chunk()
 
     def groups(self, size: int = LARGEST_CHUNK) -> "Iterator[Group[T]]":
-        """Yield the items still to do, `size` at a time (at most 500), to be written together; see Group.
+        """Yield the remaining items in groups of `size` (at most 500), to be written together; see Group.
 
-        What fails as a group is yielded again, each item as a group of its own.
+        A failed group is yielded again, each item as a separate group.
         """
         if not 1 <= size <= LARGEST_GROUP:
             raise ValueError(f"a group has from 1 to {LARGEST_GROUP} items, not {size}")
@@ -106,7 +106,7 @@ class LedgerBatch(Generic[T]):
         known = attempts.ledger(self._transaction.connection, self._transaction.claim)
         for state in known.values():
             self._count(state)
-        # Items that an earlier job did are not counted in this one's total.
+        # The total of this job does not count the items of an earlier job.
         self.counts.total -= self.counts.skipped
         return [key for key in self._items if key not in known]
 
@@ -172,7 +172,7 @@ class Step(Generic[T]):
         return True
 
     def fail(self, error: Exception) -> None:
-        """Enter the item as failed, within a group that goes on: write nothing of it."""
+        """Record the item as failed, while its group continues: write no work for it."""
         self._state, self.ref, self._error = "failed", None, self._errors.describe(error)
 
     def pass_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps what an attempt logs with its job: in a child, a handler of Python's logging."""
+"""Keeps the log lines of an attempt with its job: a handler of Python's logging in the child."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ class KeptLines(logging.Handler):
         self._numbers: list[int] = []  # of the last line, by the job's place in the batch
 
     def next_batch(self, batch: Batch) -> None:
-        """Say whose lines come next."""
+        """Set the job of the following lines."""
         self._batch = batch
         self._numbers = [0] * len(batch)
 

@@ -1,4 +1,4 @@
-"""End the processes that a handler started and left behind, also those in a session of their own."""
+"""End the processes that a handler started and left behind, in any session."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ GONE_WITHIN = 5.0  # seconds in which a killed process is gone, unless the kerne
 
 
 def children() -> set[int]:
-    """Return the processes whose parent is this one, those that ended included."""
+    """Return the children of this process, including ended children."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # a thread may end meanwhile
@@ -64,5 +64,5 @@ def _launched(pid: int) -> bool:
         flags = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[6])
     except OSError:
         return False
-    # A fork of such a worker has the same command line; it has started no program of its own.
+    # A fork of such a worker has the same command line; it has started no other program.
     return tuple(words[1:3]) == _LAUNCHED and not flags & PF_FORKNOEXEC

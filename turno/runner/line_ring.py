@@ -10,7 +10,7 @@ _SHAPE = struct.Struct("<IIIIdBB")
 
 
 class Line(NamedTuple):
-    """One line: of which job of which batch, the how manieth of that attempt, when, and what it says."""
+    """One line: its batch and job, its number within the attempt, its time, and its text."""
 
     batch: int
     job: int
@@ -21,14 +21,14 @@ class Line(NamedTuple):
     text: str
 
     def packed(self) -> bytes:
-        """Return it as it stands in the ring, its length first."""
+        """Return the bytes of the line in the ring, with the length first."""
         level, logger = self.level.encode()[:20], self.logger.encode()[:100]
         said = level + logger + self.text.encode(errors="replace")
         return _SHAPE.pack(len(said), self.batch, self.job, self.number, self.at, len(level), len(logger)) + said
 
     @classmethod
     def unpacked(cls, shape: tuple[int, int, int, int, float, int, int], said: bytes) -> Self:
-        """Return what a child has written; it may have written anything."""
+        """Return the lines of a child, which may have written any bytes."""
         _, batch, job, number, at, level, logger = shape
         texts = said[:level], said[level : level + logger], said[level + logger :]
         return cls(batch, job, number, at, *(text.decode(errors="replace") for text in texts))
@@ -44,7 +44,7 @@ class LineRing:
     def __init__(self, memory: memoryview) -> None:
         self._words = memory[: 2 * 8].cast("q")
         self._bytes = memory[2 * 8 :]
-        self._read = 0  # by the parent, of what was ever written
+        self._read = 0  # bytes read by the parent, of all written bytes
 
     def put(self, line: Line) -> None:
         """In the child: add a line, over the oldest ones if there is no room."""

@@ -1,4 +1,4 @@
-"""What `ps` shows of a child: which job of which tenant it runs, and never what the job is about."""
+"""The title of a child in `ps`: its job and tenant, never the payload."""
 
 from turno.jobs.claim import Batch
 

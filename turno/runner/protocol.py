@@ -1,7 +1,7 @@
-"""What a worker's parent and its children send each other, over a socket that keeps packets apart.
+"""The messages between a worker's parent and its children, over a socket that preserves packets.
 
-The parent sends one batch at a time, the child sends words about it: that one of its jobs progressed, at last how many
-of them are over. Those that are not over are the parent's again.
+The parent sends a batch; the child sends reports: progress of a job, and at last the number of ended jobs. The parent
+takes the unfinished jobs back.
 """
 
 import pickle
@@ -18,7 +18,7 @@ _WORD = struct.Struct("!cHI")
 
 
 def packed(batch: Batch, first: Claim) -> bytes:
-    """Return a batch as it is sent: its first claim with the logins that all of them need, and what differs."""
+    """Return a batch in its sent form: the first claim with the logins of all claims, and further differences."""
     return pickle.dumps((first, [(one.job_id.bytes, one.token.bytes, one.attempt) for one in batch]))
 
 
@@ -34,7 +34,7 @@ def unpacked(packet: bytes) -> Batch:
 class Word:
     """`kind` is PROGRESSED, FREE (it is over, and the child takes more) or LEAVING (it takes no more).
 
-    `jobs` is the place of the one that progressed, or how many it is done with, in `micros` microseconds.
+    `jobs` is the position of the job with progress, or the number of ended jobs, in `micros` microseconds.
     """
 
     kind: bytes
@@ -42,10 +42,10 @@ class Word:
     micros: int = 0
 
     def packed(self) -> bytes:
-        """Return it as it is sent."""
+        """Return the report in its sent form."""
         return _WORD.pack(self.kind, self.jobs, min(self.micros, 2**32 - 1))
 
     @classmethod
     def of(cls, packet: bytes) -> Self:
-        """Return what was sent."""
+        """Return the received report."""
         return cls(*_WORD.unpack(packet))

@@ -1,4 +1,4 @@
-"""What a child may use, set from inside it before any handler code runs."""
+"""The resource limits of a child, which sets them before any handler code runs."""
 
 import ctypes
 import os
@@ -32,13 +32,13 @@ def await_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Have whatever loses its parent below this process become its child, instead of process 1's."""
+    """Adopt the orphans among the descendants of this process, instead of process 1."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @contextmanager
 def limited_memory(megabytes: int | None) -> Iterator[None]:
-    """Let this process allocate so much more than it has now; beyond that it gets MemoryError."""
+    """Limit the further memory of this process; beyond the limit, it receives MemoryError."""
     if megabytes is None:
         yield
         return

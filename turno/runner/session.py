@@ -38,16 +38,16 @@ MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all
 class HandlerConnection(ConfirmedConnection):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
-    # Why no statement may run now, by whatever cursor; None if they may.
+    # The reason for the refusal of all statements, by any cursor; None without a refusal.
     refusal: str | None = None
-    # What it said of its user after it was cleaned; None once a handler may have run something in it.
+    # The user of the session after its cleaning; None when a handler may have run statements in it.
     cleaned: TupleRow | None = None
     # Whether its role may take advisory locks, which outlive transactions: a provisioner that is no superuser cannot
     # forbid them.
     may_lock = False
-    # What is sent before the first statement of a job: its savepoint. None once it was, or if there is none.
+    # The savepoint that precedes the first statement of a job; None when it was sent, and without a savepoint.
     before: bytes | None = None
-    # Why that was refused, which is none of this job's doing.
+    # The error of that savepoint, which the present job did not cause.
     refused: psycopg.Error | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
@@ -64,7 +64,7 @@ class HandlerConnection(ConfirmedConnection):
         return super().wait(gen, *arguments, **options)
 
     def savepoint(self) -> PQGen[list[PGresult]] | None:
-        """Send what precedes the first statement of a job, and return what waits for its answers; None after that."""
+        """Send the savepoint before the first statement of a job, and return the waiting generator; None after that."""
         if self.before is None:
             return None
         text, self.before = self.before, None
@@ -72,7 +72,7 @@ class HandlerConnection(ConfirmedConnection):
         return _answers(self.pgconn)
 
     def savepoint_set(self, answers: Sequence[PGresult]) -> None:
-        """Raise and keep what refuses the savepoint."""
+        """Raise and keep the error of the savepoint."""
         for answer in answers:
             if answer.status == ExecStatus.FATAL_ERROR:
                 self.refused = error_from_result(answer, self.info.encoding)
@@ -85,7 +85,7 @@ class HandlerConnection(ConfirmedConnection):
         return pipeline_left or self.pgconn.transaction_status == TransactionStatus.ACTIVE
 
     def rewrapped(self) -> Self:
-        """Return the same session as a new object, without the modes, factories and adapters set on this one.
+        """Return the same session as a new object, without the modes, factories and adapters of this object.
 
         This object can no longer be used, even by a handler that kept it.
         """
@@ -98,11 +98,11 @@ class HandlerConnection(ConfirmedConnection):
 
     @property
     def cleaning(self) -> Sequence[Statement]:
-        """What undoes whatever a job may have done to the session, and then tells whose it is."""
+        """The statements that undo all changes of a job to the session, and then return its user."""
         return (UNLOCK, *CLEAN) if self.may_lock else CLEAN
 
     def clean(self) -> None:
-        """Undo what a job may have done to the session. One network round trip."""
+        """Undo all changes of a job to the session, in one network round trip."""
         pipeline = Pipeline(self)
         cleaned = [pipeline.add(*statement) for statement in self.cleaning]
         pipeline.send()

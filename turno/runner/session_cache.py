@@ -16,7 +16,7 @@ IDLE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class IdleSession:
-    """A clean session that nobody uses, and since when; `login` includes the password's epoch."""
+    """A clean, idle session, and the time of its last use; `login` includes the epoch of the password."""
 
     login: HandlerLogin
     connection: HandlerConnection
@@ -36,14 +36,13 @@ class Sessions:
         self._log_in = log_in
         self._keep = keep
         self._clock = clock
-        self._idle: list[IdleSession] = []  # the one unused for longest first
+        self._idle: list[IdleSession] = []  # the longest idle session first
         self._may_lock: bool | None = None
 
     def take(self, login: HandlerLogin) -> HandlerConnection:
         """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined.
 
-        Of several the one given back last: in a job's first session, which it gives back after its second, the next
-        job may have been begun.
+        LIFO: the session that was returned last may already hold the transaction of the next job.
         """
         for session in reversed(self._idle):
             if session.login == login:
@@ -55,7 +54,7 @@ class Sessions:
     def _new(self, login: HandlerLogin) -> HandlerConnection:
         connection = self._log_in(login)
         if self._keep and self._may_lock is None:
-            # Asked once: what PUBLIC may do is the same for every tenant.
+            # Read once: the rights of PUBLIC are the same for all tenants.
             row = connection.execute(MAY_LOCK).fetchone()
             self._may_lock = row is not None and bool(row[0])
         connection.may_lock = bool(self._may_lock)
@@ -71,7 +70,7 @@ class Sessions:
             psycopg.Connection.close(connection)
 
     def close_idle(self) -> None:
-        """End the sessions that nobody used for half a minute."""
+        """End the sessions that were idle for half a minute."""
         for session in list(self._idle):
             if self._clock() - session.since >= IDLE_SECONDS:
                 self._end(session)

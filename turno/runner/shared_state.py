@@ -1,4 +1,4 @@
-"""What a child and its parent share in memory: at which job the child is, how far it may go, why it should stop."""
+"""The memory that a child shares with its parent: the present job, the taken back jobs, and the reason to stop."""
 
 import mmap
 import signal
@@ -25,16 +25,16 @@ class SharedState:
     """The place of a child within its batch, and a reason to stop, which a signal makes the child read.
 
     Batches are counted from 1, jobs within one from 0. The parent names the reason, and for which job, then sends
-    SIGTERM; a SIGTERM from anyone else means a graceful stop of the present one.
+    SIGTERM; a SIGTERM of another process means a graceful stop of the present job.
 
-    Calling back: the parent writes which batch the child is to begin no more of, then reads how far it is; the child
-    writes how far it is, then reads what is called back. So if both want the same job, the child always learns of it.
+    Taking jobs back: the parent writes the number of the batch, then reads the child's position; the child writes its
+    position, then reads the number. If both want the same job, the child always reads the parent's number.
     """
 
     GRACEFUL, TIME_LIMIT = b"G", b"T"
 
     def __init__(self, descriptor: int = -1) -> None:
-        """Share the file of SIZE bytes that both have open; without any, share with forks of this process."""
+        """Share the open file of SIZE bytes; without a descriptor, share memory with forks of this process."""
         memory = memoryview(mmap.mmap(descriptor, SIZE))
         self._words = memory[:WORDS].cast("q")
         self.lines = LineRing(memory[WORDS:])
@@ -43,12 +43,12 @@ class SharedState:
     # In the parent ---------------------------------------------------------------------------
 
     def name(self, reason: bytes, batch: int, job: int | None) -> None:
-        """Say why the child is about to be signalled, and which job is meant, or what is between two."""
+        """Set the reason of the next signal, and the job that it concerns; None between two jobs."""
         self._words[REASON_FOR] = _place(batch, 0 if job is None else job + 1)
         self._words[REASON] = ord(reason)
 
     def call_back(self, batch: int) -> int:
-        """Have the child begin nothing more of this batch; returns the last that it may have begun, -1 for none."""
+        """Take back the rest of this batch; returns the last job that the child may have begun, -1 for none."""
         self._words[CALLED_BACK] = batch + 1
         return self.furthest(batch)
 
@@ -57,18 +57,18 @@ class SharedState:
         return self._words[FURTHEST] if self._words[BATCH] == batch else NOWHERE
 
     def at_work(self, batch: int) -> int | None:
-        """Return at which job of this batch a handler is at work; None between two."""
+        """Return the job of this batch whose handler runs; None between two jobs."""
         at = self._words[AT_WORK]
         return at - 1 if at and self._words[BATCH] == batch else None
 
     @property
     def since(self) -> float:
-        """Since when the child is at what it is at, by the monotonic clock, which all processes of a host share."""
+        """The begin of the child's present work, by the monotonic clock, which all processes of a host share."""
         return self._words[SINCE] / NS
 
     @property
     def in_transaction_since(self) -> float | None:
-        """Since when the child's transaction is open."""
+        """The begin of the child's open transaction; None without one."""
         return self._words[TRANSACTION] / NS or None
 
     @property
@@ -79,7 +79,7 @@ class SharedState:
     # In the child ----------------------------------------------------------------------------
 
     def next_batch(self) -> None:
-        """Begin with another batch; only a stop of the whole worker concerns it, too."""
+        """Begin another batch; of earlier reasons only a stop of the worker remains valid."""
         self._words[AT_WORK] = 0
         self._words[FURTHEST] = NOWHERE
         self._words[SINCE] = monotonic_ns()
@@ -144,7 +144,7 @@ class SharedState:
         self._signalled = self._words[REASON] == ord(self.GRACEFUL)
 
     def _note(self, _signum: int, _frame: FrameType | None) -> None:
-        # The time limit of a job that has just ended does not concern the one after it.
+        # The time limit of a job that has just ended does not concern the next job.
         self._signalled = self._signalled or self._words[REASON] != ord(self.TIME_LIMIT) or self._meant
 
     @property

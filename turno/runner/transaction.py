@@ -25,7 +25,7 @@ from turno.tenancy.identity.session import NotConfined, believe_confined
 if TYPE_CHECKING:
     from uuid import UUID
 
-FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, in which its other jobs are begun without another one
+FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, within which its other jobs begin without another fetch
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
 REFUSED = "a commit of this job was refused, so its session is closed to the handler; let that error pass"
@@ -41,10 +41,10 @@ NEXT = (
 
 
 class BatchTransaction(LentSession):
-    """Holds the work of jobs that completed until it commits together with their ends; undoes that of any other.
+    """Holds the work of completed jobs until it commits together with their ends; undoes the work of other jobs.
 
     `claim` is the present job's, `found` are the jobs that were fetched with the transaction, `kept` the ends of its
-    completed jobs. `opened` is the monotonic time of its begin, None while there is none.
+    completed jobs. `opened` is the monotonic time of its begin, None without a transaction.
     """
 
     def __init__(self, batch: Batch, sessions: SessionSource, shared: SharedState, worker: str) -> None:
@@ -70,13 +70,13 @@ class BatchTransaction(LentSession):
         self._clock = (datetime.now(UTC), monotonic())  # the database's time, and the monotonic time of reading it
 
     def at(self, moment: float) -> datetime:
-        """Return what the database's clock showed at this moment of the monotonic one."""
+        """Convert a moment of the monotonic clock to the database's clock."""
         read, then = self._clock
         return read + timedelta(seconds=moment - then)
 
     @property
     def broken(self) -> Exception | None:
-        """Return why what was kept cannot be committed, where that is not the present job's doing."""
+        """Return the error that prevents the commit of the kept jobs and that the present job did not cause."""
         refused = self._session.refused
         return HandlerMisuse(ENDED) if refused and refused.sqlstate in NOT_OURS else refused or self._broken
 
@@ -122,7 +122,7 @@ class BatchTransaction(LentSession):
         self.kept.append(Result(self.claim, result, self.at(began), self.at(monotonic())))
 
     def write_ends(self) -> None:
-        """Write the ends of what was kept: from then on no statement of a later job separates a job's work and end."""
+        """Write the ends of the kept jobs: no statement of a later job then separates the work and the end of a job."""
         self._take_back()
         self._ending().exchange()
         self._written = len(self.kept)
@@ -133,12 +133,12 @@ class BatchTransaction(LentSession):
         return {one.claim for one in self.kept[self._written :]}
 
     def drop(self) -> None:
-        """Undo everything, also what was kept; the session is clean afterwards."""
+        """Undo all work, including the kept jobs; the session is clean afterwards."""
         self.take_over()
         self.kept, self._written = [], 0
 
     def undo(self) -> Exception | None:
-        """Undo the present job's work, if it has done any; returns why what was kept before it is lost, too."""
+        """Undo the present job's work; returns the error by which the kept jobs are lost, too, or None."""
         if not self.kept:
             self.take_over()
             return None
@@ -156,10 +156,10 @@ class BatchTransaction(LentSession):
         return None
 
     def finish(self, following: Batch = ()) -> None:
-        """Commit what was kept together with its ends, leave the session clean, and fetch what follows: one message.
+        """Commit the kept jobs with their ends, clean the session, and fetch the following jobs, in one message.
 
-        A session that no job has asked for is clean; what was fetched a moment ago is not fetched again.
-        Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
+        A session without a statement of a job is clean; recently fetched jobs are not fetched again.
+        Raises ClaimLost, HandlerMisuse or psycopg.Error if the ends or the commit are refused.
         """
         self._take_back()  # before that: a handler that kept the object must not reach the session in between
         session, pipeline = self._session, self._ending().commit()
@@ -185,13 +185,13 @@ class BatchTransaction(LentSession):
                 self._replace()
                 self.fetch(following)
 
-    # A job that commits by itself --------------------------------------------------------------
+    # A job that commits during its work ---------------------------------------------------------
 
     def alone(self) -> None:
-        """Finish what was kept: the present job is about to commit by itself, and may take its time.
+        """Commit the kept jobs: the present job is about to commit, and may take long.
 
-        If it has sent something already, a commit now would be without a record: then its own first commit takes the
-        others along.
+        If the present job has sent a statement, a commit now would lack its record: its first commit then includes the
+        kept jobs.
         """
         if self.kept and self._session.before is not None:
             self._session.before = None
@@ -213,7 +213,7 @@ class BatchTransaction(LentSession):
         self._open_own(self._pipeline().begin().exchange())
 
     def commit(self, ending: Callable[[HandlerConnection], object] | None = None, *, go_on: bool = False) -> None:
-        """Make everything since `begin` durable, and what was kept before with it.
+        """Commit the work since `begin` together with the kept jobs.
 
         The first commit brings the attempt's row: no work is visible of a job that is not shown as running. `ending`
         ends the present job's attempt in the same transaction; with `go_on` the same message opens the next one. After
@@ -275,7 +275,7 @@ class BatchTransaction(LentSession):
         self._session.before = None
 
     def _commit(self, *, go_on: bool) -> None:
-        """Commit what was kept and the present job's work; with `go_on` the same message opens its next transaction."""
+        """Commit the kept jobs and the present job's work; with `go_on` the same message opens the next transaction."""
         pipeline = self._ending().commit()
         (pipeline.begin() if go_on else pipeline).exchange()
         self._committed()
