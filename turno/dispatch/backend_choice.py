@@ -18,7 +18,7 @@ WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 class BackendChoice:
     """Maps a tenant to a queue. A tenant's backend is cached for `ttl` seconds; safe to share between threads.
 
-    A job stamped for the old backend just after a change is not lost: maintenance moves what no worker serves.
+    A job stamped for the old backend just after a change is not lost: maintenance moves jobs that no worker serves.
     """
 
     def __init__(

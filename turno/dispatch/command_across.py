@@ -55,11 +55,11 @@ def command_across(
     limit: int = ALL,
     progress: Callable[[CommandReport], None] = lambda _report: None,
 ) -> CommandReport:
-    """Do it for each of these jobs that there are now, up to `limit`, and report what was done, skipped and refused.
+    """Apply the command to each present job of the filter, up to `limit`, and report the verdicts.
 
     Each tenant's jobs are changed in transactions of their own, AT_ONCE jobs at a time, each with its row of the audit.
-    Stopped half-way it is repeated: what was done is not wanted any more. One tenant's trouble is reported, and stops
-    no other's jobs. Raises ValueError as `applicable` does.
+    A command that was stopped half-way may be repeated: changed jobs no longer match. An error of one tenant is
+    reported, and does not stop the other tenants. Raises ValueError as `applicable` does.
     """
     report = CommandReport(dry_run=dry_run)
     seen, last = 0, after

@@ -1,4 +1,4 @@
-"""Look for jobs in one tenant after another, by what only its own schema knows: user, correlation id, payload."""
+"""Search jobs in one tenant after another by data of its schema: user, correlation id, payload."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ NO_END = float("inf")
 
 @dataclass(slots=True)
 class FoundInTenants:
-    """The jobs, newest first, each with its `tenant`; why some tenants could not be asked, and how many were not."""
+    """The jobs, newest first, each with its `tenant`; the errors of tenants, and the number of unsearched tenants."""
 
     rows: list[Row] = field(default_factory=list)
     troubles: dict[str, str] = field(default_factory=dict)
@@ -36,8 +36,8 @@ def search_tenants(
 ) -> FoundInTenants:
     """Return the newest `wanted.limit` jobs of the tenants of these companies, as each tenant's API role.
 
-    It takes some milliseconds a tenant: after `within` seconds the rest is `not_asked`, and so is a tenant whose jobs
-    cannot be searched in what is left of them. `connection` lends a session of the web's.
+    A tenant takes some milliseconds: after `within` seconds the remaining tenants are `not_asked`, and so is a tenant
+    whose search exceeds the remaining time. `connection` lends a session of the web.
     """
     asked = [
         tenant

@@ -1,14 +1,14 @@
-"""Between which moments a job may be asked for."""
+"""The limits of the times of a new job."""
 
 from datetime import datetime, timedelta
 
 FARTHEST = timedelta(days=366)
-# What is due for longer goes before the rest of its tenant, and counts as having waited since.
+# A job that is due for longer precedes the rest of its tenant, and its wait is counted from then.
 LONGEST_PAST = timedelta(days=1)
 
 
 def untimely(run_at: datetime | None, expires_at: datetime | None, now: datetime) -> list[tuple[str, str]]:
-    """Return what only the clock has against these times: each problem after its field's name."""
+    """Return the problems of these times against the clock, each after the name of its field."""
     problems = []
     if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:
         problems.append(("run_at", "must be at most one year ahead and one day past"))

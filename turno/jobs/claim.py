@@ -1,4 +1,4 @@
-"""What a worker holds after it took a ticket."""
+"""The right of a worker to run a job."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
 class Claim:
     """The right to run one attempt of one job: every function that writes for the attempt compares the token.
 
-    `company` is set only while a job runs whose handler reads its company's branches.
+    `company` is set only for a handler that reads the branches of its company.
     """
 
     job_id: UUID
@@ -31,7 +31,7 @@ class Claim:
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """Return what a line of the log says about this attempt."""
+        """Return the fields of this attempt for a log line."""
         return {
             "tenant": self.login.slug,
             "job_id": str(self.job_id),
@@ -40,5 +40,5 @@ class Claim:
         }
 
 
-# What a child is given at a time: claims of one tenant, type and version, to be run in this order.
+# A batch for a child: claims of one tenant, type and version, to be run in this order.
 Batch: TypeAlias = tuple[Claim, ...]

@@ -1,4 +1,4 @@
-"""What a handler class must not say, found when it is defined."""
+"""The checks of a handler class at its definition."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,99}")
-MOST_PER_KEY = 1000  # jobs; each end of one counts the others
+MOST_PER_KEY = 1000  # jobs; the end of each job counts the other jobs of its key
 LONGEST_PERIOD = 31 * 86_400  # seconds
 LISTS = ("redact", "other_queues", "subscribes")
 
 
 def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
-    """Yield each, beginning with the name of what is wrong."""
+    """Yield each problem after the name of its attribute."""
     if Exception in handler.user_errors:
         yield "user_errors must name the service's own errors, not every Exception"
     for name in LISTS:

@@ -1,4 +1,4 @@
-"""An effect outside the database: what its call is told, and what a look-up for it may answer."""
+"""An effect outside the database: the arguments of its call, and the answers of its look-up."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,10 +11,10 @@ _OUTSIDE_KEYS = UUID("6f1f2f0c-52a1-4c3e-8b0f-6d1f5a3c9e77")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One effect; `outside_key` is the same in every attempt, so that the other side can refuse a second use.
+    """One effect; `outside_key` is the same in every attempt, so that the receiver can refuse a second use.
 
-    `calls` counts this call and those before it, `since` is when the latest was allowed, `age` the seconds passed
-    since then by the database's clock.
+    `calls` counts this and the earlier calls, `since` is the time of the permission for the latest call, `age` the
+    seconds since then by the database's clock.
     """
 
     key: str
@@ -26,19 +26,19 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The effect happened; `result` is what the call would have returned, plain JSON."""
+    """The effect happened; `result` is the result of its call, plain JSON."""
 
     result: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The effect did not happen, and what was sent can no longer make it happen."""
+    """The effect did not happen, and the sent request can no longer cause it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The other side cannot tell; a person must decide. `why` is shown to that person."""
+    """The receiver does not know; a person must decide. `why` is shown to that person."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""An error as it is stored: as text, with its group and the readers of its message."""
+"""The stored form of an error: text, group, and the readers of its message."""
 
 from hashlib import sha256
 from traceback import extract_tb, format_exception

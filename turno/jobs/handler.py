@@ -29,32 +29,32 @@ Middleware = Callable[[JobContext], AbstractContextManager[object]]
 
 
 class JobHandler(ABC, Generic[P]):
-    """Code for one job type; wraps an existing service that knows nothing of jobs.
+    """The code of a job type; it calls an existing service, which does not depend on jobs.
 
-    `JobHandler[P]` says what a payload is: a frozen dataclass. `docs/writing-handlers.md` is the guide.
+    `JobHandler[P]` names the type of the payload: a frozen dataclass. The guide is `docs/writing-handlers.md`.
     """
 
     type: ClassVar[str]
     version: ClassVar[int] = 1
-    queue: ClassVar[str] = "hot"  # "hot" for what somebody waits for, "cold" for what takes minutes, or any other
-    other_queues: ClassVar[tuple[str, ...]] = ()  # what a submission may choose instead
+    queue: ClassVar[str] = "hot"  # "hot" for jobs with a waiting user, "cold" for jobs of minutes, or another name
+    other_queues: ClassVar[tuple[str, ...]] = ()  # further queues that a submission may choose
     subscribes: ClassVar[tuple[str, ...]] = ()  # the events that get a job each, with their data as payload
-    ordered: ClassVar[bool] = False  # of one key one after another, each once the job of the one before has ended well
+    ordered: ClassVar[bool] = False  # jobs of a key run in order, each after the success of the job before
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 600.0  # seconds an attempt may take
     longest_transaction: ClassVar[float | None] = None  # seconds one of its transactions may stay open
-    memory_mb: ClassVar[int | None] = None  # what it may allocate beyond what the worker uses already
-    # Of a tenant's jobs with one `concurrency_key`: how many run at once, in the whole fleet, and how many begin in how
-    # many seconds.
+    memory_mb: ClassVar[int | None] = None  # memory of a job, in addition to the worker's memory
+    # For a tenant's jobs with the same `concurrency_key`: the number that runs at the same time in the whole fleet, and
+    # the number that begins within a number of seconds.
     key_limit: ClassVar[int | None] = None
     key_rate: ClassVar[tuple[int, float] | None] = None
-    # Short jobs of a tenant share a transaction, each under a savepoint; `alone` they do not: for what has an effect
-    # outside that must not be repeated for another job's sake.
+    # Short jobs of a tenant share a transaction, each under a savepoint. A job that is `alone` does not: its effects
+    # outside the database are not repeated because of another job.
     alone: ClassVar[bool] = False
     reads_company: ClassVar[bool] = False  # for reports over all branches of a company, by `job.company`
-    user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # the service's own, with messages for users
+    user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # errors of the service, with messages for users
     middleware: ClassVar[tuple[Middleware, ...]] = ()  # around each attempt, in its transaction, the first outermost
-    words: ClassVar[TypeWords] = {}  # what the pages say of the type in each language, see docs/pages.md
+    words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language, see docs/pages.md
     redact: ClassVar[tuple[str, ...]] = ()  # fields of payload and result that only admins among operators read
     payload_type: ClassVar[builtins.type[Any]]
 
@@ -78,14 +78,14 @@ class JobHandler(ABC, Generic[P]):
 
     @classmethod
     def is_for_users(cls, error: BaseException) -> bool:
-        """Say whether an error's message was written for whoever asked for the job; a database's never is."""
+        """Return whether an error's message is for the user of the job; a message of the database never is."""
         return isinstance(error, (UserError, *cls.user_errors)) and getattr(error, "sqlstate", None) is None
 
     @classmethod
     def validate(cls, payload: P) -> None:
-        """Refuse, before a row exists, a payload whose types are right but whose content is not.
+        """Refuse a payload with valid types and an invalid content, before a row exists.
 
-        Raises InvalidPayload. What only the database can tell belongs into `handle`.
+        Raises InvalidPayload. Checks that need the database belong into `handle`.
         """
 
     @classmethod
@@ -94,25 +94,25 @@ class JobHandler(ABC, Generic[P]):
         return {cls.queue, *cls.other_queues}
 
     @classmethod
-    def concurrency_key(cls, payload: P) -> str | None:  # noqa: ARG003 - for those that have keys
-        """Return what at most `key_limit` of a tenant's jobs may be at, such as "printer 3"; None waits for nobody.
+    def concurrency_key(cls, payload: P) -> str | None:  # noqa: ARG003 - for types with keys
+        """Return the key that at most `key_limit` running jobs of a tenant share, such as "printer 3"; None: no limit.
 
-        Types that return the same key take turns with one another.
+        Types that return the same key share its limit.
         """
         return None
 
     @classmethod
-    def summary(cls, payload: P, language: str) -> str:  # noqa: ARG003 - for those that say something
-        """Return a line about a job's payload for people, such as "June 2026, 3 branches"; by default there is none."""
+    def summary(cls, payload: P, language: str) -> str:  # noqa: ARG003 - for types with a summary
+        """Return a line about a job's payload for users, such as "June 2026, 3 branches"; by default it is empty."""
         return ""
 
     @abstractmethod
     def handle(self, job: JobContext, payload: P) -> Answer | Awaitable[Answer]:
-        """Do the work; return a JSON result or an outcome, raise anything to be retried. May be `async def`."""
+        """Do the work; return a JSON result or an outcome; an error is retried. May be `async def`."""
 
     @contextmanager
     def around(self, job: JobContext) -> Iterator[None]:
-        """Have the middleware and `before` run first, and `after` and the middleware's ends last."""
+        """Run the middleware and `before` first, and `after` and the ends of the middleware last."""
         with ExitStack() as stack:
             for middleware in self.middleware:
                 stack.enter_context(middleware(job))
@@ -120,7 +120,7 @@ class JobHandler(ABC, Generic[P]):
             yield
             self.after(job)
             return
-        # Only a middleware that says that it dealt with an error leads here; the work may be half done.
+        # Reached only if a middleware suppressed an error; the work may be half done.
         raise HandlerMisuse(f"a middleware of {self.type} kept an error to itself; let it pass")
 
     def before(self, job: JobContext) -> None:

@@ -1,4 +1,4 @@
-"""What a handler may use while its job runs: interfaces, which `turno.runner` keeps."""
+"""The interface of a handler to its running job; `turno.runner` implements it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Item(Protocol[T]):
     """One item of a batch: `with` runs it in a savepoint and keeps its error in the ledger."""
 
     value: T
-    ref: str | None  # what the work made of it, such as an invoice's number; kept in the ledger
+    ref: str | None  # the result of its work, such as the number of an invoice; kept in the ledger
 
     def __enter__(self) -> Self:
         """Open the item's savepoint."""
@@ -52,19 +52,19 @@ class GroupedItem(Protocol[T_co]):
     ref: str | None  # as an Item's
 
     def fail(self, error: Exception) -> None:
-        """Enter this item as failed while the rest of the group goes on; write nothing of it."""
+        """Record this item as failed while the rest of the group continues; write no work for it."""
 
 
 class BatchCounts(Protocol):
-    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
+    """The counts of a batch, in items; `skipped` were done by the job that this job continues."""
 
     @property
     def done(self) -> int:
-        """Items whose work is committed or about to be."""
+        """Items with work that is committed, or will be with the present chunk."""
 
     @property
     def failed(self) -> int:
-        """Items whose error is in the ledger."""
+        """Items with an error in the ledger."""
 
     @property
     def skipped(self) -> int:
@@ -80,15 +80,15 @@ class Batch(Protocol[T]):
 
     @property
     def counts(self) -> BatchCounts:
-        """How the batch stands now."""
+        """The present counts of the batch."""
 
     def __iter__(self) -> Iterator[Item[T]]:
-        """Yield each item that the ledger does not know yet."""
+        """Yield each item without an entry in the ledger."""
 
     def groups(self, size: int = 50) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
-        """Yield those items `size` at a time, at most 500, for `with group as items:` to write in few statements.
+        """Yield these items in groups of `size`, at most 500, for `with group as items:` to write in few statements.
 
-        A group whose block raises is undone, and comes again with each item by itself.
+        A group whose block raises is undone, and its items are yielded again one by one.
         """
 
 
@@ -118,14 +118,14 @@ class Files(Protocol):
 
 
 class JobContext(Protocol):
-    """What a handler may use while its job runs."""
+    """The running job, for its handler."""
 
     job_id: UUID
     tenant: str
     user_id: str
     attempt: int
     correlation_id: str | None
-    checkpoint_state: Any  # what the last attempt gave to `checkpoint`, or None
+    checkpoint_state: Any  # the state of the last `checkpoint` of an earlier attempt, or None
     log: LoggerAdapter[Any]
 
     @property
@@ -138,11 +138,11 @@ class JobContext(Protocol):
 
     @property
     def company(self) -> Company:
-        """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
+        """The branches for a consolidated report; only for a handler class with `reads_company = True`."""
 
     @property
     def files(self) -> Files:
-        """The tenant's files: what was uploaded for this job, and what it writes for people to download."""
+        """The tenant's files: the uploads for this job, and its files for download."""
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is, at once and outside its transaction; never goes back."""
@@ -161,7 +161,7 @@ class JobContext(Protocol):
         *,
         idempotent: bool = False,
     ) -> Any:
-        """Have an outside effect happen once in this tenant, and return what its call returned, plain JSON.
+        """Cause an outside effect once in this tenant, and return the result of its call, plain JSON.
 
         Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
         knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
@@ -184,7 +184,7 @@ class JobContext(Protocol):
         queue: str | None = None,
         **fields: Any,
     ) -> Enqueued:
-        """Enqueue a job of this one's user, which is there once this one's work commits; as `turno.enqueue` does."""
+        """Enqueue a job for the user of this job, with the commit of this job's work; as `turno.enqueue` does."""
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, which is there once this job's work commits; as `turno.publish` does."""
@@ -206,4 +206,4 @@ class JobContext(Protocol):
         """
 
     def check_cancelled(self) -> None:
-        """Raise CancelRequested if somebody asked this job to stop."""
+        """Raise CancelRequested if a user or operator cancelled this job."""

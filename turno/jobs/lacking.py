@@ -1,18 +1,18 @@
-"""What is missing for waiting jobs to be run, in a sentence: the database finds out, by the workers that are alive."""
+"""The sentence for the missing requirement of a waiting job, which the database finds by the living workers."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def waiting_for(job: Mapping[str, Any]) -> str | None:
-    """Say what a stored job waits for before any worker may take it; None if one could."""
+    """Return the missing requirement of a stored job; None if a worker can take it."""
     if job["lacks"] is None:
         return None
     return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
 
 
 def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
-    """Say what `turno.lacking` or `job_lacks` found missing for a job of this type, version and queue."""
+    """Return the sentence for the answer of `turno.lacking` or `job_lacks` about this type, version and queue."""
     match lacks:
         case "type":
             return f"no living worker knows {job_type}"

@@ -1,4 +1,4 @@
-"""What travels through the broker: a hint that names a job, and nothing of what is in it."""
+"""The message to the broker: a hint that names a job, without its data."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Self
 from uuid import UUID
 
 SCHEMA = re.compile(r"t_[0-9a-f]{12}")
-MAX_MESSAGE_BYTES = 512  # bytes; what is longer was not written by a relay
+MAX_MESSAGE_BYTES = 512  # bytes; the relay writes no longer message
 
 
 class Undecodable(ValueError):
@@ -28,7 +28,7 @@ class Message:
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """Read a body; raises Undecodable with a sentence for whoever looks into the quarantine."""
+        """Read a body; raises Undecodable with a sentence for the operator of the quarantine."""
         if len(body) > MAX_MESSAGE_BYTES:
             raise Undecodable(f"{len(body)} bytes are more than any message has")
         try:

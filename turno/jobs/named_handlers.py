@@ -1,4 +1,4 @@
-"""Find the handlers of this installation where `HANDLERS` says that they are."""
+"""Load the handlers of this installation from the place in `HANDLERS`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ EXPECTED = "a Registry, a list of handler classes, or a function that returns on
 
 
 def named_handlers(place: str) -> Registry:
-    """Return the registry at `package.module:name`; raises InvalidSettings with what is wrong there.
+    """Return the registry at `package.module:name`; raises InvalidSettings with the problem.
 
     There is a Registry, a list of handler classes, or a function that returns one of them. The working directory is
     looked in, too, after everything that is installed.

@@ -42,7 +42,7 @@ class NewJob:
     queue: str
     max_attempts: int
     payload: Any
-    user_id: str = ""  # empty: of the application, or of the job that creates this one
+    user_id: str = ""  # empty: of the application, or of the creating job
     backend: str | None = None
     priority: Priority = Priority.NORMAL
     run_at: datetime | None = None

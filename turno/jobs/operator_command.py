@@ -1,4 +1,4 @@
-"""What operators may ask for jobs, and what the answer to each job is called."""
+"""The commands of operators about jobs, and the verdict about each job."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from turno.jobs.job import Priority
 
 CommandName = Literal["retry", "discard", "cancel", "reprioritise", "reschedule"]
 COMMANDS: tuple[CommandName, ...] = get_args(CommandName)
-# Of dead letters; the others are of jobs that wait or run.
+# For dead letters; the other commands are for open jobs.
 OF_DEAD_LETTERS: frozenset[CommandName] = frozenset({"retry", "discard"})
 
 CHANGED = frozenset({"accepted", "discarded", "cancelled", "requested", "changed"})
@@ -24,7 +24,7 @@ SKIPPED = frozenset({"replayed", "discarded before", "ended", "unchanged"})
 class OperatorCommand:
     """One command: `reprioritise` needs a `priority`; `reschedule` without `run_at` means now.
 
-    `reason` is what the user of a job that is cancelled reads.
+    `reason` is shown to the user of a cancelled job.
     """
 
     name: CommandName
@@ -40,7 +40,7 @@ class OperatorCommand:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Return what the audit says of it besides its name."""
+        """Return the arguments of the command for the audit."""
         said = {
             "priority": None if self.priority is None else self.priority.word,
             "run_at": self.run_at and self.run_at.isoformat(),
@@ -51,7 +51,7 @@ class OperatorCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What became of one job; `made` is the job that a retry made of it."""
+    """The verdict about one job; `made` is the new job of a retry."""
 
     job_id: UUID
     verdict: str

@@ -1,4 +1,4 @@
-"""How an attempt ended, as a value, and what follows from it. Deciding is pure; writing is elsewhere."""
+"""The end of an attempt as a value, and the decision that follows. The decision is pure; the runner writes it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -77,12 +77,12 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class HandedBack:
-    """The worker is stopping; the job goes on elsewhere from its last checkpoint."""
+    """The worker is stopping; another worker continues the job from its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Another job does what this one needs; it runs again `after` seconds."""
+    """The job needs the work of another job; it runs again `after` seconds."""
 
     after: float
     reason: str
@@ -90,7 +90,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """An outside effect may have happened and nobody can tell; a person must settle its `key`."""
+    """An outside effect may have happened; a person must settle its `key`."""
 
     key: str
     error: dict[str, Any]

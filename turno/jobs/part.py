@@ -9,7 +9,7 @@ from turno.jobs.job import Status
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part; `done` and `failed` count the items of its ledger, `error` says of what it failed."""
+    """One part; `done` and `failed` count the items of its ledger, `error` is the error of a failed part."""
 
     job_id: UUID
     status: Status

@@ -35,7 +35,7 @@ class RetryPolicy:
         return cls(max_attempts=1)
 
     def resets_errors(self, ran_for: float) -> bool:
-        """Say whether after an attempt of so many seconds the errors before it no longer count."""
+        """Return whether an attempt of this duration, in seconds, clears the earlier errors."""
         return self.healthy_after is not None and ran_for >= self.healthy_after
 
     def delay(self, errors: int, chance: float) -> float:

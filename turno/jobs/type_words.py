@@ -1,4 +1,4 @@
-"""What the pages say of one type of job, in each language: declared with its handler, not in a catalogue."""
+"""The words of the pages for a job type, in each language: declared with its handler, not in a catalogue."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +15,6 @@ ERROR = "error "  # and an error's class: what is said of it, with `{key}` of th
 
 
 def unknown_names(words: TypeWords) -> list[str]:
-    """Return the names that no page asks for, which would be said nowhere."""
+    """Return the names that no page uses."""
     names = {name for said in words.values() for name in said}
     return sorted(name for name in names - NAMES if not name.startswith(ERROR))

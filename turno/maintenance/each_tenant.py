@@ -83,7 +83,7 @@ class EachTenant:
         self._clock = clock
 
     def run(self, task: TenantTask, work: Work, among: Collection[int] | None = None) -> TaskReport:
-        """Run the task's turn for all active tenants, or those of `among`; the work returns how many rows it changed.
+        """Run the task's turn for all active tenants, or those in `among`; the work returns the number of changed rows.
 
         Raises psycopg.OperationalError only if the database cannot be reached.
         """

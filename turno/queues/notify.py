@@ -13,12 +13,12 @@ PAUSE_SECONDS = 0.005
 
 
 class PoolQueue:
-    """Notifies after the commit, from a thread of its own; implements QueueInterface."""
+    """Notifies workers after the commit, from a separate thread; implements QueueInterface."""
 
-    useful = 1  # one notification wakes whoever listens
+    useful = 1  # one notification wakes all listening workers
 
     def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
-        """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
+        """`notify` wakes the workers; its errors are logged, because polling finds the job anyway.
 
         For the backend rabbitmq it wakes the relay: the web never speaks to the broker. `hang_up` is called once, at
         the end, from the thread that notified.
@@ -40,7 +40,7 @@ class PoolQueue:
             return not self._closed
 
     def close(self) -> None:
-        """Send what is left and end the thread."""
+        """Send the waiting hints and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -1,1 +1,1 @@
-"""The backend that launches a process of its own for a job."""
+"""The backend that launches a process for a job."""

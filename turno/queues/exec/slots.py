@@ -1,7 +1,7 @@
 """Bounds the spawned workers of one host, over all its web processes: each holds the lock of one file.
 
 A lock belongs to the open file, which the worker inherits, so it is released however the worker ends. The file's text
-is the tenant whose job the worker runs. Some more slots are in reserve, for tenants that have none.
+is the tenant of the running job. Further slots are in reserve, for tenants without a slot.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ ORDINARY, RESERVE = "slot", "reserve"
 
 
 class UnsafeSlotFolder(TurnoError):
-    """The slot folder belongs to somebody else or is open to others; set EXEC_SLOT_DIR to a private folder."""
+    """The slot folder belongs to another user or is open to other users; set EXEC_SLOT_DIR to a private folder."""
 
 
 class Slot:
@@ -41,16 +41,16 @@ class Slot:
         return f"{self.descriptor}:{self._limit}"
 
     def removed(self) -> bool:
-        """Say whether somebody has removed its file, as with the whole installation."""
+        """Return whether its file was removed, as with the whole installation."""
         return not self._path.exists()
 
     def use_for(self, tenant: str) -> None:
-        """Write down whose job is run in this slot; nobody's if empty."""
+        """Record the tenant of the slot's job; empty without a job."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, tenant.encode(), 0)
 
     def ordinary(self) -> bool:
-        """Say whether anybody's job may be run here, not only one of a tenant that has no other slot.
+        """Return whether a job of any tenant may run in this slot, not only of a tenant without another slot.
 
         A slot in reserve is exchanged for an ordinary one, if one is free.
         """
