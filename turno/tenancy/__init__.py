@@ -1,1 +1,1 @@
-"""Who the tenants are and how a process becomes exactly one of them. Knows nothing of jobs."""
+"""The tenants, and the login of a process as exactly one tenant. Independent of jobs."""

@@ -1,1 +1,1 @@
-"""Check the live catalog against what provisioning and the matrix of rights say."""
+"""Check the live catalog against provisioning and the matrix of rights."""

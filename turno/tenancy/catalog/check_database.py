@@ -14,7 +14,7 @@ FORBIDDEN_EXTENSIONS = ("dblink", "postgres_fdw", "file_fdw", "adminpack")
 
 
 def check_database(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
-    """Yield what is not as designed about the database itself."""
+    """Yield the findings about the database."""
     yield from _check_database_rights(admin, installation)
     yield from _check_functions(admin, installation)
     yield from _check_elsewhere(admin, installation)
@@ -31,7 +31,7 @@ def _check_database_rights(admin: Connection[Any], installation: Installation) -
         """
     )
     wanted = {(spec.name, "CONNECT", False) for spec in installation.roles.values() if spec.login}
-    ours = installation.roles.keys() - {installation.logins.host}  # which has what everybody had
+    ours = installation.roles.keys() - {installation.logins.host}  # the former rights of PUBLIC
     found = {row for row in rows if row[0] == PUBLIC or row[0] in ours}
     database = f"database {admin.info.dbname}"
     for role, privilege, _ in sorted(found - wanted):
@@ -99,7 +99,7 @@ def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iter
 
 
 def _check_belongings(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
-    """Yield what is owned by a role that somebody logs in as or becomes: an owner grants itself whatever it likes."""
+    """Yield objects with an owner that is a login or a member's role: an owner can grant itself any right."""
     rows = admin.execute(
         """
         SELECT r.rolname, CASE WHEN d.dbid IN (0, b.oid) THEN pg_describe_object(d.classid, d.objid, d.objsubid)

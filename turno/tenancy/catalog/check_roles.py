@@ -11,12 +11,12 @@ from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, RESERVED, Membersh
 from turno.tenancy.provisioning.installation import Installation
 
 EVERYWHERE = "every database"
-BOUND = re.compile(r"temp_file_limit=\d")  # -1 is none
+BOUND = re.compile(r"temp_file_limit=\d")  # -1 means no limit
 RESET_LOGIN = "run `turno tenant reset-login`, and find out who set it"
 
 
 def check_roles(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
-    """Yield what is not as designed about the roles that belong to this installation."""
+    """Yield the findings about the roles of this installation."""
     yield from _check_roles(admin, installation)
     yield from _check_memberships(admin, installation)
     yield from _check_settings(admin, installation)
@@ -59,7 +59,7 @@ def _check_memberships(admin: Connection[Any], installation: Installation) -> It
     found = {
         Membership(role, member, inherits): (sets, admins)
         for role, member, inherits, sets, admins in rows
-        # Who lives in this database besides Turno is no finding; a role of ours there would be.
+        # Other roles of this database are no finding; an unknown role with our prefix is.
         if role != host or member.startswith(installation.prefix)
     }
     for membership in sorted(found.keys() - installation.memberships):
@@ -84,7 +84,7 @@ def _check_memberships(admin: Connection[Any], installation: Installation) -> It
             )
 
 
-# A member that owns the database, or asks this, is the provisioner, which works as the owners it has made.
+# A member that owns the database, or runs this check, is the provisioner, which works as the owners that it created.
 _MEMBERSHIPS = """
 SELECT r.rolname, m.rolname, m.rolinherit, true, a.admin_option
 FROM pg_catalog.pg_auth_members a
@@ -129,7 +129,7 @@ def _check_settings(admin: Connection[Any], installation: Installation) -> Itera
         )
 
 
-# What the server's own configuration says, which no session of a handler may lift; not what this session has.
+# The server's configuration, which no session of a handler can change; not the settings of this session.
 _SERVER_BOUND = """
 SELECT setting <> '-1' AND source IN ('configuration file', 'command line')
 FROM pg_catalog.pg_settings WHERE name = 'temp_file_limit'

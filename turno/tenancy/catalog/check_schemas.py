@@ -28,7 +28,7 @@ RESTORE = "restore it from the migrations, and find out who changed it"
 
 
 def check_schemas(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
-    """Yield what is not as designed in the control schema and in the active tenants' schemas."""
+    """Yield the findings about the control schema and the schemas of active tenants."""
     live: dict[str, list[LiveObject]] = defaultdict(list)
     for found in live_objects(admin, [schema.name for schema in installation.schemas]):
         live[found.schema].append(found)
@@ -67,7 +67,7 @@ def _check_rights(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
 
 
 def _check_adopted(admin: Connection[Any], adopted: Adopted) -> Iterator[Finding]:
-    """Yield what our roles may too much or too little on the application's objects, and whom it lets in besides."""
+    """Yield missing and surplus rights of our roles on the application's objects, and further roles with rights."""
     name = f"schema {adopted.name} of {adopted.slug}"
     try:
         check_present(admin, adopted)
@@ -149,7 +149,7 @@ def _live_policies(admin: Connection[Any], schema: str) -> Iterable[tuple[tuple[
 
 
 def _check_defaults(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
-    """Yield owners whose next migration would make something open, for the time until its rights are granted."""
+    """Yield owners with default privileges that would open new objects until the migration grants their rights."""
     rows = admin.execute(
         """
         SELECT r.rolname,

@@ -1,4 +1,4 @@
-"""What a catalog check says."""
+"""The findings of a catalog check."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ INSTALL = "run `turno migrate` as a superuser"
 
 
 class Finding(NamedTuple):
-    """One thing that is not as designed: what it is about, what is wrong, and what to do.
+    """A deviation from the design: the object, the problem and the remedy.
 
-    `for_superuser`: nobody else can mend it, so that it stays on a managed server.
+    `for_superuser`: only a superuser can repair it, so that it stays on a managed server.
     """
 
     object: str

@@ -1,1 +1,1 @@
-"""Who the tenants are, and how a process logs in as exactly one of them."""
+"""The tenants, and the login of a process as exactly one tenant."""

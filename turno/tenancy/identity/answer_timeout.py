@@ -18,7 +18,7 @@ ANSWER_WITHIN = 35.0
 
 
 class AnswerOverdue(psycopg.OperationalError):
-    """The server did not answer in time; its side of the network still acknowledges what is sent."""
+    """The server did not answer in time; its network still acknowledges packets."""
 
 
 class CommitUnconfirmed(psycopg.OperationalError):
@@ -64,7 +64,7 @@ class TimeoutConnection(ConfirmedConnection):
 
     @property
     def adapters(self) -> AdaptersMap:
-        """Return how values are loaded: times that Python has not as the bounds of those it has."""
+        """Return the loaders of values: times outside Python's range become its bounds."""
         if self._bounded is None:
             self._bounded = AdaptersMap(BOUNDED)
         return self._bounded

@@ -1,4 +1,4 @@
-"""Find a tenant by its slug. Nobody else turns a slug into a schema."""
+"""Find a tenant by its slug. No other code maps a slug to a schema."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 
 
 def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int, float]:
-    """Return since when tokens count, in Unix seconds, for those of these tenants that are active."""
+    """Return the time from which tokens are valid, in Unix seconds, for each active tenant of these."""
     rows = connection.execute(
         "SELECT id, extract(epoch FROM tokens_valid_from)::float8 FROM turno.tenants"
         " WHERE state = 'active' AND id = ANY (%s)",
@@ -88,7 +88,7 @@ def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int,
 
 
 def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:
-    """Return the tenant with this slug in whatever state it is, or None."""
+    """Return the tenant with this slug in any state, or None."""
     return _tenants(connection).execute(_TENANTS + "WHERE n.slug = %s", [slug]).fetchone()
 
 

@@ -8,7 +8,7 @@ from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.pq import Format
 
-# What is before the year 1, or minus infinity, is told as the first; what is after 9999, or infinity, as the last.
+# A time before the year 1, or minus infinity, becomes the first time; a time after 9999, or infinity, the last.
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 

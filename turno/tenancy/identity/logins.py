@@ -45,7 +45,7 @@ KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_cou
 
 
 def pinned_by_version(server_version: int) -> dict[str, str]:
-    """Return what to pin besides, on a server of this version; 0 is one that nobody has asked."""
+    """Return further settings to pin on a server of this version; 0 means an unknown version."""
     return PINNED_SINCE_17 if server_version >= 170000 else {}  # noqa: PLR2004 - the constant's own name
 
 
@@ -67,7 +67,7 @@ class Logins:
     installation: str = ""
 
     def __post_init__(self) -> None:
-        # Whoever knows one role's password may guess the key offline, at the price of one HMAC a guess.
+        # A holder of one role's password can guess the key offline, at the cost of one HMAC for each guess.
         if len(self.master_key) < 32:  # noqa: PLR2004 - the docstring's promise
             raise ValueError("MASTER_KEY must be at least 32 characters long; make one with `openssl rand -hex 32`")
         if not self.installation:
@@ -106,22 +106,22 @@ class Logins:
 
     @property
     def control(self) -> str:
-        """The role that owns the control schema; nobody logs in as it."""
+        """The role that owns the control schema; it cannot log in."""
         return self.role("control")
 
     @property
     def owners(self) -> str:
-        """The group of all tenants' owner roles; it holds what their functions may do with tickets."""
+        """The group of all tenants' owner roles; it holds the rights of their functions on tickets."""
         return self.role("owners")
 
     @property
     def host(self) -> str:
-        """The group of the roles that were in the database before: it holds what everybody had."""
+        """The group of the roles that existed before the installation: it holds the former rights of PUBLIC."""
         return self.role("host")
 
     @property
     def handlers(self) -> str:
-        """The group of all handlers where look-up schemas are shared: it may read those."""
+        """The group of all handlers where look-up schemas are shared: it may read these schemas."""
         return self.role("handlers")
 
     @property

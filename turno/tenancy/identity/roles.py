@@ -1,4 +1,4 @@
-"""The installation's roles: what each is allowed to be, and who is a member of whom."""
+"""The installation's roles: their attributes and memberships."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,13 +15,13 @@ REPORT_CONNECTIONS = 16  # sessions of one company's consolidated reports
 TENANT_CONNECTIONS = 16  # sessions of one tenant's handlers: a host's eight children, with two each
 RESERVED = "pg_use_reserved_connections"
 GRANT_OPTIONS_SINCE = 160000
-# What one session of a tenant's or a company's own SQL may write to the server's disk for sorts and hashes.
+# The limit of temporary files on the server's disk for a session with SQL of a tenant or a company.
 TEMP_FILE_LIMIT = "1GB"
 
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """What a role is: none of ours is ever more than this. One with `bounded` runs SQL that is not ours."""
+    """The attributes of a role; no role of ours has more. A `bounded` role runs SQL of others."""
 
     name: str
     login: bool = False
@@ -71,7 +71,7 @@ def report_role(name: str, *, epoch: int = 0) -> RoleSpec:
 
 
 def tenant_memberships(logins: Logins, owner: str, handler: str, api: str, *, sharing: bool) -> list[Membership]:
-    """Return who is a member of whom for one tenant; a handler of nothing, unless look-up schemas are shared."""
+    """Return the memberships of a tenant's roles; a handler has none, unless look-up schemas are shared."""
     return [
         *([Membership(logins.handlers, handler, inherits=True)] if sharing else []),
         Membership(logins.owners, owner, inherits=True),
@@ -89,7 +89,7 @@ def reserved_memberships(admin: Connection[Any], logins: Logins) -> list[Members
 
 
 def ensure_roles(admin: Connection[Any], logins: Logins, specs: Iterable[RoleSpec]) -> None:
-    """Create what is missing and make all of them exactly what they should be, passwords included."""
+    """Create the missing roles, and set the attributes and passwords of all roles."""
     specs = list(specs)
     existing = set(existing_roles(admin, [spec.name for spec in specs]))
     for spec in specs:
@@ -132,9 +132,9 @@ def forget_settings(admin: Connection[Any], role: str) -> None:
 
 
 def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:
-    """Bound what these logins' sessions write to temporary files, which they cannot lift; a bound that is there stays.
+    """Limit the temporary files of these logins' sessions, which cannot raise the limit; an existing limit stays.
 
-    A superuser may, or who was granted SET on the parameter; what nobody bounded is left for the catalog check to tell.
+    This needs a superuser or the SET right on the parameter; the catalog check reports logins without a limit.
     """
     unbounded = admin.execute(
         """
@@ -166,7 +166,7 @@ def close_defaults(admin: Connection[Any], owner: str) -> None:
 
 
 def ensure_memberships(admin: Connection[Any], memberships: Iterable[Membership]) -> None:
-    """Grant every membership with exactly the one use that it has."""
+    """Grant each membership with exactly its use."""
     for role, member, inherits in memberships:
         grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))
         admin.execute(grant + _use(admin, inherits=inherits))
@@ -187,7 +187,7 @@ def grant_to_provisioner(admin: Connection[Any], role: str) -> None:
 
 
 def drop_roles(admin: Connection[Any], roles: Iterable[str]) -> None:
-    """Drop these roles with every right they have in this database; those already gone are no error."""
+    """Drop these roles with all their rights in this database; a missing role is no error."""
     for role in existing_roles(admin, roles):
         name = sql.Identifier(role)
         admin.execute(sql.SQL("DROP OWNED BY {}").format(name))
@@ -195,7 +195,7 @@ def drop_roles(admin: Connection[Any], roles: Iterable[str]) -> None:
 
 
 def existing_roles(admin: Connection[Any], roles: Iterable[str]) -> Iterator[str]:
-    """Yield those of these roles that exist, in the order given."""
+    """Yield the existing roles of these, in the given order."""
     names = list(roles)
     rows = admin.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)", [names])
     found = {name for (name,) in rows}

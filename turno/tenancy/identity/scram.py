@@ -8,9 +8,9 @@ SCRAM_ITERATIONS_SINCE = 160000
 
 
 def scram_verifier(admin: Connection[Any], role: str, password: str) -> str:
-    """Return what PostgreSQL stores in place of the role's password. Inside a transaction.
+    """Return the stored form of the role's password in PostgreSQL. Inside a transaction.
 
-    One iteration, because the password is a 256-bit HMAC: nobody guesses it however fast the guessing,
+    One iteration, because the password is a 256-bit HMAC, which cannot be guessed at any speed,
     and every login saves the client 4,096 rounds (docs/decisions/0001-one-scram-iteration.md).
     """
     if admin.info.server_version >= SCRAM_ITERATIONS_SINCE:

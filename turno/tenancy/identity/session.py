@@ -18,14 +18,14 @@ from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
 log = logging.getLogger(__name__)
 
-# Milliseconds. A handler's statements may be long; what holds locks for others must not wait.
+# Milliseconds. A handler's statements may be long; a session that holds locks for other sessions must not wait.
 HANDLER_TIMEOUTS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
 SERVICE_TIMEOUTS = {
     "lock_timeout": "5000",
     "idle_in_transaction_session_timeout": "15000",
     "statement_timeout": "30000",
 }
-# A request holds a thread that others need, too: what is locked, by a tenant's job or a migration, is asked for again.
+# A request holds a thread that other requests need: the client repeats a request that met a lock.
 WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
 COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
@@ -56,7 +56,7 @@ class StartupOptionsLost(psycopg.OperationalError):
 
 
 def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_version: int = 0) -> HandlerLogin:
-    """Return a tenant's login with what it takes to log in: its own password, and no key to anybody else's."""
+    """Return a tenant's login with its password, and without a key to another password."""
     conninfo = logins.conninfo(
         login.role,
         epoch=login.epoch,
@@ -79,7 +79,7 @@ def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
         said = f"{login.slug}: {str(error).strip()}"
         if FULL.search(said):
             raise psycopg.errors.TooManyConnections(said) from error
-        # A server that does not answer never asks for the password.
+        # A server that does not answer requests no password.
         if error.pgconn is not None and error.pgconn.used_password and not NO_PRIMARY.search(said):
             raise LoginRefused(said) from error
         raise psycopg.OperationalError(said) from error
@@ -100,7 +100,7 @@ def handler_session(
 
 
 # A handler may be in one group, which reads shared look-up schemas and is itself in none.
-# Without parameters, so that it can be asked together with other commands.
+# Without parameters, so that it can be sent together with other commands.
 CONFINED: LiteralString = """
 SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
        AND NOT EXISTS (
@@ -110,7 +110,7 @@ SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.ro
 FROM pg_roles r WHERE r.rolname = session_user
 """
 
-# Asked between two jobs. What its role may do was proved at the login, and no job can change that.
+# Read between two jobs. The login has proved the rights of its role, and no job can change them.
 UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
 
 
@@ -165,7 +165,7 @@ def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psyc
 def call_as_api(
     connection: psycopg.Connection[Any], tenant: Tenant, statement: LiteralString, parameters: Sequence[Any]
 ) -> dict[str, Any]:
-    """Run one statement as the tenant's API role in a transaction of its own; one network round trip.
+    """Run one statement as the tenant's API role in a separate transaction; one network round trip.
 
     `statement` calls a function of the tenant's as `{}.function`. Returns its one row. A lock is waited for
     COMMAND_LOCK_TIMEOUT milliseconds. The connection must be in autocommit.
@@ -190,7 +190,7 @@ def call_as_api(
         return row
 
 
-# Qualified rather than found by a path: under a path of its own per tenant the server would plan every call anew.
+# Qualified names: with a search path for each tenant, the server would plan each call again.
 @lru_cache(maxsize=4096)
 def _qualified(statement: LiteralString, schema: str) -> bytes:
     return sql.SQL(statement).format(sql.Identifier(schema)).as_bytes()

@@ -1,4 +1,4 @@
-"""Tenant and Company values; the one place where a slug or a schema's name is accepted."""
+"""Tenant and Company values; only this module accepts a slug or a name of a schema."""
 
 import math
 import re
@@ -69,7 +69,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class HandlerLogin:
-    """What one attempt's session needs to log in: one tenant's schema and handler role, nothing wider.
+    """The login of an attempt's session: one tenant's schema and handler role.
 
     Unqualified names are looked for in the `adopted_schema` first, if there is one, then in `schema`. `conninfo`, with
     the password in it, is there for whoever runs the attempt: see `turno.tenancy.identity.session.unlocked`.
@@ -95,7 +95,7 @@ class HandlerLogin:
 
 @dataclass(frozen=True, slots=True)
 class CompanyLogin:
-    """What a report's session needs: its company's report login, which reads the branches and writes nowhere.
+    """The login of a report's session: its company's report role, which reads the branches and writes nothing.
 
     `branches` are the schemas by the branches' slugs.
     """

@@ -1,4 +1,4 @@
-"""Restore a login whose password or settings were changed, and revoke tokens."""
+"""Restore the password and settings of a login, and revoke tokens."""
 
 from typing import Any, LiteralString
 

@@ -71,7 +71,7 @@ class Added:
 
 
 def read_list(file: TextIO) -> list[Listed]:
-    """Read a CSV file whose first line names its columns, all or some of COLUMNS; raises InvalidList."""
+    """Read a CSV file with a header of all or some of COLUMNS; raises InvalidList."""
     reader = csv.DictReader(file, skipinitialspace=True)
     source = getattr(file, "name", "standard input")
     names = [name.strip() for name in reader.fieldnames or ()]
@@ -107,7 +107,7 @@ def adopt_many(
     migrations: Migrations | None = None,
     progress: Callable[[Added, int, int], None],
 ) -> list[Added]:
-    """Adopt the listed schemas that lack an adoption with these rights, `jobs` at a time; a refusal stops no other."""
+    """Adopt the listed schemas that lack an adoption with these rights, `jobs` in parallel; refusals do not stop it."""
     with opened(connect) as admin:
         rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
         done = set(rows.fetchall())

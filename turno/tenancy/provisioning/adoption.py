@@ -1,4 +1,4 @@
-"""Adopt a schema of the application for a tenant: what cannot be adopted is refused before anything is changed."""
+"""Adopt a schema of the application for a tenant; a schema that cannot be adopted is refused before any change."""
 
 import re
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ RESERVED = ("public", "turno", "information_schema")
 
 
 class CannotAdopt(ValueError):
-    """A schema cannot be adopted, and nothing was changed; the message names it and says what to do."""
+    """A schema cannot be adopted, and nothing was changed; the message names the schema and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """Which schema to adopt, the role that makes its tables (by default its owner), and what handlers may do there."""
+    """The schema to adopt, the role that creates its tables (by default its owner), and the rights of handlers."""
 
     schema: str
     table_owner: str | None

@@ -1,4 +1,4 @@
-"""Install into a database: the service roles, the control schema, and what PUBLIC loses."""
+"""Install into a database: the service roles, the control schema, and the revoked rights of PUBLIC."""
 
 from collections.abc import Sequence
 from typing import Any

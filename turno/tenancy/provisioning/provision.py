@@ -35,11 +35,11 @@ class UnknownCompany(LookupError):
 
 
 class TenantExists(ValueError):
-    """The slug is another company's tenant, or one whose removal was not finished."""
+    """The slug belongs to a tenant of another company, or to a tenant with an unfinished removal."""
 
 
 def add_company(admin: Connection[Any], logins: Logins, slug: str, name: str) -> Company:
-    """Make the company and its report login, or return it as it is."""
+    """Create the company and its report login, or return the existing company."""
     Slug(slug)
     with admin.transaction():
         lock_roles(admin)
@@ -119,7 +119,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         if tenant.company != company.slug:
             raise TenantExists(f"{slug} is a tenant of {tenant.company} already")
         return tenant
-    # Its names are only in this row: what is left of it would belong to nobody once they are other ones.
+    # Only this row has its names: with other names, its remaining objects would have no owner row.
     if tenant is not None and any(existing_roles(admin, (tenant.owner_role, tenant.handler_role, tenant.api_role))):
         raise TenantExists(f"the removal of {slug} was not finished; remove it again first")
     key = _key()
@@ -139,7 +139,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         [slug, company.id, f"t_{key}", *roles],
     )
     new = _read(admin, slug)
-    # It has the old one's number: what that one used is not its share.
+    # It has the number of a removed tenant, whose use does not count for its share.
     admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
     return new
@@ -181,5 +181,5 @@ def _read(admin: Connection[Any], slug: str) -> Tenant:
 
 
 def _key() -> str:
-    # Opaque, because the names of schemas and roles can be read by everybody who can log in.
+    # Opaque, because each login can read the names of schemas and roles.
     return secrets.token_hex(6)

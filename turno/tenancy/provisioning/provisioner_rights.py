@@ -1,4 +1,4 @@
-"""What a provisioner that is no superuser must be allowed, as on a managed server: refused by name before a change."""
+"""The rights that a provisioner needs if it is not a superuser; a missing right is refused by name before a change."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class CannotInstall(RuntimeError):
 def check_provisioner(admin: Connection[Any], logins: Logins) -> None:
     """Raise CannotInstall unless `admin` is a superuser, or may create roles and acts as the database's owner.
 
-    From PostgreSQL 16 on CREATEROLE is not enough for roles that somebody else made: each needs its ADMIN OPTION.
+    From PostgreSQL 16 on, CREATEROLE is not enough for roles of another creator: each needs its ADMIN OPTION.
     """
     row = admin.execute(_PROVISIONER).fetchone()
     assert row is not None, "the session's role and database are in the catalog"  # noqa: S101
@@ -43,7 +43,7 @@ def check_provisioner(admin: Connection[Any], logins: Logins) -> None:
 
 
 def become_able_to_act(admin: Connection[Any], logins: Logins) -> None:
-    """Let the provisioner SET ROLE to every owner that another one has made, in the caller's transaction."""
+    """Let the provisioner SET ROLE to each owner of another provisioner, in the caller's transaction."""
     right = "SET" if admin.info.server_version >= GRANT_OPTIONS_SINCE else "MEMBER"
     for (owner,) in admin.execute(_OWNERS, [logins.role(""), right]).fetchall():
         grant_to_provisioner(admin, owner)

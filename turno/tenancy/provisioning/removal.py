@@ -21,7 +21,7 @@ CANCELLED: LiteralString = (  # open jobs of a removed tenant, in the statistics
 
 
 class CannotRemove(RuntimeError):
-    """Something of the application's depends on what is to be dropped; the message names it."""
+    """An object of the application depends on an object to drop; the message names it."""
 
 
 def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
@@ -36,7 +36,7 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     if tenant.owner_role in existing_roles(admin, roles):
         _end_sessions(admin, tenant)
         retry_when_locked(lambda: _drop_schema(admin, tenant))
-        # After the schema, whose lock has waited for every enqueue.
+        # After the schema: its lock has waited for each enqueue.
         for table in tables_with_own_rows(admin):
             while retry_when_locked(partial(_delete_batch, admin, logins, tenant, table)):
                 pass
@@ -44,7 +44,7 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
 
 
 def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
-    """Return what these roles own in this database, and where they have rights: all that their removal takes away."""
+    """Return the objects and rights of these roles in this database, which their removal drops."""
     rows = admin.execute(
         """
         SELECT DISTINCT CASE d.deptype WHEN 'o' THEN 'drop ' ELSE 'revoke from ' || r.rolname || ': ' END
@@ -63,7 +63,7 @@ def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
 
 
 def what_removal_takes(admin: Connection[Any], logins: Logins, slug: str) -> list[str]:
-    """Return, a line each, what remove_tenant would drop or revoke; nothing is changed."""
+    """Return a line for each object and right that remove_tenant would drop; nothing is changed."""
     tenant = _find(admin, slug)
     lines = what_goes(admin, _roles(tenant))
     adopted = tenant_schema(admin, logins, tenant).adopted
@@ -105,7 +105,7 @@ def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
         limit_lock_wait(admin)
         lock_schema(admin, tenant.schema)
         if tenant.adopted_schema is not None:
-            # CASCADE would drop a view or a foreign key of the application's that somebody made on our tables.
+            # CASCADE would drop views and foreign keys of the application on our tables.
             _refuse_dependents(admin, tenant)
         _become_owner(admin, tenant)
         admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(tenant.schema)))

@@ -22,7 +22,7 @@ class StillInUse(RuntimeError):
 
 
 def plan_removal(admin: Connection[Any], logins: Logins) -> list[str]:
-    """Return, a line each, the objects, rights and roles that `uninstall` drops, and what stays; change nothing."""
+    """Return a line for each object, right and role that `uninstall` drops, and the rest that stays; change nothing."""
     lines = what_goes(admin, _all_roles(admin, logins))
     public = group_rights(admin, logins).statements(admin.info.dbname, None)
     lines += [statement.as_string(admin) for statement in public]

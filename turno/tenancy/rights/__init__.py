@@ -1,1 +1,1 @@
-"""The one matrix of who may do what, applied and rendered."""
+"""The matrix of rights, applied and rendered."""

@@ -22,7 +22,7 @@ class InvalidRights(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableRights:
-    """What handlers may do with the application's tables: read or write all of them, or those that are listed."""
+    """The rights of handlers on the application's tables: read or write all tables, or the listed tables."""
 
     text: str
     listed: Mapping[str, str]
@@ -83,7 +83,7 @@ class Adopted:
     shared: tuple[str, ...] = ()
 
     def wanted(self, found: LiveObject) -> frozenset[Ace]:
-        """Return what our roles should have on one object of the schema, or on the schema itself."""
+        """Return the intended rights of our roles on an object of the schema, or on the schema."""
         if found.thing.kind is Kind.SCHEMA:
             return frozenset(Ace(None, role, "USAGE") for role in (self.handler, self.report))
         privileges = self.rights.on(found)
@@ -91,11 +91,11 @@ class Adopted:
         return frozenset(aces | {Ace(None, self.report, "SELECT")} if "SELECT" in privileges else aces)
 
     def ours(self, aces: Iterable[Ace]) -> frozenset[Ace]:
-        """Return those entries that name a role of ours; what the application's roles have is theirs."""
+        """Return the entries for our roles; the rights of the application's roles stay."""
         return frozenset(ace for ace in aces if ace.grantee.startswith(self.prefix))
 
     def defaults(self) -> dict[str, frozenset[tuple[str, str]]]:
-        """Return what our roles get on future tables and sequences, as role and privilege by the server's letter."""
+        """Return the rights of our roles on future tables and sequences: role and privilege by the server's letter."""
         access = self.rights.default
         if access is None:
             return {"r": frozenset(), "S": frozenset()}

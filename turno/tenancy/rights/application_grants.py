@@ -1,4 +1,4 @@
-"""Grant rights on an application's objects in an adopted schema, and take back those and nothing else."""
+"""Grant rights on the application's objects in an adopted schema, and revoke only these rights."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +15,11 @@ Defaults = dict[str, frozenset[tuple[str, str]]]
 
 
 class ApplicationChanged(RuntimeError):
-    """The application's schema is not as it was when it was adopted; the message says what to do."""
+    """The application's schema has changed since its adoption; the message names the remedy."""
 
 
 def application_differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference]:
-    """Yield where our roles' rights on the application's objects are not as the adoption says."""
+    """Yield the deviations of our roles' rights on the application's objects from the adoption."""
     for found in live_objects(admin, [adopted.name], shared=adopted.shared):
         wanted, live = adopted.wanted(found), adopted.ours(found.aces)
         if wanted != live:
@@ -27,7 +27,7 @@ def application_differences(admin: Connection[Any], adopted: Adopted) -> Iterato
 
 
 def grant_on_application(admin: Connection[Any], adopted: Adopted) -> bool:
-    """Give our roles what the adoption says on present and future objects; return whether anything changed.
+    """Grant our roles the rights of the adoption on present and future objects; return whether a right changed.
 
     Runs as the provisioner, inside the caller's transaction. Raises ApplicationChanged if the schema or the role that
     makes its tables is gone, or if the provisioner may not grant.
@@ -35,7 +35,7 @@ def grant_on_application(admin: Connection[Any], adopted: Adopted) -> bool:
     check_present(admin, adopted)
     changed = make_equal(admin, adopted.name, application_differences(admin, adopted))
     changed |= _set_defaults(admin, adopted, adopted.defaults())
-    # A GRANT by somebody who may not grant is only a warning.
+    # A GRANT without the right to grant is only a warning.
     doubtful = changed and admin.info.parameter_status("is_superuser") != "on"
     for thing, _, missing in application_differences(admin, adopted) if doubtful else ():
         if missing:
@@ -69,7 +69,7 @@ def check_present(admin: Connection[Any], adopted: Adopted) -> None:
 
 
 def wrong_defaults(admin: Connection[Any], adopted: Adopted) -> bool:
-    """Say whether our roles' rights on future objects of the application are not what the adoption says."""
+    """Return whether our roles' rights on future objects deviate from the adoption."""
     return _live_defaults(admin, adopted) != adopted.defaults()
 
 

@@ -12,7 +12,7 @@ from turno.tenancy.rights.schemas import Schema
 
 
 class Difference(NamedTuple):
-    """Rights on one thing that are too many or too few."""
+    """The surplus or missing rights on an object."""
 
     thing: CatalogObject
     excess: frozenset[Ace]
@@ -33,18 +33,18 @@ def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Differen
 
 
 def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
-    """Grant and revoke until the schema is as the matrix says; return whether anything was changed.
+    """Grant and revoke until the schema has the rights of the matrix; return whether a right changed.
 
     Runs as the schema's owner, inside the caller's transaction.
     """
     live = list(live_objects(admin, [schema.name]))
-    # Namesakes cannot be told apart by name; the catalog check reports them.
+    # Overloaded functions have the same name; the catalog check reports them.
     named = Counter(found.thing for found in live)
     return make_equal(admin, schema.name, differences(schema, (one for one in live if named[one.thing] == 1)))
 
 
 def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference]) -> bool:
-    """Revoke what is too much and grant what is missing; return whether there was anything."""
+    """Revoke the surplus and grant the missing rights; return whether a right changed."""
     found = list(found)
     statements = [statement for change in found for statement in _revocations(schema, change)]
     for (kind, grantee, privileges), names in _grouped(found).items():
@@ -59,7 +59,7 @@ def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference])
 
 
 def _revocations(schema: str, change: Difference) -> Iterator[sql.Composed]:
-    # CASCADE takes back what the role has passed on; the matrix lets nobody pass anything on.
+    # CASCADE also revokes the grants of the role; the matrix gives no role a grant option.
     for ace in change.excess:
         yield sql.SQL("REVOKE {} ON {} {} FROM {} CASCADE").format(
             privileges_sql([(ace.privilege, ace.column)]),
@@ -104,7 +104,7 @@ def privileges_sql(privileges: Iterable[tuple[str, str | None]]) -> sql.Composed
 
 
 def role_sql(role: str) -> sql.Composable:
-    """Return a grantee: a role's name, or everybody."""
+    """Return a grantee: the name of a role, or PUBLIC."""
     return sql.SQL("PUBLIC") if role == PUBLIC else sql.Identifier(role)
 
 

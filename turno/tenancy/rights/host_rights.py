@@ -47,7 +47,7 @@ class Host:
 
 
 def public_rights(admin: Connection[Any]) -> PublicRights:
-    """Return the rights that PUBLIC has now, of those that an installation revokes."""
+    """Return the present rights of PUBLIC that an installation revokes."""
     return _rights_of(admin, "public")
 
 

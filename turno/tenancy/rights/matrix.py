@@ -1,4 +1,4 @@
-"""What a list of rights is made of: roles, things, and the matrix that gives the one rights on the other."""
+"""The matrix of rights: roles, kinds of objects, and the rights of roles on objects."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Role(StrEnum):
-    """A part that one role of the database plays; `schemas.py` says which role plays it where."""
+    """A part of the system; `schemas.py` maps it to a role of the database in each schema."""
 
     OWNERS = "owners"
     HANDLER = "handler"
@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of thing that rights are given on.
+    """A kind of object with rights.
 
     An identity column's sequence needs none; in an adopted schema it has those of default privileges. A table is
     private by its name, `private_…`.
@@ -45,7 +45,7 @@ class CatalogObject(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """One row-level policy as the server prints it: what it is for, and its two conditions."""
+    """A row-level policy in the server's text: its command, and its two conditions."""
 
     command: str
     using: str | None
@@ -53,7 +53,7 @@ class Policy(NamedTuple):
 
 
 class Right(NamedTuple):
-    """One privilege of one role on one thing, or on one column of it."""
+    """One privilege of one role on an object, or on a column of it."""
 
     thing: CatalogObject
     column: str | None

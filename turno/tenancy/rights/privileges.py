@@ -1,4 +1,4 @@
-"""What the catalog holds: every thing in our schemas with its owner, its settings and its rights."""
+"""The objects of our schemas in the catalog, each with its owner, settings and rights."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PUBLIC = "PUBLIC"
 
 
 class Ace(NamedTuple):
-    """One entry of an access list: what a named role may do, and whether it may pass that on."""
+    """An entry of an access list: a privilege of a role, and whether it includes the grant option."""
 
     column: str | None
     grantee: str
@@ -22,7 +22,7 @@ class Ace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveObject:
-    """One schema, function, table, view or sequence as it is. The owner's own rights are left out."""
+    """One schema, function, table, view or sequence, without the rights of its owner."""
 
     schema: str
     thing: CatalogObject

@@ -61,7 +61,7 @@ def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
 
 
 def close_database(admin: Connection[Any], logins: Logins) -> None:
-    """Revoke these rights from PUBLIC; the catalog check reports those that `admin` may not revoke."""
+    """Revoke these rights from PUBLIC; the catalog check reports the rights that `admin` cannot revoke."""
     database = sql.Identifier(admin.info.dbname)
     execute_if_allowed(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
     if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:

@@ -1,4 +1,4 @@
-"""Which schemas there are, who owns each, and which role plays which part in it."""
+"""The schemas, their owners, and the role of each part in them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.matrix import Matrix, Role
 
 CONTROL_SCHEMA = "turno"
-# What every function's path is pinned to: temporary objects come last, or they would shadow ours.
+# The pinned search path of each function: temporary objects come last, or they would shadow ours.
 PATH = "{}, pg_temp"
 
 
@@ -63,13 +63,13 @@ def tenant_schemas(admin: Connection[Any], logins: Logins, *, state: str = "acti
 
 
 def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Schema:
-    """Return one tenant's schema, whatever state it is in."""
+    """Return the schema of a tenant in any state."""
     (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
     return _tenant_schema(logins, row, shared_schemas(admin, logins))
 
 
 def shared_schemas(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
-    """Return the schemas that every tenant's handlers may read: those that the group of handlers may use."""
+    """Return the schemas that the handlers of all tenants may read: the group of handlers may use them."""
     rows = admin.execute(
         """
         SELECT n.nspname FROM pg_catalog.pg_shdepend d

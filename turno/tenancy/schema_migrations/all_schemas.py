@@ -1,4 +1,4 @@
-"""Bring all schemas to this release's version, or back: each apart from the others, and one failure stops no other."""
+"""Migrate all schemas to this release's version, or back: each separately, so that a failure does not stop the rest."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def migrate(
     progress: Progress = _silent,
     migrations: Migrations | None = None,
 ) -> list[Outcome]:
-    """Apply what is pending: the control schema first, then the active tenants, `jobs` at a time.
+    """Apply the pending steps: first the control schema, then the active tenants, `jobs` in parallel.
 
     A tenant's schema gets the application's migrations after the library's, and none where those failed.
 
@@ -95,9 +95,9 @@ def rollback(
     migrations: Migrations | None = None,
     application: bool = False,
 ) -> list[Outcome]:
-    """Take back the last `steps` versions, or all above `to`, from the active tenants or those with these slugs.
+    """Roll back the last `steps` versions, or all above `to`, of the active tenants or of the tenants with these slugs.
 
-    They are the library's versions, or those of the `application`. A step without a .down.sql is a schema's error;
+    They are versions of the library, or of the `application`. A step without a .down.sql is a schema's error;
     the data that a step made is gone with it.
     """
 

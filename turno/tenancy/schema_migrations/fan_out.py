@@ -1,4 +1,4 @@
-"""Do the same to many schemas over a few connections, and tell of each as it ends."""
+"""Run a function for many schemas over a few connections, and report each end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -28,9 +28,9 @@ def fan_out(
     jobs: int,
     progress: Callable[[Result, int, int], None],
 ) -> list[Result]:
-    """Return what `work` made of each task, in the tasks' order; `progress` hears in the order they end.
+    """Return the results of `work` in the order of the tasks; `progress` receives them in the order of their ends.
 
-    `jobs` is how many run at a time, each on a connection of its own. An interrupt drops what has not begun.
+    `jobs` is the number of parallel tasks, each on its own connection. An interrupt drops the waiting tasks.
     """
     idle: list[Connection[Any]] = []
 

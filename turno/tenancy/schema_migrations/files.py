@@ -17,7 +17,7 @@ from turno.capability import LIBRARY, installed
 APPLICATION = "application"  # the source of the application's steps
 FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
-# Outside a transaction the server wants one statement at a time; such files hold no function bodies.
+# Outside a transaction the server accepts only single statements; such files hold no function bodies.
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
 END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
 
@@ -45,7 +45,7 @@ class Script:
 
     @property
     def transactional(self) -> bool:
-        """Whether the file may run inside a transaction; `-- no-transaction` on a line of its own says no.
+        """Whether the file may run inside a transaction; not with a line `-- no-transaction`.
 
         Such a file is repeated from the top after a crash, so it first drops what it makes: an index that could not
         be built concurrently stays there, invalid, and IF NOT EXISTS would be content with it.
@@ -132,7 +132,7 @@ class Migrations:
 
     @property
     def of_tenant(self) -> tuple[Files, Files]:
-        """What a tenant's schema gets, in this order."""
+        """The steps of a tenant's schema, in this order."""
         return self.tenant, self.application
 
 
@@ -149,7 +149,7 @@ def _read(root: Traversable, part: str) -> Files:
 
 @cache
 def packaged(application: Path | None = None) -> Migrations:
-    """Return the migrations that this release ships, with those of the application in this folder."""
+    """Return the migrations of this release, and of the application in this folder."""
     return Migrations.read(files("turno.migrations"), application)
 
 

@@ -1,4 +1,4 @@
-"""Advisory locks of those who change schemas and roles.
+"""Advisory locks of the changes of schemas and roles.
 
 Jobs use the class of their tenant's number, which is positive; these are negative and cannot meet them.
 """
@@ -15,7 +15,7 @@ LOCK_TRIES = 5
 LOCK_TIMEOUT = "2s"
 LOCK_TIMEOUT_SECONDS = 2.0
 LOCK_POLL_SECONDS = 0.02
-CONCURRENT = "tuple concurrently updated"  # all that PostgreSQL says of it: there is no SQLSTATE of its own
+CONCURRENT = "tuple concurrently updated"  # PostgreSQL's message; the error has no specific SQLSTATE
 Result = TypeVar("Result")
 
 _ROLES = -1
@@ -25,7 +25,7 @@ _SCHEMA = -2
 def lock_roles(admin: Connection[Any]) -> None:
     """Serialise changes of roles and of the database's rights until the transaction ends.
 
-    Two GRANTs that touch one catalog row at a time fail with "tuple concurrently updated".
+    Two concurrent GRANTs on the same catalog row fail with "tuple concurrently updated".
     """
     admin.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_ROLES])
 
@@ -65,7 +65,7 @@ def limit_lock_wait(admin: Connection[Any]) -> None:
 def retry_when_locked(work: Callable[[], Result]) -> Result:
     """Return what `work` returns; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock.
 
-    Or where somebody changed the same row of the catalog in the same moment, as an application's own migration may.
+    Also after a concurrent change of the same catalog row, for example by a migration of the application.
     """
     for attempt in range(1, LOCK_TRIES):
         try:

@@ -16,9 +16,9 @@ from turno.tenancy.schema_migrations.step import Irreversible, step_down, step_u
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened to one schema: the versions done, in order, and the error that stopped it, if one did.
+    """The result for one schema: the applied versions, in order, and the error that stopped it.
 
-    `redefined` tells that functions and rights were made anew without a new version.
+    `redefined` means that functions and rights were redefined without a new version.
     """
 
     schema: str
@@ -37,11 +37,11 @@ class Planned:
     files: Files
 
     def over_newer(self) -> Self:
-        """Return the same as if no newer release had been here: what it made stays, and this release works with it."""
+        """Return the same without the steps of a newer release: its objects stay, and this release works with them."""
         return replace(self, standing=replace(self.standing, unknown=()))
 
     def outcome(self, done: Iterable[str] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
-        """Return what happened to this schema."""
+        """Return the result for this schema."""
         return Outcome(self.schema.name, self.schema.slug, tuple(done), error, redefined)
 
 
@@ -59,7 +59,7 @@ def plan(admin: Connection[Any], schemas: Sequence[Schema], files: Files) -> lis
 
 
 def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[str, ...]:
-    """Apply what one schema lacks, and all its rights; return the versions applied or raise MigrationFailed."""
+    """Apply the missing steps and all rights of a schema; return the applied versions or raise MigrationFailed."""
     migrations = migrations or packaged()
     done: list[str] = []
     for files in migrations.of_tenant if schema.slug else (migrations.control,):
@@ -74,9 +74,9 @@ def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | No
 
 
 def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
-    """Apply what is pending, in order, then make functions and rights what the files and the matrix say.
+    """Apply the pending steps in order, then define the functions of the files and the rights of the matrix.
 
-    All of it is one transaction, but for steps that cannot be in one: what was done before such a step is committed.
+    This is one transaction, except for steps that cannot run in a transaction: the work before them is committed.
     """
     pending = planned.standing.pending
     if planned.standing.trouble:

@@ -17,7 +17,7 @@ from turno.tenancy.schema_migrations.locks import hold_schema_lock, limit_lock_w
 
 
 class Stepped(NamedTuple):
-    """The versions that one transaction applied, and whether a right was not as the matrix says."""
+    """The versions that one transaction applied, and whether a right deviated from the matrix."""
 
     versions: tuple[str, ...]
     rights_changed: bool
