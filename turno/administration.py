@@ -1,4 +1,4 @@
-"""What `turno migrate`, `turno tenant` and `turno token` do, for a program that makes tenants by itself."""
+"""The functions of `turno migrate`, `turno tenant` and `turno token`, for a program that creates tenants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Administration:
-    """An installation in the hands of its provisioner, whose URL is ADMIN_DATABASE_URL or DATABASE_URL."""
+    """An installation as its provisioner, with the URL in ADMIN_DATABASE_URL or DATABASE_URL."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         """Take the settings from these variables, or from the environment; raises InvalidSettings."""
@@ -62,7 +62,7 @@ class Administration:
             return admin.info.parameter_status("server_version") or ""
 
     def migrate(self) -> None:
-        """Install what is missing and bring every schema to this release; raises MigrationFailed for the first."""
+        """Install missing parts and migrate each schema to this release; raises the first MigrationFailed."""
         with opened(self._connect) as admin:
             install(admin, self._logins)
             raise_connections(admin, tenant_connections(admin, self._settings))
@@ -71,7 +71,7 @@ class Administration:
             raise MigrationFailed(outcome)
 
     def add_company(self, slug: str, name: str) -> None:
-        """Make a company, or leave it as it is."""
+        """Create a company, or keep the existing company."""
         with opened(self._connect) as admin:
             add_company(admin, self._logins, slug, name)
 
@@ -122,7 +122,7 @@ class Administration:
 
     @contextmanager
     def as_owner(self, slug: str) -> Iterator[Connection[Any]]:
-        """Run one transaction as the owner of a tenant's schema, whose tables unqualified names then mean."""
+        """Run one transaction as the owner of a tenant's schema, in which unqualified names are found."""
         with opened(self._connect) as admin:
             tenant = self._read(admin, slug)
             with admin.transaction():
@@ -133,7 +133,7 @@ class Administration:
                 yield admin
 
     def rescue_all(self, cause: str) -> None:
-        """Take back what workers hold that are known to be dead, all of them; nobody else may run one now."""
+        """Take back the claims of all dead workers; no other process may run a job of them now."""
         with service_session(self._logins, self._logins.engine, application="turno-admin") as session:
             engine = Engine.on(session)
             engine.prune_workers(timedelta(0))
@@ -144,7 +144,7 @@ class Administration:
                 raise MaintenanceFailed.of(report.troubles)
 
     def cancel_open_jobs(self, slug: str, reason: str) -> int:
-        """Cancel a tenant's open jobs, or ask those that run to stop; return how many are still open."""
+        """Cancel a tenant's open jobs, or ask running jobs to stop; return the number of open jobs."""
         with self.as_owner(slug) as owner:
             open_jobs = "FROM background_jobs WHERE status IN ('pending', 'running')"
             owner.execute(f"SELECT job_cancel(id, NULL, %s) {open_jobs}", [reason])

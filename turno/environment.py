@@ -1,4 +1,4 @@
-"""Read the environment: real variables, then `.env`, then a running demo's, then what the project itself says."""
+"""Read the environment: real variables, then `.env`, then a running demo's, then the project's pyproject.toml."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from turno.settings import Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
 READ_ALREADY = "TURNO_DOTENV"
-# What a project says of itself, in its pyproject.toml under [tool.turno]: it is the same wherever the project runs.
+# The facts of a project in its pyproject.toml under [tool.turno], the same in each place of operation.
 PROJECT = ("handlers", "web_app", "migrations", "commands")
 
 
@@ -20,12 +20,12 @@ _named_file: dict[str, str] | None = None
 
 
 def read_settings(*, dotenv: bool = True) -> Settings:
-    """Return this process's settings: what was handed over to it, then `variables`."""
+    """Return this process's settings: the handed over secrets, then `variables`."""
     return Settings.read({**variables(dotenv=dotenv), **taken()})
 
 
 def public_settings() -> Settings:
-    """Return the settings that stand in the environment: in a sealed process, all but the secrets."""
+    """Return the settings of the environment: in a sealed process, without the secrets."""
     return Settings.read(variables())
 
 
@@ -67,7 +67,7 @@ def said(name: str) -> str:
 
 
 def project() -> dict[str, str]:
-    """Return what `[tool.turno]` in the working directory's pyproject.toml says, as variables."""
+    """Return `[tool.turno]` of the working directory's pyproject.toml, as variables."""
     file = Path("pyproject.toml")
     if not file.is_file():
         return {}
@@ -84,7 +84,7 @@ def project() -> dict[str, str]:
 
 
 def _demo(named: str) -> dict[str, str]:
-    # Its keys open its own database alone, so it says nothing where another one is named.
+    # Its keys open only its database: it is ignored where another database is named.
     demo = _variables(DEMO_ENVIRONMENT)
     return demo if not named or named in (demo.get("DATABASE_URL"), demo.get("ADMIN_DATABASE_URL")) else {}
 

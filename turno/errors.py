@@ -1,4 +1,4 @@
-"""What can go wrong, as one short tree; each message says what to do next."""
+"""The errors, as one short tree; each message names the remedy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotEnqueued(TurnoError):
 
 
 class ClaimLost(TurnoError):
-    """The attempt no longer holds its job: somebody else may run it, so nothing more may be written."""
+    """The attempt no longer holds its job: another worker may run it, so that no further write is allowed."""
 
 
 class NotStarted(TurnoError):
@@ -58,7 +58,7 @@ class NotStarted(TurnoError):
 
 
 class HandlerMisuse(TurnoError):
-    """The handler did what only the executor may do, such as committing; see the message."""
+    """The handler used an operation of the executor, such as a commit; see the message."""
 
 
 class LimitExceeded(HandlerMisuse):
@@ -112,11 +112,11 @@ class CalledElsewhere(TurnoError):
 
 
 class CancelRequested(TurnoError):
-    """Raised inside a handler when somebody asked for its job to stop; let it pass."""
+    """Raised inside a handler after a request to stop its job; let it pass."""
 
 
 class AwaitsParts(TurnoError):
-    """Raised inside a handler whose job waits for its parts; let it pass: `handle` is called again when they ended."""
+    """Raised inside a handler whose job waits for its parts; let it pass: their end calls `handle` again."""
 
 
 class PartsFailed(PermanentFailure):

@@ -1,6 +1,6 @@
 """Secrets on their way to a program that is started: a pipe that is empty once it was read, and not its environment.
 
-What a process had in its environment when it began can be read in /proc for as long as it and its forks live.
+/proc shows the initial environment of a process for as long as the process and its forks live.
 """
 
 import json
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import cache
 
 VARIABLE = "TURNO_SECRETS_FD"
-CAPACITY = 65536  # bytes: what a pipe takes without anybody who reads
+CAPACITY = 65536  # bytes: the capacity of a pipe without a reader
 
 
 @contextmanager
 def handed_over(secrets: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], Sequence[int]]]:
-    """Give what a program that is started in the block gets in its environment, and the descriptors it inherits."""
+    """Yield the environment of a program that is started in the block, and the descriptors that it inherits."""
     descriptor = hand_over(secrets)
     try:
         yield {VARIABLE: str(descriptor)}, [descriptor]
@@ -24,7 +24,7 @@ def handed_over(secrets: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str],
 
 
 def hand_over(secrets: Mapping[str, str]) -> int:
-    """Return the descriptor that the program must inherit, and whose number VARIABLE must tell it."""
+    """Return the descriptor that the program must inherit, with its number in VARIABLE."""
     data = json.dumps(dict(secrets)).encode()
     if len(data) > CAPACITY:
         raise ValueError(f"the secrets of this program take {len(data)} bytes; {CAPACITY} can be handed over")
@@ -35,7 +35,7 @@ def hand_over(secrets: Mapping[str, str]) -> int:
 
 
 def discard() -> None:
-    """In a fork that must not know them: let go of what was handed over, unread."""
+    """In a fork that must not read the secrets: close the descriptor unread."""
     descriptor = os.environ.pop(VARIABLE, "")
     if descriptor:
         os.close(int(descriptor))
@@ -43,7 +43,7 @@ def discard() -> None:
 
 @cache
 def taken() -> Mapping[str, str]:
-    """Return what was handed over to this program, by name; read once, and kept in its memory alone."""
+    """Return the secrets that were handed over to this program, by name; read once, and kept only in memory."""
     descriptor = os.environ.pop(VARIABLE, "")
     if not descriptor:
         return {}

@@ -1,4 +1,4 @@
-"""Import what a setting names as `package.module:name`."""
+"""Import the object that a setting names as `package.module:name`."""
 
 import sys
 from importlib import import_module

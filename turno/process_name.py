@@ -1,4 +1,4 @@
-"""The name under which a process, or who started it, is entered in the database."""
+"""The name of a process, or of its user, in the database."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ def process_name(pid: int | None = None) -> str:
 
 
 def person() -> str:
-    """Return who types: the shell's user, or the number of one that has no name, as in many containers."""
+    """Return the shell's user, or the number of a user without a name, as in many containers."""
     try:
         return getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""What the text of a setting may be, and how it becomes a value."""
+"""The allowed texts of settings, and their conversion to values."""
 
 import math
 import re
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 
 class Form(NamedTuple):
-    """What a text, or each of several by comma, must look like: `fits` returns something true for it."""
+    """The form of a text, or of each text of a list by comma: `fits` is true for a valid text."""
 
     fits: Callable[[str], object]
     expected: str
 
 
 def _is_network(text: str) -> bool:
-    from ipaddress import ip_network  # noqa: PLC0415 - a spawned worker is told of no proxy
+    from ipaddress import ip_network  # noqa: PLC0415 - a spawned worker has no proxy setting
 
     with suppress(ValueError):
         return bool(ip_network(text))
@@ -24,7 +24,7 @@ def _is_network(text: str) -> bool:
 
 
 def _is_zone(text: str) -> bool:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker never asks
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker does not need it
 
     try:
         ZoneInfo(text)
@@ -69,13 +69,13 @@ def variable(
     form: Form | None = None,
     secret: bool = False,
 ) -> Any:
-    """Return the field of a setting: its default, what it is, and what its text may be."""
+    """Return the field of a setting: its default, its description, and the form of its text."""
     rules = {"about": about, "within": within, "one_of": one_of, "form": form, "secret": secret}
     return field(default=default, repr=not secret, metadata=rules)
 
 
 def parsed(setting: Field[Any], text: str) -> Any:
-    """Return a variable's text as the setting's type; raises ValueError with what was expected."""
+    """Return a variable's text as the setting's type; raises ValueError with the expected form."""
     rules = setting.metadata
     if setting.type is bool:
         return _one_of(text.lower(), ("true", "false")) == "true"

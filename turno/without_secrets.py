@@ -1,4 +1,4 @@
-"""Start what runs handlers, or runs beside them, without secrets in its environment and closed to ptrace."""
+"""Start the processes that run handlers, or run beside them, without secrets and closed to ptrace."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from turno.handed_secrets import VARIABLE, hand_over
 from turno.settings import Settings
 
 PR_SET_DUMPABLE = 4
-# Set for a demo, and for tests: whoever started them finds them by what is in their environment.
+# Set for a demo, and for tests, which find their processes by the environment.
 VISIBLE = "TURNO_VISIBLE"
-# What they cannot do without; nobody else's secret is handed to them.
+# The secrets that they need; no other secret is handed over to them.
 WORKERS_NEED = ("DATABASE_URL", "MASTER_KEY")
-# Those run maintenance, and so evaluate and send alerts.
+# These run maintenance, and so evaluate and send alerts.
 RESIDENTS_NEED = (*WORKERS_NEED, "ALERT_WEBHOOK_URL", "ALERT_SLACK_URL", "ALERT_SMTP_URL")
 BROKER_NEEDS = (*WORKERS_NEED, "RABBITMQ_URL", "RABBITMQ_RELAY_URL")
 CONSUMERS_NEED = (*RESIDENTS_NEED, "RABBITMQ_URL", "RABBITMQ_RELAY_URL")
@@ -24,7 +24,7 @@ WEB_NEEDS = (*WORKERS_NEED, "JWT_KEY", "METRICS_TOKEN", "DEMO_TOKEN")
 
 
 def seal(*needed: str) -> None:
-    """Start this program anew if there is a secret in its environment; those that are `needed` wait in a pipe.
+    """Execute this program again if its environment has a secret; a pipe holds the `needed` secrets.
 
     /proc shows the environment that a process was started with, whatever it has removed since, and a fork inherits
     that. Afterwards no other process of the same user can look into this one, and it leaves no core.

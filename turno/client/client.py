@@ -13,7 +13,7 @@ from turno.client.errors import NotEnded, Refused, Unavailable
 from turno.client.events import Event, events_of
 from turno.client.job import Job
 
-ASKED_WAIT_SECONDS = 30  # seconds a request asks the server to keep it, of any longer wait
+ASKED_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
 POLL_SECONDS = 2.0
 RECONNECT_SECONDS = 2.0
 QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
@@ -54,7 +54,7 @@ class Client:
         expires_at: datetime | None = None,
         priority: Literal["urgent", "normal", "low"] = "normal",
     ) -> Job:
-        """Submit a job, and with `wait` be told its end if it comes within so many seconds.
+        """Submit a job; with `wait`, return its end if it ends within these seconds.
 
         `key` says what is asked for, such as the number of an order: calls with the same key and payload are one job,
         also from other processes. Without one, each call is another job. `run_in` is a delay in seconds.
@@ -67,7 +67,7 @@ class Client:
         return Job.of(self._connection.ask("POST", path, body, headers, wait=wait).body)
 
     def get(self, job: Job | str, *, wait: int = 0) -> Job:
-        """Return how a job stands; with `wait` when it has ended, or after so many seconds at most."""
+        """Return the job; with `wait`, when it has ended, or after these seconds at most."""
         return Job.of(self._ask_for(job, wait).body)
 
     def wait(self, job: Job | str, timeout: float | None = None) -> Job:
@@ -82,13 +82,13 @@ class Client:
                 return found
             if over is not None and monotonic() >= over:
                 raise NotEnded(found)
-            # A server that could not keep the request waiting says when to come back.
+            # A server that could not keep the request names the time of the next request.
             pause = answer.retry_after or POLL_SECONDS
             if monotonic() - asked < pause:
                 sleep(pause if over is None else min(pause, max(0.0, over - monotonic())))
 
     def follow(self, job: Job | str) -> Iterator[Job]:
-        """Yield the job as it stands now and at every change, to its end, of which all is told.
+        """Yield the present job and each change, until its end with all data.
 
         The stream is opened again when it breaks off, and where none can be had the job is asked for instead; no state
         is told again, and none after a later one.
@@ -103,7 +103,7 @@ class Client:
                         yield seen
             except Unavailable as error:
                 pause = error.retry_after or pause
-            # What is long is left out of a stream, and what changed while there was none is seen here.
+            # A stream omits long fields, and changes without a stream are found here.
             now = self.get(job)
             if now.ended or told.is_news(now):
                 yield now
@@ -129,14 +129,14 @@ class Client:
 
 
 class Told:
-    """Knows which open state of a job was told last."""
+    """Holds the last yielded open state of a job."""
 
     def __init__(self) -> None:
         self._revision = -1
         self._label = ""
 
     def is_news(self, job: Job) -> bool:
-        """Say whether this state is open, and neither told nor older than what was."""
+        """Return whether this state is open, and newer than the yielded state."""
         if job.ended or job.revision < self._revision or (job.revision, job.label) == (self._revision, self._label):
             return False
         self._revision, self._label = job.revision, job.label

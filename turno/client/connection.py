@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from turno.client.errors import ClientError, Refused, Unavailable
 
 DONE = frozenset({200, 201, 202})
-# Statuses after which the same request may succeed: a limit, and what proxies and servers say that are not ready.
+# Statuses after which the same request may succeed: a limit, and proxies and servers that are not ready.
 AGAIN = frozenset({429, 502, 503, 504})
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 LONGEST_SHOWN = 200  # characters of an answer that is no problem document
@@ -24,14 +24,14 @@ Token = str | Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered, and after how many seconds it is worth asking again, if the server says so."""
+    """The answer, and the seconds until the next request, if the server names them."""
 
     body: dict[str, Any]
     retry_after: float | None
 
 
 class Connection:
-    """Sends requests of one user to one tenant; each has a connection of its own, so threads may share this."""
+    """Sends requests of one user to one tenant; each request has a connection, so threads may share this object."""
 
     def __init__(
         self, url: str, *, tenant: str, token: Token, timeout: float, patience: float, context: ssl.SSLContext | None
@@ -106,7 +106,7 @@ class Connection:
 
 
 def retry_after_of(answer: HTTPResponse) -> float | None:
-    """Return the seconds that an answer asks to wait; None where it does not say, or names a date."""
+    """Return the seconds of Retry-After; None without it, and for a date."""
     text = answer.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() else None
 

@@ -1,4 +1,4 @@
-"""What a client raises: one root, and a class for each thing that a caller may do about it."""
+"""The errors of a client: one root, and a class for each reaction of a caller."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ class ClientError(TurnoError):
 
 
 class Refused(ClientError):
-    """The server answered, and would answer the same again: mend what it says."""
+    """The server would give the same answer again: correct the named problem."""
 
 
 class Unavailable(ClientError):
@@ -44,7 +44,7 @@ class Unavailable(ClientError):
 
 
 class NotEnded(ClientError):
-    """The time to wait is over, and the job goes on; `job` is how it stands."""
+    """The time to wait is over, and the job continues; `job` is its present state."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"Job {job.id} has not ended yet: it is {job.label or job.status}")

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `retry` is how many seconds the server asks to wait before coming back, None if it did not say."""
+    """One event; `retry` is the server's pause in seconds before a new connection, None without one."""
 
     kind: str
     data: Any
@@ -16,7 +16,7 @@ class Event:
 
 
 def events_of(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a stream; comments are passed over, and an event without its end is not told."""
+    """Yield the events of a stream, without comments and incomplete events."""
     kind, data, retry = "message", list[str](), None
     for raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")

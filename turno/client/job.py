@@ -1,4 +1,4 @@
-"""A job as the API tells of it."""
+"""A job in the form of the API."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast

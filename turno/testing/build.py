@@ -1,4 +1,4 @@
-"""Install into an empty database, with tenants whose tables are filled."""
+"""Install into an empty database, with tenants and filled tables."""
 
 from __future__ import annotations
 

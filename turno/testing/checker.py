@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Checker:
-    """Judges every tenant by the rules of all jobs and by your own, each a query that answers with what breaks it."""
+    """Checks each tenant by the rules of all jobs and by your rules; each rule is a query for its violations."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class Checker:
         log: ClientLog | None = None,
         effects: Mapping[str, LiteralString] | None = None,
     ) -> None:
-        """`url` is the superuser's; `log` is what clients were told; `effects` are what your handlers must leave."""
+        """`url` is the superuser's; `log` has the answers to clients; `effects` are rules for the effects."""
         self._url = url
         self._tenants = list(tenants)
         self._log = log
         self._effects = effects
 
     def violations(self, *, settled: bool = False) -> list[str]:
-        """Name what is broken now; `settled` demands also that all work has ended and nothing is left behind."""
+        """Name the present violations; with `settled`, all work must have ended without leftovers."""
         found = self._log.contradictions() if self._log is not None else []
         with ExitStack() as stack:
             for tenant in self._tenants:

@@ -1,4 +1,4 @@
-"""What clients asked for and were told: the one thing about a run that its database cannot know."""
+"""The requests and answers of clients, which the database does not contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClientLog:
     """Remembers each intention before it is sent and each answer after it came; safe to share between threads."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
-        """With `file`, every line is also kept there as JSON, for whoever looks into a run afterwards."""
+        """With `file`, each line is also written there as JSON, for a later examination of the run."""
         self._file = file
         self._answers: dict[Asked, set[UUID]] = defaultdict(set)
         self._lock = Lock()
@@ -47,12 +47,12 @@ class ClientLog:
         return [job for asked, jobs in self._answers.items() if asked.tenant == tenant for job in jobs]
 
     def contradictions(self) -> list[str]:
-        """Name the keys for which clients were told of two jobs."""
+        """Name the keys for which clients received two jobs."""
         return [f"I1: one key was answered with two jobs: {asked.tenant} {asked.key}"
                 for asked, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
 
     def unasked(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
-        """Name the jobs, as (user, type, key), that nobody asked for."""
+        """Name the jobs, as (user, type, key), without a request."""
         return [f"I1: a job that nobody asked for: {tenant} {kind} {key}"
                 for user, kind, key in found if Asked(tenant, user, kind, str(key)) not in self._answers]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A frozen clock for one test database: the database's clock decides everything, so it is the one to stop."""
+"""A frozen clock for a test database, whose clock decides all times."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WHERE a.attgenerated = '' AND (n.nspname = 'turno' OR n.nspname IN (SELECT schem
 
 
 class FrozenClock:
-    """Stands still until it is told to advance; every function and default of the product then reads it.
+    """Stands still until `advance`; all functions and defaults of the product read it.
 
     A worker in a process of its own reads the real clock for its own heartbeats and limits; attempts that run in
     the test's process see the frozen one, also in a handler's `clock_timestamp()` and `now()`.
     """
 
     def __init__(self, admin: Callable[[], psycopg.Connection[Any]]) -> None:
-        """`admin` returns the session of who owns the tables; another one after the server was away."""
+        """`admin` returns the session of the owner of the tables; a new session after an outage of the server."""
         self._admin = admin
         self._undo: list[str | sql.Composed] = []
 
@@ -88,12 +88,12 @@ class FrozenClock:
         self._undo = []
 
     def rule_session(self, session: psycopg.Connection[Any], schema: str) -> None:
-        """Have what this session itself asks for be answered by the frozen clock, too."""
+        """Apply the frozen clock also to the queries of this session."""
         path = sql.SQL("SET search_path = frozen, pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
         session.execute(path)
 
     def _rewrite(self) -> Iterator[str | sql.Composed]:
-        """Have functions and defaults read the frozen clock; yield what makes each as it was."""
+        """Make functions and defaults read the frozen clock; yield the statements that restore them."""
         for (definition,) in self._admin().execute(FUNCTIONS).fetchall():
             if REAL in definition:
                 self._admin().execute(definition.replace(REAL, FROZEN).encode())

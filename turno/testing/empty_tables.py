@@ -18,7 +18,7 @@ FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans an
 def tables_without_rows(
     admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str]
 ) -> list[sql.Identifier]:
-    """Return the tables of these schemas that are empty now, but for `kept` ones; the rows of the others stay."""
+    """Return the empty tables of these schemas, except `kept`; the rows of the remaining tables stay."""
     listed = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = ANY (%s) AND tablename <> ALL (%s)"
     tables = [sql.Identifier(*names) for names in admin.execute(listed, [list(schemas), list(kept)])]
     first_row = sql.SQL("SELECT FROM {} LIMIT 1")
@@ -26,8 +26,8 @@ def tables_without_rows(
 
 
 def empty(admin: psycopg.Connection[Any], tables: Sequence[sql.Identifier]) -> None:
-    """Remove the rows of these tables, by TRUNCATE only where there are many; raises if somebody still uses them."""
-    # A worker that was started by somebody else may still be on its way out, with locks of its own.
+    """Remove the rows of these tables, by TRUNCATE only for many rows; raises if another session uses them."""
+    # A worker of another fixture may still be ending, with its locks.
     for _ in range(5):
         with suppress(errors.DeadlockDetected), admin.transaction():
             names = [table.as_string(admin) for table in tables]

@@ -53,14 +53,14 @@ class InProcessWorker:
         return executor.execute((claim,))[claim]
 
     def drain(self) -> Counter[str]:
-        """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
+        """Run the ready jobs in the order of a real claim, until none is left; count the outcomes of the attempts."""
         ended: Counter[str] = Counter()
         worker, engine = self._worker(), self._installation.engine
         claimer = Claimer(
             backend=self._installation.backend,
             queues=self._registry.queues,
             types=self._registry.versions,
-            clock=count().__next__,  # a second passes at each look, so that each finds what has become due
+            clock=count().__next__,  # a second passes for each poll, so that it finds newly due jobs
         )
         while batches := claimer.claim(engine, worker, slots=1):
             ended.update(self.execute(claim) for (claim,) in batches)

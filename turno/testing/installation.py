@@ -49,7 +49,7 @@ RETURNING id, run_at
 
 @dataclass
 class Installation(WorkerProcesses):
-    """One installation, two tenants of one company that look alike, and short names for what tests do.
+    """One installation, two look-alike tenants of a company, and short methods for tests.
 
     `registry` is where the workers of this installation find their handlers, as `package.module:NAME`.
     """
@@ -67,7 +67,7 @@ class Installation(WorkerProcesses):
 
     def __post_init__(self) -> None:
         self.clock = FrozenClock(lambda: self.admin)
-        # What is empty now is emptied again between tests; what is filled was given to the tenants to keep.
+        # Tables that are empty now are emptied between tests; filled tables belong to the tenants' data.
         schemas = [tenant.schema for tenant in self.tenants.values()]
         self._emptied = [
             *tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT),
@@ -111,7 +111,7 @@ class Installation(WorkerProcesses):
     def run(self, handler: type[JobHandler[Any]], payload: Mapping[str, Any], *, tenant: Tenant | None = None) -> Any:
         """Run a handler as a request would, in one transaction, without a job; returns its result.
 
-        The payload is checked as POST checks it; what the handler raises passes through, and its work is rolled back.
+        The payload is checked as by POST; errors of the handler pass through, and its work is rolled back.
         """
         return inline_runner(self.settings, lambda: self.admin.info.server_version).run(
             tenant or self.one, handler, check_payload(handler, payload), "ana"
@@ -144,7 +144,7 @@ class Installation(WorkerProcesses):
         return ended
 
     def make_due(self) -> int:
-        """Let every waiting job be due now, except those that wait for a person; returns how many were not."""
+        """Make each waiting job due now, except jobs in review; returns the number of changed jobs."""
         now = sql.SQL(FROZEN if self.clock.frozen else REAL)
         moved = 0
         for tenant in self.tenants.values():
@@ -226,7 +226,7 @@ class Installation(WorkerProcesses):
         return HandlerLogin.of(tenant or self.one)
 
     def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
-        """Run every pass of cron once, in this process; what it offers is run by real workers."""
+        """Run each maintenance task once, in this process; real workers run the offered jobs."""
         environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
         self.swept_until_now()
         passes = maintenance(Settings.read(environment), environment, dry_run=dry_run)
@@ -236,7 +236,7 @@ class Installation(WorkerProcesses):
             passes.close()
 
     def swept_until_now(self) -> None:
-        """Somebody has swept since yesterday: the silence of a dead worker counts at once."""
+        """Record maintenance since yesterday: the silence of a dead worker counts at once."""
         now = self.clock.now
         self.rows(
             "INSERT INTO turno.leases (name, holder, until, since) VALUES ('sweep', 'the kit', %s, %s)"
@@ -258,7 +258,7 @@ class Installation(WorkerProcesses):
         self.swept_until_now()
 
     def renew(self, registry: str) -> None:
-        """Forget what a test did, and also what it changed of the environment, the handlers and the backend."""
+        """Remove the data of a test, and its changes of the environment, the handlers and the backend."""
         self.forget()
         self.extra.clear()
         self.registry, self.backend = registry, "exec"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from turno.tenancy.identity.tenant import Tenant
 
-# Each answers with the ids of what breaks it. %(lost)s are the jobs whose tickets a test has just deleted.
+# Each query returns the ids of its violations. %(lost)s are the jobs whose tickets a test has just deleted.
 RULES: dict[str, LiteralString] = {
     "I1: an accepted job is gone": """
         SELECT a.id FROM unnest(%(accepted)s::uuid[]) AS a (id)
@@ -232,7 +232,7 @@ RULES: dict[str, LiteralString] = {
     """,
 }
 
-# Once whatever could go wrong is over and there was time to mend it.
+# After the faults, and after the time for repairs.
 SETTLED: dict[str, LiteralString] = {
     "I6: a job did not end": """
         SELECT id FROM background_jobs j WHERE status IN ('pending', 'running') AND run_at < 'infinity'
@@ -244,7 +244,7 @@ SETTLED: dict[str, LiteralString] = {
     """,
 }
 
-# Asked once for all tenants, after the last worker has gone.
+# Run once for all tenants, after the end of the last worker.
 LEFT_BEHIND: dict[str, LiteralString] = {
     "I7: a worker is still on the list": "SELECT host || ' ' || pid FROM turno.workers",
     "I7: a ticket is still held": "SELECT job_id FROM turno.tickets WHERE state = 'running'",
@@ -263,7 +263,7 @@ LEFT_BEHIND: dict[str, LiteralString] = {
 
 
 class Judge:
-    """Judges one tenant, as the superuser, on a session of its own; `effects` are rules beyond those of every job."""
+    """Checks a tenant as the superuser, in a separate session; `effects` are rules in addition to the common rules."""
 
     def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
         self._connection = connection
@@ -274,11 +274,11 @@ class Judge:
         return self._ask(self._always, {"accepted": list(accepted), "lost": list(lost)})
 
     def unsettled(self) -> list[str]:
-        """Name what should have ended by now."""
+        """Name the jobs that should have ended."""
         return self._ask(one_query(SETTLED), {})
 
     def left_behind(self) -> list[str]:
-        """Name what is left of workers that have all gone, in the whole database."""
+        """Name the leftovers of ended workers in the whole database."""
         return self._ask(one_query(LEFT_BEHIND), {})
 
     def _ask(self, query: sql.Composed, parameters: Mapping[str, Any]) -> list[str]:
@@ -287,7 +287,7 @@ class Judge:
 
 
 def one_query(rules: Mapping[str, LiteralString]) -> sql.Composed:
-    """Return all rules as one query, which answers with each broken rule's name and what breaks it."""
+    """Return all rules as one query, which returns the name and the violations of each broken rule."""
     each = (
         sql.SQL("SELECT {}, subject::text FROM ({}) AS broken (subject)").format(sql.Literal(name), sql.SQL(rule))
         for name, rule in rules.items()

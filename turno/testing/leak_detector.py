@@ -1,4 +1,4 @@
-"""A leak detector: a string of its own for each tenant, looked for wherever it must not be (I4)."""
+"""A leak detector: a marker for each tenant, searched in all places where it must not be (I4)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PUBLIC = "everybody"
 
 
 class LeakDetector:
-    """Put each tenant's marker into its work, let the work run, note who saw what, and ask for `leaks`."""
+    """Put each tenant's marker into its work, run the work, note each reader's data, and call `leaks`."""
 
     def __init__(self, url: str, tenants: Iterable[Tenant], *folders: Path) -> None:
-        """`url` is the superuser's; `folders` hold what all tenants' work may write to, such as logs."""
+        """`url` is the superuser's; `folders` are folders to which all tenants' work may write, such as logs."""
         self._url = url
         self._tenants = list(tenants)
         self._folders = folders
@@ -33,7 +33,7 @@ class LeakDetector:
         return self._markers[tenant.slug]
 
     def seen(self, said: object, *, by: Tenant | None = None) -> None:
-        """Note what somebody got to see: a response, a log, a message; without `by`, what everybody may see."""
+        """Note the data of a reader: a response, a log, a message; without `by`, public data."""
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         self._seen.append((by.slug if by else PUBLIC, text))
 

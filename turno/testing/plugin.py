@@ -31,20 +31,20 @@ LOOK_ALIKE = ("suc0001", "suc0002")
 
 @pytest.fixture(scope="session")
 def turno_registry() -> str:
-    """Override: where your handlers are, as `package.module:NAME`, if that is not where your project says."""
+    """Override: the place of your handlers, as `package.module:NAME`, if your project names another place."""
     return said("HANDLERS")
 
 
 @pytest.fixture(scope="session")
 def turno_migrations() -> Path | None:
-    """Override: the folder of your tables' migrations, if that is not where your project says."""
+    """Override: the folder of your tables' migrations, if your project names another folder."""
     folder = said("MIGRATIONS")
     return Path(folder) if folder else None
 
 
 @pytest.fixture(scope="session")
 def turno_data() -> Callable[[psycopg.Connection[Any]], None]:
-    """Override: a function that fills one tenant's tables, whose names need no schema."""
+    """Override: a function that fills the tables of one tenant; table names need no schema."""
     return lambda _connection: None
 
 
@@ -80,7 +80,7 @@ def turno_clock(turno: Installation) -> Iterator[FrozenClock]:
 
 @pytest.fixture
 def turno_leaks(turno: Installation) -> LeakDetector:
-    """A marker for each tenant, and what was seen of them."""
+    """A marker for each tenant, and the observations of them."""
     return LeakDetector(turno.url, turno.tenants.values(), turno.folder)
 
 

@@ -23,14 +23,14 @@ def below(pid: int) -> list[int]:
 
 
 def leads_a_group(pid: int) -> bool:
-    """Say whether the process lives and leads a group of its own."""
+    """Return whether the process lives and leads a process group."""
     with suppress(ProcessLookupError):
         return Path(f"/proc/{pid}").exists() and os.getpgid(pid) == pid
     return False
 
 
 def send(number: signal.Signals, *pids: int) -> list[int]:
-    """Signal each process that still lives; returns those that got it."""
+    """Signal each living process; returns the signalled processes."""
     reached = []
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -50,7 +50,7 @@ def terminate(*pids: int) -> list[int]:
 
 
 def stop(*pids: int) -> list[int]:
-    """Freeze processes, as a machine that swaps does, and return once the system says that they stand."""
+    """Freeze processes, like a swapping machine, and return when the system reports them as stopped."""
     reached = send(signal.SIGSTOP, *pids)
     wait_until(lambda: all(state(pid) in {"T", ""} for pid in reached), within=5, every=0.005)
     return reached
@@ -62,14 +62,14 @@ def resume(*pids: int) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """Return the letter that /proc tells of a process: R, S, T, Z and so on; empty if there is none."""
+    """Return the state letter of a process in /proc: R, S, T, Z and so on; empty without such a process."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return ""
 
 
 def working_in(folder: Path) -> list[int]:
-    """Return the processes whose working directory this is, this process left out."""
+    """Return the processes with this working directory, except this process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -67,7 +67,7 @@ class Server(Protocol):
 
 @contextmanager
 def fresh_database(cluster: Server) -> Iterator[str]:
-    """Give the URL of an empty database, which is dropped afterwards whoever is still connected."""
+    """Yield the URL of an empty database, which is dropped afterwards, also with connected sessions."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(cluster.url, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

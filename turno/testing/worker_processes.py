@@ -24,7 +24,7 @@ class WorkerProcesses:
         raise NotImplementedError
 
     def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
-        """Start a worker on a job, in a session of its own."""
+        """Start a worker on a job, in a new process session."""
         environment = self.environment | extra
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
@@ -59,12 +59,12 @@ class WorkerProcesses:
         return worker
 
     def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
-        """Run the real worker to its end and return what it logged."""
+        """Run the real worker to its end and return its log."""
         output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
         return output
 
     def stop_workers(self) -> None:
-        """Kill whatever this installation's tests have started; children die with their parent."""
+        """Kill the processes of this installation's tests; children die with their parent."""
         while self.workers:
             with self.workers.pop() as worker:
                 worker.kill()

@@ -1,4 +1,4 @@
-"""Log in as the provisioner: the one who makes roles, schemas and tenants, and with which migrations."""
+"""Log in as the provisioner, which creates roles, schemas and tenants."""
 
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from turno.tenancy.schema_migrations.files import Migrations, packaged
 
 
 def provisioner(settings: Settings) -> Connect:
-    """Return what opens the provisioner's sessions, in autocommit; raises InvalidSettings without a URL.
+    """Return the function that opens the provisioner's sessions, in autocommit; raises InvalidSettings without a URL.
 
-    What they change is on record under the name of who typed the command.
+    The audit records their changes under the name of the command's user.
     """
     settings.require("database_url")
 

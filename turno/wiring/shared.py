@@ -1,4 +1,4 @@
-"""The composition root of what web, workers and cron share; a spawned worker loads this and neither flask nor pika."""
+"""The composition root shared by web, workers and cron; a spawned worker loads this, but neither flask nor pika."""
 
 import math
 import os
@@ -76,7 +76,7 @@ def supervisor_engine(
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] | None = None) -> ExecQueue:
-    """Return the backend that launches workers on this host, with this environment but for what is secret in it."""
+    """Return the backend that launches workers on this host, with this environment without its secrets."""
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
     return ExecQueue(
@@ -100,14 +100,14 @@ def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
 
 
 def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
-    """Return a backend that wakes resident workers, or the relay, through a connection of its own."""
+    """Return a backend that wakes resident workers, or the relay, through a separate connection."""
     logins = logins_of(settings)
     hints = Engine(lambda: service_session(logins, logins.web, application="turno-hints"))
     return PoolQueue(notify=hints.wake, hang_up=hints.close, name=name)
 
 
 def backend_defaults(settings: Settings) -> Defaults:
-    """Return what the environment says about backends, where nothing was set at run time."""
+    """Return the environment's choice of backends, for use without a choice at run time."""
     return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
 
 
@@ -119,7 +119,7 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | 
 
 
 def liveness(settings: Settings) -> Liveness:
-    """Return what reports readiness and liveness: systemd's socket, and ALIVE_FILE."""
+    """Return the reporter of readiness and liveness: systemd's socket, and ALIVE_FILE."""
     return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 
@@ -158,7 +158,7 @@ def regular_maintenance(
     every: timedelta = PERIOD,
     after: timedelta = timedelta(0),
 ) -> Iterator[Maintenance]:
-    """Yield the tasks, while a thread with a session of its own rescues lost jobs, whatever the tasks wait for.
+    """Yield the tasks, while a thread with a separate session rescues lost jobs, also during waits of the tasks.
 
     It tries to rescue at each `every`, unless another process did until less than `after` ago.
     """
@@ -170,5 +170,5 @@ def regular_maintenance(
 
 
 def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:
-    """Return what runs a service inside a request."""
+    """Return the function that runs a service inside a request."""
     return InlineRunner(sessions(settings, server_version=server_version))

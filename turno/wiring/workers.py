@@ -1,4 +1,4 @@
-"""The composition root of workers: what each is made of, in an order in which its children inherit no secret."""
+"""The composition root of workers: their parts, in an order in which children inherit no secret."""
 
 import math
 import os
@@ -46,16 +46,16 @@ FIRST_MAINTENANCE = 1.0  # seconds after its start in which a spawned worker doe
 
 
 def exec_worker(job_id: UUID | None) -> Supervisor:
-    """Return a worker that runs this job, then what else waits for the exec backend, and leaves.
+    """Return a worker that runs this job, then the ready jobs of the exec backend, and exits.
 
-    Like every worker it reads the settings itself: what forks its children must be forked before that.
+    Like each worker it reads the settings: the fork server of its children must be forked before that.
     """
     public = public_settings()
     registry = named_handlers(public.handlers)
     slot = _slot()
     forks = ForkServer(_child_config(public, registry, keep=0, jobs=1), drop=partial(_drop, slot))
     settings = read_settings()
-    # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
+    # A launched worker has no supervisor: it must not wait for ever for a dropped database.
     removed = slot.removed if slot is not None else lambda: False
     engine = supervisor_engine(settings, gone_after=settings.dead_after_seconds, removed=removed)
     # A launched worker runs maintenance if no other process does. Short jobs have ended before it would begin.
@@ -75,12 +75,12 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
 
 
 def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
-    """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
+    """Return a resident worker that runs the jobs of these queues, or of all queues of its handlers."""
     return _resident("pool", partial(_polling, queues=queues, backend="pool"), size)
 
 
 def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
-    """Return a resident worker that runs what the broker distributes, or what waits in these queues.
+    """Return a resident worker that runs the jobs of the broker's messages, or of these queues.
 
     The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
     others' jobs too. So it hears nothing, and claims like a resident of the pool.
@@ -223,6 +223,6 @@ def _timings(settings: Settings) -> Timings:
 
 
 def _slot() -> Slot | None:
-    # Started by hand, a worker has no slot and asks for none.
+    # A worker that was started by hand has no slot and needs none.
     handed = os.environ.pop(SLOT_VARIABLE, "")
     return Slot.inherited(handed) if handed else None
