@@ -16,7 +16,7 @@ from turno.jobs.new_job import NewJob
 from turno.servers.wait import wait_until
 from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
-from turno.wiring.shared import pool_queue
+from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Client:
     def __init__(self, bench: BenchEnvironment) -> None:
         self._bench = bench
         self.bell = Bell(bench.folder / "bell")
-        self._queue = pool_queue(bench.settings())
+        self._queue = queue_named("pool", bench.settings())
         self._web = service_session(bench.logins, bench.logins.web, application="bench-web")
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from cli.servers.private_rabbitmq import NodeError
-from turno.queues.rabbitmq.topology import QUEUE, nodes
+from turno.capabilities.rabbitmq.topology import QUEUE, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -59,7 +59,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.logs": {"turno.jobs.moment", "turno.jobs.redaction"},
     "turno.crash_points": set(),
     "turno.handed_secrets": set(),
-    "turno.settings": {"turno.errors", "turno.setting_forms"},
+    "turno.settings": {"turno.capability", "turno.errors", "turno.setting_forms"},
     "turno.setting_forms": set(),
     "turno.named": set(),
     "turno.traces": set(),
@@ -117,14 +117,6 @@ ARROWS: dict[str, set[str]] = {
         "turno.queues.exec",
         "turno.queues.interface",
     },
-    "turno.queues.rabbitmq.relay": {
-        "turno.errors",
-        "turno.crash_points",
-        "turno.jobs",
-        "turno.store.engine",
-        "psycopg",
-    },
-    "turno.queues.rabbitmq": {"turno.errors", "turno.jobs", "turno.queues.rabbitmq", "pika"},
     "turno.queues": {"turno.errors", "turno.jobs"},
     "turno.dispatch": {
         "turno.tracing",
@@ -242,6 +234,19 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.rights.matrix",
         "psycopg",
     },
+    "turno.capabilities.rabbitmq": {
+        "turno.capabilities.rabbitmq",
+        "turno.capability",
+        "turno.crash_points",
+        "turno.errors",
+        "turno.jobs",
+        "turno.store.engine",
+        "turno.store.outage",
+        "turno.tenancy.rights.matrix",
+        "turno.worker.sources.source",
+        "pika",
+        "psycopg",
+    },
     "turno.capabilities.schedules": {
         "turno.capabilities.schedules",
         "turno.capability",
@@ -303,8 +308,8 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# Commands and deliveries of a capability use the composition roots, as those of the core do.
-COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery)\b")
+# Commands, deliveries and programs of a capability use the composition roots, as those of the core do.
+COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery|program)\b")
 
 
 def above(module: str) -> bool:

@@ -51,6 +51,19 @@ class Command(NamedTuple):
     line: str
 
 
+class Backend(NamedTuple):
+    """How jobs of a backend reach its workers.
+
+    `queue` is an implementation of QueueInterface with the arguments of PoolQueue, and `worker` the command that starts
+    a worker. That command refuses to start without the settings `needs`; its process opens so many `sessions`.
+    """
+
+    queue: Place
+    worker: str
+    needs: tuple[str, ...] = ()
+    sessions: int = 2
+
+
 class Link(NamedTuple):
     """An entry of a menu: the path, and the phrase of the catalogues that names it."""
 
@@ -58,12 +71,20 @@ class Link(NamedTuple):
     phrase: str
 
 
+# Of the core. The queue of `exec` launches workers, with arguments of its own: `turno.wiring.shared:exec_queue`.
+BACKENDS = {
+    "exec": Backend("turno.queues.exec.launcher:ExecQueue", "turno maintain"),
+    "pool": Backend("turno.queues.notify:PoolQueue", "turno pool"),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
     """One capability. `name` is its folder, its source in ledgers and comments, and its word in TURNO_CAPABILITIES.
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
-    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator.
+    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `backends` are
+    values of QUEUE_BACKEND.
     """
 
     name: str
@@ -77,6 +98,7 @@ class Capability:
     pages: tuple[Place, ...] = ()
     menu: tuple[Link, ...] = ()
     operator_menu: tuple[Link, ...] = ()
+    backends: Mapping[str, Backend] = field(default_factory=dict)
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of this capability, or None if it has none."""
@@ -102,6 +124,11 @@ def enabled(switch: str) -> tuple[Capability, ...]:
         names = ", ".join(known) or "none"
         raise InvalidSettings([f"CAPABILITIES={switch[:60]!r}: expected {ALL_BUT}NAME,NAME with names of: {names}"])
     return tuple(one for name, one in known.items() if name not in off)
+
+
+def backends(switch: str = "") -> dict[str, Backend]:
+    """Return the backends of the core and of the enabled capabilities, by name."""
+    return merged("backend", [BACKENDS, *(one.backends for one in enabled(switch))])
 
 
 def left_behind(source: str | None) -> bool:

@@ -1,10 +1,10 @@
 """Every setting, read once from the environment and refused by name when wrong."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from turno.errors import InvalidSettings
 from turno.setting_forms import (
@@ -21,9 +21,7 @@ from turno.setting_forms import (
     variable,
 )
 
-Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
-BACKENDS: tuple[str, ...] = get_args(Backend)
 MEGABYTE = 1_048_576
 PREFIX = "TURNO_"
 LARGEST_IN_DATABASE_MB = 64  # of a file
@@ -56,8 +54,8 @@ class Settings:
         "", "capabilities whose routes, pages, commands and tasks are off: all-but-NAME,NAME; by default none"
     )
     enable_background_jobs: bool = variable(default=True, about="false runs the work inside the request")
-    queue_backend: str = variable("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", one_of=BACKENDS)
-    queue_canary_backend: str = variable("", "a second backend, for some of the tenants", one_of=BACKENDS)
+    queue_backend: str = variable("exec", "how a worker learns of a job: exec, pool, rabbitmq")
+    queue_canary_backend: str = variable("", "a second backend, for some of the tenants")
     queue_canary_percent: int = variable(0, "how many tenants in a hundred get the second backend", within=(0, 100))
     exec_max_processes: int = variable(4, "spawned workers at a time on this host", within=(1, 256))
     exec_slot_dir: str = variable("", "folder of the slot locks, shared by all web processes of the host")
@@ -240,7 +238,7 @@ class Settings:
         return settings
 
     def _contradictions(self) -> list[str]:
-        problems = []
+        problems = [*self._unknown_backends()]
         if self.dead_after_seconds < 2 * self.heartbeat_seconds:
             problems.append("DEAD_AFTER_SECONDS must be at least twice HEARTBEAT_SECONDS, or live workers look dead")
         if self.pool_min_children > self.pool_max_children:
@@ -260,6 +258,15 @@ class Settings:
         if self.demo_token and self.public_url.startswith("https:"):
             problems.append("DEMO_TOKEN lets anybody in, so it must not be set where PUBLIC_URL says who may come")
         return problems
+
+    def _unknown_backends(self) -> Iterator[str]:
+        from turno.capability import BACKENDS, backends  # noqa: PLC0415 - reads the declarations of rights
+
+        for name in ("queue_backend", "queue_canary_backend"):
+            chosen = getattr(self, name)
+            # A launched worker, whose backend is one of the core's, imports no declaration.
+            if chosen and chosen not in BACKENDS and chosen not in (known := backends(self.capabilities)):
+                yield f"{name.upper()}={chosen[:60]!r}: expected one of: {', '.join(known)}"
 
     def require(self, *names: str) -> Self:
         """Return the settings, or raise InvalidSettings naming those of `names` that are empty."""

@@ -32,7 +32,7 @@ from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.testing.client_log import Asked, ClientLog
-from turno.wiring.shared import pool_queue
+from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:
     import subprocess
@@ -149,7 +149,7 @@ class Place:
         owner = tenant or self.mallory
         with service_session(self.bench.logins, self.bench.logins.web, application="turno-web") as web:
             job_id: UUID = call_as_api(web, owner, ENQUEUE, submission(new))["job_id"]
-        queue = pool_queue(self.settings)
+        queue = queue_named("pool", self.settings)
         queue.offer(JobRef(owner.slug, job_id))
         queue.close()
         return job_id

@@ -15,10 +15,10 @@ import pytest
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddHealthy, OddHurried
 from turno.jobs.job import JobRef
-from turno.queues.notify import PoolQueue
+from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
 from turno.tenancy.provisioning.provision import raise_connections
-from turno.wiring.shared import pool_queue
+from turno.wiring.shared import queue_named
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +29,8 @@ def pool_backend(world: ExampleInstallation) -> None:
 
 
 @pytest.fixture
-def queue(world: ExampleInstallation) -> Iterator[PoolQueue]:
-    queue = pool_queue(world.settings)
+def queue(world: ExampleInstallation) -> Iterator[QueueInterface]:
+    queue = queue_named("pool", world.settings)
     yield queue
     queue.close()
 
@@ -47,7 +47,7 @@ def running(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["status"] == "running" for job_id in jobs)
 
 
-def test_it_runs_what_was_waiting_and_what_comes_later(world: ExampleInstallation, queue: PoolQueue) -> None:
+def test_it_runs_what_was_waiting_and_what_comes_later(world: ExampleInstallation, queue: QueueInterface) -> None:
     first = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
     world.start_pool()
     assert wait_until(lambda: ended(world, *first), within=30)

@@ -13,7 +13,7 @@ from turno.jobs.job import JobRef
 from turno.servers.wait import wait_until
 from turno.store.operator.run_time_settings import ask_worker, set_type
 from turno.tenancy.identity.session import service_session
-from turno.wiring.shared import pool_queue
+from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_a_quiet_worker_claims_nothing_until_it_is_to_go_on_and_a_stopped_one_le
     beats(world)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     beats(world)
-    queue = pool_queue(world.settings)
+    queue = queue_named("pool", world.settings)
     queue.offer(JobRef("suc0001", job_id))
     queue.close()
     beats(world)

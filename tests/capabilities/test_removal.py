@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
     " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
+    # It has no tables; the row refers to its backend.
+    "rabbitmq": "INSERT INTO turno.settings (name, value) VALUES ('queue_canary_backend', 'rabbitmq')"
+    " ON CONFLICT DO NOTHING",
     "schedules": "INSERT INTO job_schedules"
     " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
     " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",
@@ -121,7 +124,8 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
         set(one.commands),
         {task.name for task in one.tasks},
     ]
-    assert world.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
+    left = world.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
+    assert bool(left) == bool(one.control.relations or one.tenant.relations)
 
 
 @pytest.mark.deep
@@ -143,10 +147,10 @@ def test_an_existing_database_outlives_its_folder_and_takes_it_back(checkout: Ch
     with psycopg.connect(checkout.url, autocommit=True) as admin:
         fill(admin, checkout.capability.name, "suc0001", "suc0002")
         rights = tables(admin, checkout)
-        assert any(count for *_, count in rights)
+        assert any(count for *_, count in rights) == bool(rights)
         checkout.delete()
         checkout.turno("migrate", "--yes")
-        assert {count for *_, count in tables(admin, checkout)} == {0}
+        assert {count for *_, count in tables(admin, checkout)} <= {0}
         checkout.check()
         checkout.run_a_job()
         checkout.turno("tenant", "remove", "suc0002", "--yes")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.capabilities.alerts import mutants as alerts
+from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.mutants import (
     admin,
     adoption,
     authorising,
     batches,
-    broker,
     callbacks,
     counting,
     deploying,
@@ -66,7 +66,7 @@ MUTANTS = (
     *parts.MUTANTS,
     *invoices.MUTANTS,
     *streams.MUTANTS,
-    *broker.MUTANTS,
+    *rabbitmq.MUTANTS,
     *callbacks.MUTANTS,
     *counting.MUTANTS,
     *failed_items.MUTANTS,

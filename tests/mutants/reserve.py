@@ -114,9 +114,9 @@ MUTANTS = (
     Mutant(
         "a consumer fills its reserve with whatever the broker sends",
         BOUNDED,
-        "turno/worker/sources/broker.py",
+        "turno/capabilities/rabbitmq/source.py",
         "        if without:\n",
         "        if False:\n",
-        ("tests/unit/worker/test_broker_source.py::test_for_the_reserve_it_looks_and_takes_no_message",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_for_the_reserve_it_looks_and_takes_no_message",),
     ),
 )

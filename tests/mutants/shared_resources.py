@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a consumer without pika starts its broker process for ever",
         "errors name the remedy",
-        "turno/wiring/workers.py",
+        "turno/capabilities/rabbitmq/command.py",
         'if not queues and find_spec("pika") is None:',
         "if False:",
         ("tests/unit/commands/test_worker_commands.py::test_consume_without_pika_names_the_extra",),

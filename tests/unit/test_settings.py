@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from turno.capability import backends
 from turno.errors import InvalidSettings
-from turno.settings import BACKENDS, Settings
+from turno.settings import Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -21,8 +22,13 @@ def test_an_unknown_backend_is_refused_naming_the_allowed_values() -> None:
     with pytest.raises(InvalidSettings) as refused:
         Settings.read({"QUEUE_BACKEND": "redis"})
     assert "QUEUE_BACKEND='redis'" in str(refused.value)
-    for backend in BACKENDS:
+    for backend in backends():
         assert backend in str(refused.value)
+
+
+def test_a_backend_of_a_disabled_capability_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match=r"QUEUE_CANARY_BACKEND='rabbitmq': expected one of: exec, pool$"):
+        Settings.read({"QUEUE_CANARY_BACKEND": "rabbitmq", "CAPABILITIES": "all-but-rabbitmq"})
 
 
 def test_every_wrong_setting_is_named_at_once() -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from turno.capability import backends
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.settings import BACKENDS
 from turno.store.engine import workers
 from turno.store.operator import routing
 from turno.wiring.logins import operator_session
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 HEADERS = ("backend", "workers", "tenants", "scheduled", "ready", "published", "running", "stranded", "oldest")
-CHOICES = click.Choice([*BACKENDS, "default"])
+CHOICES = click.Choice([*backends(), "default"])
 
 
 class NoSuchTenant(TurnoError):
@@ -53,9 +53,9 @@ def status(*, as_json: bool) -> None:
         ]  # fmt: skip
         unserved = workers.unserved(session, timedelta(0))
     if as_json:
-        lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in BACKENDS}
-        backends = [dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
-        click.echo(json.dumps(backends, default=str))
+        lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in backends()}
+        shown = [dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
+        click.echo(json.dumps(shown, default=str))
     else:
         print_table(HEADERS, rows)
         for one in unserved:

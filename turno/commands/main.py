@@ -22,7 +22,6 @@ COMMANDS = {
     "worker": Command("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
     "pool": Command("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
     "workers": Command("turno.commands.workers:workers", "List the workers and how long each has been silent."),
-    "consume": Command("turno.commands.consume:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
     "maintain": Command(
         "turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."
     ),
@@ -32,9 +31,6 @@ COMMANDS = {
     ),
     "backend": Command(
         "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
-    ),
-    "broker": Command(
-        "turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
     ),
     "jobs": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
     "events": Command("turno.commands.events:events", "List and replay events; list and remove subscriptions."),

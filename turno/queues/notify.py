@@ -1,4 +1,4 @@
-"""The backends with resident workers: one notification for many jobs wakes them, or the relay."""
+"""Backends with resident workers: one notification wakes the workers for many jobs."""
 
 import logging
 from collections.abc import Callable
@@ -20,8 +20,7 @@ class PoolQueue:
     def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
         """`notify` wakes the workers; its errors are logged, because polling finds the job anyway.
 
-        For the backend rabbitmq it wakes the relay: the web never speaks to the broker. `hang_up` is called once, at
-        the end, from the thread that notified.
+        `hang_up` is called once, at the end, from the thread that notified. `name` is the backend's.
         """
         self.name = name
         self._notify = notify

@@ -8,16 +8,16 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from turno.capability import enabled
+from turno.capability import BACKENDS, backends, enabled
 from turno.environment import variables
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
 from turno.maintenance.rounds import PERIOD, Maintenance, beside
 from turno.maintenance.tasks import Terms
+from turno.named import load
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface
-from turno.queues.notify import PoolQueue
 from turno.runner.inline import InlineRunner
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
@@ -99,23 +99,20 @@ def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
     return {name: getattr(settings, name.lower()) for name in names}
 
 
-def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
-    """Return a backend that wakes resident workers, or the relay, through a separate connection."""
-    logins = logins_of(settings)
-    hints = Engine(lambda: service_session(logins, logins.web, application="turno-hints"))
-    return PoolQueue(notify=hints.wake, hang_up=hints.close, name=name)
-
-
 def backend_defaults(settings: Settings) -> Defaults:
     """Return the environment's choice of backends, for use without a choice at run time."""
     return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
 
 
 def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | None = None) -> QueueInterface:
-    """Return a backend by its name."""
+    """Return a backend by its name; workers of the pool are notified of jobs of a backend whose folder is gone."""
     if name == "exec":
         return exec_queue(settings, environment)
-    return pool_queue(settings, name)
+    found = BACKENDS.get(name) or backends().get(name, BACKENDS["pool"])
+    logins = logins_of(settings)
+    hints = Engine(lambda: service_session(logins, logins.web, application="turno-hints"))
+    queue: QueueInterface = load(found.queue)(notify=hints.wake, hang_up=hints.close, name=name)
+    return queue
 
 
 def liveness(settings: Settings) -> Liveness:

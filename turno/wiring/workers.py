@@ -2,17 +2,13 @@
 
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from uuid import UUID
 
 from turno.environment import public_settings, read_settings
-from turno.errors import InvalidSettings
-from turno.handed_secrets import discard, handed_over
+from turno.handed_secrets import discard
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.redaction import redact_process
@@ -31,11 +27,9 @@ from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import ROOT, liveness, regular_maintenance, secrets_named, supervisor_engine, without_secrets
-from turno.without_secrets import BROKER_NEEDS
+from turno.wiring.shared import liveness, regular_maintenance, supervisor_engine
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
-from turno.worker.sources.broker import BrokerSource
 from turno.worker.sources.polling import PoolSource
 from turno.worker.sources.source import Source
 from turno.worker.sources.spawned import ExecSource
@@ -76,35 +70,17 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
 
 def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     """Return a resident worker that runs the jobs of these queues, or of all queues of its handlers."""
-    return _resident("pool", partial(_polling, queues=queues, backend="pool"), size)
+    return resident_worker("pool", partial(polling_source, queues=queues, backend="pool"), size)
 
 
-def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
-    """Return a resident worker that runs the jobs of the broker's messages, or of these queues.
-
-    The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
-    others' jobs too. So it hears nothing, and claims like a resident of the pool.
-    """
-    if not queues and find_spec("pika") is None:
-        raise InvalidSettings(["`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`"])
-    polling = partial(_polling, queues=queues, backend="rabbitmq")
-
-    def messages(settings: Settings, engine: Engine, registry: Registry) -> BrokerSource:
-        launch = partial(_launch_broker_process, settings)
-        return BrokerSource(
-            engine=engine, registry=registry, launch=launch, polling=polling(settings, engine, registry)
-        )
-
-    return _resident("rabbitmq", polling if queues else messages, size, needs=("rabbitmq_url",))
-
-
-def _resident(
+def resident_worker(
     backend: str,
     source: Callable[[Settings, Engine, Registry], Source],
     size: PoolSize,
     *,
     needs: Sequence[str] = (),
 ) -> Supervisor:
+    """Return a resident worker of this backend; raises InvalidSettings if one of the settings `needs` is empty."""
     public = public_settings()
     registry = named_handlers(public.handlers)
     signs = liveness(public)
@@ -135,9 +111,10 @@ def _resident(
     )
 
 
-def _polling(
+def polling_source(
     settings: Settings, engine: Engine, registry: Registry, *, queues: Sequence[str], backend: str
 ) -> PoolSource:
+    """Return a source that claims the tickets of this backend by polling."""
     hints = supervisor_engine(settings, "turno-listener")
     return PoolSource(engine=engine, hints=hints, registry=registry, queues=queues, backend=backend)
 
@@ -167,18 +144,6 @@ def _unlock(settings: Settings, engine: Engine, registry: Registry) -> Callable[
         return claim
 
     return unlock_all
-
-
-def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with handed_over(secrets_named(settings, BROKER_NEEDS)) as (secrets, inherited):
-        return subprocess.Popen(
-            [sys.executable, "-m", "turno.commands.broker_process", str(descriptor)],
-            env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
-            stdin=subprocess.DEVNULL,
-            pass_fds=[descriptor, *inherited],
-            start_new_session=True,
-        )
 
 
 def _maintenance(

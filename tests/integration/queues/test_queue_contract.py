@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 
 from tests.installation import ExampleInstallation
+from turno.capability import backends
 from turno.jobs.job import JobRef
 from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
-from turno.settings import BACKENDS
-from turno.wiring.shared import exec_queue, pool_queue
+from turno.wiring.shared import exec_queue, queue_named
 
 
 def with_exec(world: ExampleInstallation) -> QueueInterface:
@@ -21,12 +21,12 @@ def with_exec(world: ExampleInstallation) -> QueueInterface:
 
 def with_pool(world: ExampleInstallation) -> QueueInterface:
     world.start_pool()
-    return pool_queue(world.settings)
+    return queue_named("pool", world.settings)
 
 
 def with_rabbitmq(world: ExampleInstallation) -> QueueInterface:
     world.start_consumer()
-    return pool_queue(world.settings, "rabbitmq")
+    return queue_named("rabbitmq", world.settings)
 
 
 OPEN = {"exec": with_exec, "pool": with_pool, "rabbitmq": with_rabbitmq}
@@ -44,7 +44,7 @@ def queue(world: ExampleInstallation, request: pytest.FixtureRequest) -> Iterato
 
 def test_its_name_is_a_value_of_the_setting(world: ExampleInstallation, queue: QueueInterface) -> None:
     assert queue.name == world.backend
-    assert set(OPEN) == set(BACKENDS)
+    assert set(OPEN) == set(backends())
 
 
 def test_an_offered_job_is_run(world: ExampleInstallation, queue: QueueInterface) -> None:

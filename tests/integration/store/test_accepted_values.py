@@ -20,9 +20,9 @@ from psycopg import sql
 
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from turno.capabilities.rabbitmq import stored
 from turno.runner.session import HandlerConnection
 from turno.store.api import effect_review, jobs, notifications, watched_jobs
-from turno.store.engine import broker
 from turno.store.handler import attempts, effects
 from turno.store.operator import fairness, routing
 from turno.tenancy.identity.session import as_api, handler_session, service_session
@@ -131,7 +131,7 @@ class Scene:
         for backend in ("exec", "pool", "rabbitmq"):
             engine.unclaimed(backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
-        broker.unpublished(engine, 100, 100)
+        stored.unpublished(engine, 100, 100)
         engine.move_unserved("pool", NOW)
         self.operator_s_views_can_be_read()
         claimer = claiming.claimer(queues=queues, types=lanes, backend="pool")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from turno.capability import backends
 from turno.commands.diagnosis.advice import Advice
 from turno.store.operator.troubles import troubles
 from turno.tenancy.catalog.check import check
@@ -126,6 +127,6 @@ def sessions_of_a_worker(settings: Settings) -> int:
     """Return how many sessions one resident worker, or with `exec` a host's workers, may open."""
     if settings.queue_backend == "exec":
         return 3 * (settings.exec_max_processes + settings.reserve_children) + 1
-    own = 3 if settings.queue_backend == "rabbitmq" else 2
+    own = backends()[settings.queue_backend].sessions
     children = settings.pool_max_children + settings.reserve_children
     return own + children * (2 + settings.pool_sessions_per_child)

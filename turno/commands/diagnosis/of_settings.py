@@ -6,6 +6,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from turno.capability import backends
 from turno.commands.diagnosis.advice import Advice
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
@@ -37,8 +38,9 @@ def of_settings(variables: Mapping[str, str]) -> Iterator[Advice]:
     yield from _loaded(lambda: logins_of(settings))
     yield from _loaded(lambda: migrations(settings))
     yield from _loaded(lambda: named_handlers(settings.handlers))
-    if settings.queue_backend == "rabbitmq" and not settings.rabbitmq_url:
-        yield Advice("QUEUE_BACKEND=rabbitmq needs RABBITMQ_URL", CORRECT)
+    for name in backends()[settings.queue_backend].needs:
+        if not getattr(settings, name):
+            yield Advice(f"QUEUE_BACKEND={settings.queue_backend} needs {name.upper()}", CORRECT)
 
 
 def _loaded(load: Callable[[], object]) -> Iterator[Advice]:

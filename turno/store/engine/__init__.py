@@ -1,1 +1,1 @@
-"""SQL of the engine's login: claims, workers, leases, recovery, the broker's messages."""
+"""SQL of the engine's login: claims, workers, leases, recovery."""

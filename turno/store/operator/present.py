@@ -78,10 +78,11 @@ def served(operator: psycopg.Connection[Any], dead_after: timedelta) -> list[Ser
     with operator.cursor(row_factory=class_row(Served)) as cursor:
         return cursor.execute(
             """
-            SELECT b.backend, count(w.id) FILTER (WHERE w.alive_at >= clock_timestamp() - %(dead_after)s) AS alive,
+            SELECT b.name AS backend,
+                   count(w.id) FILTER (WHERE w.alive_at >= clock_timestamp() - %(dead_after)s) AS alive,
                    count(w.id) FILTER (WHERE w.alive_at < clock_timestamp() - %(dead_after)s) AS silent
-            FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend) LEFT JOIN workers w ON w.backend = b.backend
-            GROUP BY b.backend ORDER BY b.backend
+            FROM backends b LEFT JOIN workers w ON w.backend = b.name
+            GROUP BY b.name ORDER BY b.name
             """,
             {"dead_after": dead_after},
         ).fetchall()

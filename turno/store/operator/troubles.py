@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from turno.capability import installed
+from turno.capability import backends, installed
 from turno.jobs.lacking import lacking
 from turno.named import load
 
@@ -71,7 +71,7 @@ def _slugs(cursor: psycopg.Cursor[Any], companies: Sequence[str]) -> set[str]:
 
 
 def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
-    start = {"pool": "turno pool", "rabbitmq": "turno consume", "exec": "turno maintain"}
+    known = backends()
     for found in cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)).fetchall():
         one = found if companies is None else _within(cursor, found, companies)
         if not one.waiting:
@@ -79,8 +79,10 @@ def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> I
         why = lacking(one.lacks, job_type=one.type, version=one.version, queue=one.queue)
         many = f"{one.waiting} jobs of {one.tenants} tenants wait for {one.backend}"
         values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
+        # Maintenance moves the jobs of a backend whose folder is gone.
+        start = known.get(one.backend, known["exec"]).worker
         kind = f"lacks {one.lacks if one.lacks in ('type', 'version', 'queue') else 'worker'}"
-        yield Trouble(f"{why}: {many}", one.oldest, start[one.backend], kind, values | {"n": one.waiting})
+        yield Trouble(f"{why}: {many}", one.oldest, start, kind, values | {"n": one.waiting})
 
 
 def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> Any:

@@ -11,11 +11,10 @@ _EFFECT_COLUMNS = (
     "key type outside_key state result job_id attempt calls caller_gone waiting intended_at settled_at settled_by"
 )
 
-# Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
+# Called by `claim`, `claim_job` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
     {
         "due_of_each",
-        "goes_before",
         "let_run",
         "make_ready",
         "parts_look",
@@ -99,10 +98,6 @@ _CONTROL = Matrix(
         "stream_ticket_put": roles("web"),
         "stream_ticket_take": roles("web"),
         "lease_drop": roles("engine"),
-        "unpublished": roles("engine"),
-        "mark_published": roles("engine"),
-        "unpublish": roles("engine"),
-        "claim_message": roles("engine"),
         "backend_for": roles("web operator"),
         "reroute": roles("operator"),
         "worker_orders": roles("engine"),
@@ -114,6 +109,7 @@ _CONTROL = Matrix(
         "mail_take": roles("web"),
     },
     relations={
+        "backends": may(operator="SELECT"),
         "companies": may(web="SELECT", operator="SELECT"),
         "tenants": may(web="SELECT", operator="SELECT"),
         "settings": may(web="SELECT", operator=READ_WRITE),

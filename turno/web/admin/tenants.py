@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flask import Response, request
 from msgspec import Meta
 
-from turno.settings import Backend
+from turno.capability import backends
 from turno.store.operator import board, routing
 from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, changes_in
@@ -22,6 +22,10 @@ from turno.web.pages.drawing import draw, go
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 
+if TYPE_CHECKING:
+    Backend = str
+else:
+    Backend = Literal[tuple(backends())]
 JobsPerDay = Annotated[int, Meta(ge=1, le=100_000_000)] | None
 AlertPercent = Annotated[float, Meta(ge=0, le=100)] | None
 AlertMinutes = Annotated[int, Meta(ge=1, le=10_080)] | None
@@ -137,7 +141,7 @@ def show(visit: OperatorVisit, slug: str) -> Response:
         found = _found(operator, visit.principal, slug)
         types = board.lanes(operator, visit.companies, tenant=slug)
     notice = request.args.get("notice")
-    return draw("turno/admin/tenant.html", visit=visit, tenant=found, types=types, notice=notice)
+    return draw("turno/admin/tenant.html", visit=visit, tenant=found, types=types, notice=notice, backends=backends())
 
 
 @tenant_list.form("/admin/tenants/<slug>")

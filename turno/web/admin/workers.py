@@ -7,10 +7,10 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.settings import Backend
 from turno.store.operator import board
 from turno.store.operator.run_time_settings import ask_worker, list_workers
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.admin.tenants import Backend
 from turno.web.api.job_id import read_id
 from turno.web.http.json_answers import from_row
 from turno.web.http.problems import Kind, Problem, invalid

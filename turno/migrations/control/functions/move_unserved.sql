@@ -5,7 +5,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     alive text[] := ARRAY(SELECT backend FROM workers UNION SELECT p_backend WHERE p_backend = 'exec');
     -- By their names, and not as all others: what waits where somebody works is not even looked at.
-    dead text[] := ARRAY(SELECT b FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b WHERE b <> ALL (alive));
+    dead text[] := ARRAY(SELECT name FROM backends WHERE name <> ALL (alive));
     target text := CASE WHEN p_backend = ANY (alive) THEN p_backend ELSE alive[1] END;
     jobs uuid[];
 BEGIN

@@ -45,11 +45,18 @@ CREATE DOMAIN expiry_time AS timestamptz CONSTRAINT "expires_at is from 2000 to 
 
 -- Words of a column as a domain, whose check a session prepares once: a table's CHECK is read anew by each statement that
 -- writes it, and lists of words were a tenth of what an enqueue took.
-CREATE DOMAIN backend_name AS text CONSTRAINT "backend is exec, pool or rabbitmq" CHECK (VALUE IN ('exec', 'pool', 'rabbitmq'));
+CREATE DOMAIN backend_name AS text CONSTRAINT "backend is a word" CHECK (VALUE ~ '^[a-z]{1,20}$');
 CREATE DOMAIN ticket_state AS text CONSTRAINT "state is scheduled, waiting, ready, running, parts or review"
     CHECK (VALUE IN ('scheduled', 'waiting', 'ready', 'running', 'parts', 'review'));
 CREATE DOMAIN job_status AS text CONSTRAINT "status is pending, running, completed, failed or cancelled"
     CHECK (VALUE IN ('pending', 'running', 'completed', 'failed', 'cancelled'));
+
+-- Capabilities insert theirs. relayed: a process publishes ready tickets to a broker and records it in published_at.
+CREATE TABLE backends (
+    name    backend_name PRIMARY KEY,
+    relayed boolean NOT NULL
+);
+INSERT INTO backends VALUES ('exec', false), ('pool', false);
 
 CREATE TABLE companies (
     id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -80,7 +87,7 @@ CREATE TABLE tenants (
     paused_at         timestamptz,
     -- Jobs that all its users together may submit a day, in place of MAX_JOBS_PER_DAY_PER_TENANT.
     jobs_per_day      integer CHECK (jobs_per_day > 0),
-    backend           text CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
+    backend           text REFERENCES backends,
     -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
     login_epoch       integer NOT NULL DEFAULT 0,
     tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
@@ -98,8 +105,8 @@ CREATE TABLE settings (
     name       text PRIMARY KEY,
     value      text NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT known_backend CHECK (
-        name NOT IN ('queue_backend', 'queue_canary_backend') OR value IN ('exec', 'pool', 'rabbitmq')),
+    backend    text REFERENCES backends
+        GENERATED ALWAYS AS (CASE WHEN name IN ('queue_backend', 'queue_canary_backend') THEN value END) STORED,
     CONSTRAINT percentage CHECK (
         name <> 'queue_canary_percent' OR value ~ '^[0-9]{1,3}$' AND value::integer <= 100)
 );
@@ -155,7 +162,7 @@ CREATE TABLE subscriptions (
 -- versions[i] belongs to types[i]; queues NULL means all queues.
 CREATE TABLE workers (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    backend    text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
+    backend    backend_name NOT NULL,
     host       text NOT NULL,
     pid        integer NOT NULL,
     queues     text[],
@@ -224,11 +231,6 @@ CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
 CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
 -- To enforce a cap, claim scans the whole index: few jobs run at a time, and dead entries cost no read of the table.
 CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
--- The order in which the relay reads, and below it the count of a tenant's tickets that are in the broker already.
-CREATE INDEX tickets_unpublished ON tickets (type, version, tenant_id, priority, run_at, job_id)
-    WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL;
-CREATE INDEX tickets_published ON tickets (tenant_id, published_at)
-    WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NOT NULL;
 -- The waiting jobs of each concurrency key, in both of their orders.
 CREATE INDEX tickets_by_key ON tickets (tenant_id, concurrency_key, state, priority, run_at, job_id)
     WHERE concurrency_key IS NOT NULL;
@@ -647,22 +649,22 @@ FROM dead_letter_counts GROUP BY tenant_id, type HAVING sum(open) > 0;
 
 -- The time since which the oldest job waits for the relay, and the number of open dead letters.
 CREATE VIEW backlogs AS
-SELECT (SELECT min(run_at) FROM tickets WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL)
-           AS unpublished_since,
+SELECT (SELECT min(t.run_at)
+        FROM backends b JOIN tickets t ON t.state = 'ready' AND t.backend = b.name AND t.published_at IS NULL
+        WHERE b.relayed) AS unpublished_since,
        (SELECT coalesce(sum(open), 0)::bigint FROM dead_letter_counts) AS open_dead_letters;
 
 -- Living workers and tickets by backend.
 CREATE VIEW backend_counts AS
-SELECT b.backend,
-       (SELECT count(*) FROM workers w WHERE w.backend = b.backend) AS workers,
+SELECT b.name AS backend,
+       (SELECT count(*) FROM workers w WHERE w.backend = b.name) AS workers,
        count(t.job_id) FILTER (WHERE t.state = 'scheduled') AS scheduled,
        count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
        count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
        count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
        min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
-FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
-LEFT JOIN tickets t ON t.backend = b.backend
-GROUP BY b.backend;
+FROM backends b LEFT JOIN tickets t ON t.backend = b.name
+GROUP BY b.name;
 
 -- Types that can be run now: those of living workers, and for exec those of the last worker of each host. A worker that
 -- was silent for 2 minutes and is still listed does not count: no sweep has removed it.

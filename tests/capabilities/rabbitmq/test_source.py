@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.source import POLL_PAUSE, RESTART_PAUSE, SILENT_AFTER, BrokerRefused, BrokerSource
 from turno.jobs.claim import Batch, Claim
-from turno.jobs.message import Message
 from turno.jobs.registry import Registry
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.sources.broker import POLL_PAUSE, RESTART_PAUSE, SILENT_AFTER, BrokerRefused, BrokerSource
 from turno.worker.sources.source import Source
 
 WORKER = uuid4()

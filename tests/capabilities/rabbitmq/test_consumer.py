@@ -15,13 +15,13 @@ from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.source import SILENT_AFTER
+from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
 from turno.jobs.job import JobRef, Priority
-from turno.jobs.message import Message
-from turno.queues.notify import PoolQueue
-from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
+from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
-from turno.wiring.shared import pool_queue
-from turno.worker.sources.broker import SILENT_AFTER
+from turno.wiring.shared import queue_named
 
 QUEUES = [QUEUE, "turno.quarantine"]
 
@@ -46,8 +46,8 @@ def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
 
 
 @pytest.fixture
-def queue(world: ExampleInstallation) -> Iterator[PoolQueue]:
-    queue = pool_queue(world.settings, "rabbitmq")
+def queue(world: ExampleInstallation) -> Iterator[QueueInterface]:
+    queue = queue_named("rabbitmq", world.settings)
     yield queue
     queue.close()
 
@@ -72,7 +72,9 @@ def unacknowledged(node: Node, queue: str) -> int:
 def broker_process_of(consumer: subprocess.Popen[str]) -> int:
     children = Path(f"/proc/{consumer.pid}/task/{consumer.pid}/children").read_text().split()
     (broker_process,) = (
-        int(pid) for pid in children if b"turno.commands.broker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        int(pid)
+        for pid in children
+        if b"turno.capabilities.rabbitmq.program" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return broker_process
 
@@ -104,7 +106,7 @@ def test_a_message_is_acknowledged_while_its_job_still_runs(
 
 
 def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
-    world: ExampleInstallation, channel: BlockingChannel, queue: PoolQueue
+    world: ExampleInstallation, channel: BlockingChannel, queue: QueueInterface
 ) -> None:
     del channel
     world.start_consumer()
@@ -114,7 +116,7 @@ def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
     assert waits[len(waits) // 4] < SILENT_AFTER / 2
 
 
-def seconds_until_started(world: ExampleInstallation, queue: PoolQueue) -> float:
+def seconds_until_started(world: ExampleInstallation, queue: QueueInterface) -> float:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     queue.offer(JobRef("suc0001", job_id))
     assert wait_until(lambda: ended(world, job_id), within=20)

@@ -11,9 +11,9 @@ from typing import Protocol
 import psycopg
 
 from turno import crash_points
+from turno.capabilities.rabbitmq import stored
+from turno.capabilities.rabbitmq.message import Message
 from turno.errors import TurnoError
-from turno.jobs.message import Message
-from turno.store.engine import broker
 from turno.store.engine.engine import HINTS, Engine
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,11 @@ class Relay:
         return 0.0 if published else self._rest
 
     def _publish(self) -> bool:
-        outgoing = broker.unpublished(self._engine, self._window, PUBLISH_BATCH)
+        outgoing = stored.unpublished(self._engine, self._window, PUBLISH_BATCH)
         if outgoing:
             sent = self._publisher.publish(outgoing)
             crash_points.reach("published")
-            broker.mark_published(self._engine, sent)
+            stored.mark_published(self._engine, sent)
         return bool(outgoing)
 
     def _publish_lost_again(self) -> None:
@@ -112,7 +112,7 @@ class Relay:
             return
         self._check_lost_at = monotonic() + LOST_CHECK_SECONDS
         lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
-        if lost := broker.unpublish(self._engine, lost_after):
+        if lost := stored.unpublish(self._engine, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)
 
     def _wait(self, seconds: float) -> None:

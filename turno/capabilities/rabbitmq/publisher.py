@@ -9,10 +9,10 @@ import pika
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
+from turno.capabilities.rabbitmq.connection import Link
+from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
 from turno.errors import TurnoError
-from turno.jobs.message import Message
-from turno.queues.rabbitmq.connection import Link
-from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.tls import make_authority, make_certificate
+from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from turno.commands.main import main
 from turno.errors import TurnoError
-from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 

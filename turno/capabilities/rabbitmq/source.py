@@ -10,14 +10,14 @@ from uuid import UUID
 import psycopg
 
 from turno import crash_points
+from turno.capabilities.rabbitmq import stored
+from turno.capabilities.rabbitmq.broker_process import BrokerProcess, BrokerProcessGone, Launch
+from turno.capabilities.rabbitmq.message import Message
 from turno.errors import TurnoError
 from turno.jobs.claim import Batch
-from turno.jobs.message import Message
 from turno.jobs.registry import Registry
-from turno.store.engine import broker
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
-from turno.worker.broker_process import BrokerProcess, BrokerProcessGone, Launch
 from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class BrokerSource(Source):
         while self._messages and len(claims) < free:
             receipt, message = self._messages[0]
             try:
-                claim = broker.claim_message(self._engine, worker, message, types=self.types)
+                claim = stored.claim_message(self._engine, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break

@@ -16,26 +16,27 @@ from typing import TYPE_CHECKING
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
+from turno.capabilities.rabbitmq.broker_process import PACKET_BYTES
+from turno.capabilities.rabbitmq.command import BROKER_NEEDS
+from turno.capabilities.rabbitmq.publisher import Publisher
+from turno.capabilities.rabbitmq.receiver import Receiver
+from turno.capabilities.rabbitmq.relay import Relay
+from turno.capabilities.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
 from turno.commands.output.failures import run_plainly
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.process_name import process_name
-from turno.queues.rabbitmq.publisher import Publisher
-from turno.queues.rabbitmq.receiver import Receiver
-from turno.queues.rabbitmq.relay import Relay
-from turno.queues.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
 from turno.wiring.shared import engine_of
-from turno.without_secrets import BROKER_NEEDS, seal
+from turno.without_secrets import seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.jobs.message import Message
+    from turno.capabilities.rabbitmq.message import Message
     from turno.settings import Settings
 
 log = logging.getLogger(__name__)
 
-PACKET_BYTES = 1024  # at most
 RELAY_STOP_SECONDS = 3.0  # the relay has to end what it is at
 
 

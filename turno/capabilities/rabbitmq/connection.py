@@ -9,7 +9,7 @@ from typing import Any
 import pika
 from pika.adapters.select_connection import IOLoop
 
-from turno.queues.rabbitmq.topology import nodes
+from turno.capabilities.rabbitmq.topology import nodes
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pika.adapters.select_connection import IOLoop
 
-from turno.jobs.message import Message, Undecodable
-from turno.queues.rabbitmq.connection import Link
-from turno.queues.rabbitmq.topology import QUEUE
+from turno.capabilities.rabbitmq.connection import Link
+from turno.capabilities.rabbitmq.message import Message, Undecodable
+from turno.capabilities.rabbitmq.topology import QUEUE
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from pika.exceptions import ChannelClosedByBroker
 from cli.demo.web import DemoWeb
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
-from tests.faults.broker_cluster import BrokerCluster
+from tests.capabilities.rabbitmq.cluster import BrokerCluster
 from tests.faults.hosts import Host, Lan
 from tests.faults.own_server import own_world
 from tests.faults.posting import Posting
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
-from turno.queues.rabbitmq.topology import QUEUE, prepare
+from turno.capabilities.rabbitmq.topology import QUEUE, prepare
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 from turno.testing import processes

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.tls import make_authority
-from turno.queues.rabbitmq.connection import Link
-from turno.queues.rabbitmq.topology import nodes
+from turno.capabilities.rabbitmq.connection import Link
+from turno.capabilities.rabbitmq.topology import nodes
 
 
 @pytest.mark.parametrize(

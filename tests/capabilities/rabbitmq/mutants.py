@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-RELAY = "tests/integration/store/test_relay_sql.py"
+RELAY = "tests/capabilities/rabbitmq/test_stored.py"
 BACKENDS = "tests/integration/dispatch/test_backends.py"
-CONSUMER = "tests/acceptance/test_consumer.py"
+CONSUMER = "tests/capabilities/rabbitmq/test_consumer.py"
 DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
@@ -14,7 +14,7 @@ ONE = "section 7: one relay at a time, by lease"
 FAIR = "promise 8: no tenant delays another, whatever priority it claims"
 KNOWN = "promise 7: jobs of types nobody here runs cost the others nothing"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
-NODES = "tests/unit/queues/test_broker_url.py"
+NODES = "tests/capabilities/rabbitmq/test_connection.py"
 ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the others serve"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
@@ -22,15 +22,15 @@ MUTANTS = (
     Mutant(
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
-        "turno/worker/sources/broker.py",
+        "turno/capabilities/rabbitmq/source.py",
         "        elif self._broker_here:\n",
         "        elif False:\n",
-        ("tests/unit/worker/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
     ),
     Mutant(
         "a message is believed about its tenant",
         DECIDES,
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "WHERE t.job_id = p_job AND n.schema = p_schema;",
         "WHERE t.job_id = p_job;",
         (f"{RELAY}::test_a_message_is_believed_only_as_far_as_the_ticket_agrees",),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a busy tenant's whole backlog goes into the broker",
         WINDOW,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "FROM next n WHERE n.turn <= n.places ORDER BY",
         "FROM next n ORDER BY",
         (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "what a cap holds back is published",
         WINDOW,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "               least(p_window, n.cap - (SELECT",
         "               least(p_window, p_window + (SELECT",
         (f"{RELAY}::test_what_could_not_be_claimed_is_not_published",),
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "one tenant's messages come before another's",
         WINDOW,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "ORDER BY n.turn, n.id LIMIT",
         "ORDER BY n.id, n.turn LIMIT",
         (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "a window for each band gives a tenant that uses them all more turns",
         FAIR,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "AND p.tenant_id = n.id) AS places",
         "AND p.tenant_id = n.id AND p.priority = 0) AS places",
         (f"{RELAY}::test_urgent_jobs_gain_nothing_over_another_tenant",),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "what no consumer knows is published and fills the window",
         KNOWN,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "unnest(w.types, w.versions) AS k (type, version)\n        WHERE w.backend = 'rabbitmq'",
         "(SELECT t.type, t.version FROM tickets t) AS k\n        WHERE true",
         (f"{RELAY}::test_what_no_living_consumer_knows_is_not_published_and_hides_nothing",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "what only a consumer without messages knows is published",
         KNOWN,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         " AND w.queues IS NULL",
         "",
         (f"{RELAY}::test_what_only_a_consumer_without_messages_knows_is_not_published",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "what was published and nobody knows any more fills the window",
         KNOWN,
-        "turno/migrations/control/functions/unpublished.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "FROM tickets p JOIN known k USING (type, version)",
         "FROM tickets p",
         (f"{RELAY}::test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "a turn that its consumer cannot use as named is lost",
         KNOWN,
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "    IF EXISTS (SELECT FROM unnest(types, versions) AS k (type, version)\n"
         "               WHERE k.type = p_named.type AND k.version = p_named.version) THEN\n",
         "    IF true THEN\n",
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a paused type hides what else is urgent",
         KNOWN,
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "j.paused_at IS NOT NULL\n",
         "false\n",
         (f"{RELAY}::test_a_paused_type_hides_no_other_in_its_band",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "an urgent job waits for what its tenant has in the broker",
         FAIR,
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "IF named.state = 'ready' THEN",
         "IF false THEN",
         (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "what gave its turn away is never published again",
         NEVER_LOST,
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "WHERE n.job_id = p_job AND n.worker_id IS NULL\n",
         "WHERE false\n",
         (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a tenant's low jobs never have a turn of their own",
         "section 6: every eighth takes the oldest, so that nothing starves",
-        "turno/migrations/control/functions/claim_message.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "goes_before(named, random() < 0.125,",
         "goes_before(named, false,",
         (f"{RELAY}::test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones",),
@@ -135,15 +135,15 @@ MUTANTS = (
     Mutant(
         "a consumer that hears looks for nothing",
         KNOWN,
-        "turno/worker/sources/broker.py",
+        "turno/capabilities/rabbitmq/source.py",
         "if self._clock() >= self._poll_at else []",
         "if self._clock() >= self._quiet_at else []",
-        ("tests/unit/worker/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
     ),
     Mutant(
         "a late mark hides the next attempt from the relay",
         NEVER_LOST,
-        "turno/migrations/control/functions/mark_published.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/mark_published.sql",
         "AND t.attempt = sent.attempt\n",
         "\n",
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a message waits for its job's end to be acknowledged",
         AT_ONCE,
-        "turno/worker/sources/broker.py",
+        "turno/capabilities/rabbitmq/source.py",
         '                self._broker_process.send("done", receipt)',
         "                pass",
         (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer keeps what it has received",
         "section 7: prefetch is what there are free children for",
-        "turno/queues/rabbitmq/receiver.py",
+        "turno/capabilities/rabbitmq/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
         (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
@@ -191,15 +191,15 @@ MUTANTS = (
     Mutant(
         "without a broker nobody looks",
         NEVER_LOST,
-        "turno/worker/sources/broker.py",
+        "turno/capabilities/rabbitmq/source.py",
         "if self._clock() >= self._poll_at else []",
         "if False else []",
-        ("tests/unit/worker/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
     ),
     Mutant(
         "junk is thrown away",
         "section 7: undecodable messages go to a quarantine queue",
-        "turno/queues/rabbitmq/topology.py",
+        "turno/capabilities/rabbitmq/topology.py",
         '{"x-queue-type": "quorum", **dead_letters}',
         '{"x-queue-type": "quorum"}',
         (f"{CONSUMER}::test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert",),
@@ -207,15 +207,15 @@ MUTANTS = (
     Mutant(
         "a queue that differs is used",
         "section 7: the topology is checked at the start",
-        "turno/queues/rabbitmq/topology.py",
+        "turno/capabilities/rabbitmq/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
-        ("tests/integration/queues/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
+        ("tests/capabilities/rabbitmq/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
     ),
     Mutant(
         "one node of several is used",
         ANY_NODE,
-        "turno/queues/rabbitmq/topology.py",
+        "turno/capabilities/rabbitmq/topology.py",
         'for host in hosts.split(",")]',
         'for host in hosts.split(",")[:1]]',
         (f"{NODES}::test_each_host_of_a_url_is_a_node",),
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "after a break the same node is asked again",
         ANY_NODE,
-        "turno/queues/rabbitmq/connection.py",
+        "turno/capabilities/rabbitmq/connection.py",
         "        self._nodes.rotate(-1)\n",
         "",
         (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),

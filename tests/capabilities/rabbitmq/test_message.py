@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from turno.jobs.message import Message, Undecodable
+from turno.capabilities.rabbitmq.message import Message, Undecodable
 
 MESSAGE = Message(UUID("01a1fbe1-ef90-7f9d-be8d-5d3ea945f2c9"), "t_0123456789ab", 3)
 BODY = json.loads(MESSAGE.encode())

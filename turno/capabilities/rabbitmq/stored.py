@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from turno.capabilities.rabbitmq.message import Message
 from turno.jobs.claim import Claim
-from turno.jobs.message import Message
 from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
 

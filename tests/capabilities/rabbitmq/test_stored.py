@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from tests.installation import ExampleInstallation
+from turno.capabilities.rabbitmq import stored
+from turno.capabilities.rabbitmq.message import Message
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
-from turno.jobs.message import Message
-from turno.store.engine import broker
 
 TYPES = [("batch_invoicing", 1)]
 TIME = timedelta(seconds=30)
@@ -34,8 +34,8 @@ def put(
 
 
 def publish(world: ExampleInstallation, window: int = 4, limit: int = 100) -> list[Message]:
-    sent = broker.unpublished(world.engine, window, limit)
-    broker.mark_published(world.engine, sent)
+    sent = stored.unpublished(world.engine, window, limit)
+    stored.mark_published(world.engine, sent)
     return sent
 
 
@@ -50,7 +50,7 @@ def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: Exampl
     assert {message.schema for message in first} == {world.one.schema}
     assert publish(world) == []
     worker = a_worker(world)
-    assert broker.claim_message(world.engine, worker, first[0], types=TYPES)
+    assert stored.claim_message(world.engine, worker, first[0], types=TYPES)
     assert [message.job_id for message in publish(world)] == jobs[4:5]
 
 
@@ -60,9 +60,9 @@ def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(
     world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
     others = put(world, 2, other=True)
     (urgent,) = put(world, 1, priority=Priority.URGENT)
-    outgoing = broker.unpublished(world.engine, 4, 100)
+    outgoing = stored.unpublished(world.engine, 4, 100)
     assert [sent.job_id for sent in outgoing] == [urgent, others[0], low[0], others[1], *low[1:3]]
-    assert len(broker.unpublished(world.engine, 4, 3)) == 3
+    assert len(stored.unpublished(world.engine, 4, 3)) == 3
 
 
 def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world: ExampleInstallation) -> None:
@@ -113,7 +113,7 @@ class Broker:
         """Claim by the next message that brings something, as a free child would."""
         while self._queue:
             message = self._queue.popleft()
-            if claim := broker.claim_message(self._world.engine, self._worker, message, types=self.types):
+            if claim := stored.claim_message(self._world.engine, self._worker, message, types=self.types):
                 return claim
         return None
 
@@ -210,7 +210,7 @@ def test_what_could_not_be_claimed_is_not_published(world: ExampleInstallation) 
     sent = publish(world)
     assert Counter(message.schema for message in sent) == {world.one.schema: 2}
     worker = a_worker(world)
-    assert all(broker.claim_message(world.engine, worker, message, types=TYPES) for message in sent)
+    assert all(stored.claim_message(world.engine, worker, message, types=TYPES) for message in sent)
     assert publish(world) == []
     world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
     world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 2)")
@@ -221,15 +221,15 @@ def test_what_could_not_be_claimed_is_not_published(world: ExampleInstallation) 
 
 def test_a_mark_that_comes_late_touches_no_later_attempt(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
-    (message,) = broker.unpublished(world.engine, 4, 100)
+    (message,) = stored.unpublished(world.engine, 4, 100)
     worker = a_worker(world)
-    assert broker.claim_message(world.engine, worker, message, types=TYPES)
-    broker.mark_published(world.engine, [message])
+    assert stored.claim_message(world.engine, worker, message, types=TYPES)
+    stored.mark_published(world.engine, [message])
     assert (world.ticket(job_id) or {})["published_at"] is None
     world.rows("UPDATE turno.tickets SET state = 'ready', worker_id = NULL, token = NULL")
-    broker.mark_published(world.engine, [message])
+    stored.mark_published(world.engine, [message])
     assert (world.ticket(job_id) or {})["published_at"] is None
-    broker.mark_published(world.engine, [Message(job_id, message.schema, 1)])
+    stored.mark_published(world.engine, [Message(job_id, message.schema, 1)])
     assert (world.ticket(job_id) or {})["published_at"] is not None
 
 
@@ -237,23 +237,23 @@ def test_what_nobody_took_for_long_is_published_again(world: ExampleInstallation
     put(world, 2)
     publish(world)
     world.rows("UPDATE turno.tickets SET published_at = now() - interval '16 s'")
-    assert broker.unpublish(world.engine, timedelta(seconds=17)) == 0
-    assert broker.unpublish(world.engine, timedelta(seconds=15)) == 2
+    assert stored.unpublish(world.engine, timedelta(seconds=17)) == 0
+    assert stored.unpublish(world.engine, timedelta(seconds=15)) == 2
     assert len(publish(world)) == 2
     world.rows("UPDATE turno.tickets SET published_at = now() + interval '10 minutes'")  # the clock was set back
-    assert broker.unpublish(world.engine, timedelta(seconds=15)) == 2
+    assert stored.unpublish(world.engine, timedelta(seconds=15)) == 2
 
 
 def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
     worker = a_worker(world)
-    assert broker.claim_message(world.engine, worker, Message(job_id, world.other.schema, 0), types=TYPES) is None
+    assert stored.claim_message(world.engine, worker, Message(job_id, world.other.schema, 0), types=TYPES) is None
     right = Message(job_id, world.one.schema, 0)
-    assert broker.claim_message(world.engine, worker, right, types=[("something_else", 1)]) is None
-    claim = broker.claim_message(world.engine, worker, right, types=TYPES)
+    assert stored.claim_message(world.engine, worker, right, types=[("something_else", 1)]) is None
+    claim = stored.claim_message(world.engine, worker, right, types=TYPES)
     assert claim is not None
     assert claim.attempt == 1
-    assert broker.claim_message(world.engine, worker, right, types=TYPES) is None
+    assert stored.claim_message(world.engine, worker, right, types=TYPES) is None
 
 
 def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: ExampleInstallation) -> None:

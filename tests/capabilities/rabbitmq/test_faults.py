@@ -17,12 +17,12 @@ from tests.faults.tcp_proxy import bad_link
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
+from turno.capabilities.rabbitmq.topology import QUEUE
 from turno.commands.development_token import development_token
 from turno.jobs.job import JobRef
-from turno.queues.rabbitmq.topology import QUEUE
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.wiring.shared import pool_queue
+from turno.wiring.shared import queue_named
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -67,7 +67,7 @@ class Load(Repeating):
         super().__init__()
         self.jobs: list[UUID] = []
         self._world = world
-        self._queue = pool_queue(world.settings, "rabbitmq")
+        self._queue = queue_named("rabbitmq", world.settings)
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -1,0 +1,29 @@
+"""RabbitMQ as a backend: a relay publishes messages, and consumers claim the jobs that messages name."""
+
+from turno.capability import Backend, Capability, Command
+from turno.tenancy.rights.matrix import Matrix, roles
+
+_HERE = "turno.capabilities.rabbitmq"
+
+CAPABILITY = Capability(
+    name="rabbitmq",
+    control=Matrix(
+        functions={
+            "unpublished": roles("engine"),
+            "mark_published": roles("engine"),
+            "unpublish": roles("engine"),
+            "claim_message": roles("engine"),
+        },
+        invokers=frozenset({"goes_before"}),  # called by claim_message alone, which has pinned the path
+    ),
+    commands={
+        "consume": Command(f"{_HERE}.command:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
+        "broker": Command(
+            f"{_HERE}.command:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
+        ),
+    },
+    # The web opens no connection to the broker: a notification wakes the relay as it wakes the workers of a pool.
+    backends={
+        "rabbitmq": Backend("turno.queues.notify:PoolQueue", "turno consume", needs=("rabbitmq_url",), sessions=3)
+    },
+)

@@ -1,0 +1,98 @@
+"""The commands `turno consume` and `turno broker`. A probe by `--check` loads no driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.commands.resident_worker import resident, run_resident
+from turno.environment import read_settings
+from turno.errors import InvalidSettings, TurnoError
+from turno.without_secrets import RESIDENTS_NEED, WORKERS_NEED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turno.capabilities.rabbitmq.source import BrokerSource
+    from turno.jobs.registry import Registry
+    from turno.settings import Settings
+    from turno.store.engine.engine import Engine
+    from turno.worker.supervisor import Supervisor
+    from turno.worker.timings import PoolSize
+
+BROKER_URLS = ("RABBITMQ_URL", "RABBITMQ_RELAY_URL")
+BROKER_NEEDS = (*WORKERS_NEED, *BROKER_URLS)
+
+
+class BrokerUnreachable(TurnoError):
+    """The broker does not answer, or refuses this user."""
+
+
+@resident
+def consume(**options: Any) -> None:
+    """Run the jobs that RabbitMQ distributes in resident children until SIGTERM.
+
+    With --queues it reads no messages and claims the jobs of those queues from the database, as `turno pool` does.
+    """
+    run_resident(consumer_worker, needs=(*RESIDENTS_NEED, *BROKER_URLS), **options)
+
+
+@click.command()
+def broker() -> None:
+    """Make Turno's exchange and queues in RabbitMQ, as a user who may, and compare those that are there."""
+    from pika.exceptions import AMQPError  # noqa: PLC0415 - unused by a probe
+
+    from turno.capabilities.rabbitmq.topology import prepare  # noqa: PLC0415 - as above
+
+    settings = read_settings().require("rabbitmq_url")
+    try:
+        prepare(settings.rabbitmq_url)
+    except (AMQPError, OSError) as error:
+        raise BrokerUnreachable(
+            f"cannot reach the broker of RABBITMQ_URL, or it refuses: {error!r}; start it, or correct the URL"
+        ) from error
+    click.echo("the exchange and every queue are there, made as Turno makes them")
+
+
+def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
+    """Return a resident worker that claims the jobs named by messages, or the waiting jobs of these queues.
+
+    The broker has one queue for the jobs of all queues. A worker of some queues would receive messages of the others,
+    so it receives none, and polls as a worker of the pool does.
+    """
+    from turno.wiring.workers import polling_source, resident_worker  # noqa: PLC0415 - unused by a probe
+
+    if not queues and find_spec("pika") is None:
+        raise InvalidSettings(["`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`"])
+    polling = partial(polling_source, queues=queues, backend="rabbitmq")
+
+    def messages(settings: Settings, engine: Engine, registry: Registry) -> BrokerSource:
+        from turno.capabilities.rabbitmq.source import BrokerSource  # noqa: PLC0415 - unused by a probe
+
+        launch = partial(_launch_broker_process, settings)
+        return BrokerSource(
+            engine=engine, registry=registry, launch=launch, polling=polling(settings, engine, registry)
+        )
+
+    return resident_worker("rabbitmq", polling if queues else messages, size, needs=("rabbitmq_url",))
+
+
+def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
+    from turno.handed_secrets import handed_over  # noqa: PLC0415 - unused by a probe
+    from turno.wiring.shared import ROOT, secrets_named, without_secrets  # noqa: PLC0415 - as above
+
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with handed_over(secrets_named(settings, BROKER_NEEDS)) as (secrets, inherited):
+        return subprocess.Popen(
+            [sys.executable, "-m", "turno.capabilities.rabbitmq.program", str(descriptor)],
+            env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[descriptor, *inherited],
+            start_new_session=True,
+        )

@@ -1,1 +1,0 @@
-"""The backend that tells workers of jobs over RabbitMQ."""
