@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from statistics import median
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +27,7 @@ THREADS = 16  # of the web
 EACH = 20  # sockets of a kind
 ANSWERED = "never hangs up"
 MOST_CONNECTIONS = THREADS + 500
+OTHER = ("127.0.0.2", 0)  # an address that is no trusted proxy
 ANSWERS_UNREAD = 50  # of 200 KB each: more than the kernel keeps for a reader
 
 
@@ -154,6 +159,57 @@ def test_a_client_finds_room_beside_any_number_of_slow_ones(web: DemoWeb) -> Non
         newest.settimeout(20)
         newest.sendall(head("GET", "/healthz", {"Connection": "close"}) + b"\r\n")
         assert newest.recv(12) == b"HTTP/1.1 200"
+
+
+def test_one_address_has_half_of_the_connections(web: DemoWeb) -> None:
+    with ExitStack() as stack:
+        # From a trusted proxy; the oldest connection, which would make room for others.
+        first = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+        first.sendall(b"GET /healthz HTTP/1.1\r\n")
+        many = []
+        for _ in range(700):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", web.port), source_address=OTHER))
+            client.settimeout(5)
+            many.append(client)
+        assert answers(web)
+        assert sum(map(is_open, many)) <= MOST_CONNECTIONS / 2
+        assert is_open(first)
+        for client in many:
+            client.close()
+        assert wait_until(lambda: answers_to(web, OTHER), within=20)
+
+
+def test_a_flood_of_dropped_connections_delays_no_probe(web: DemoWeb) -> None:
+    over = threading.Event()
+
+    def flood() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", web.port), timeout=1, source_address=OTHER).close()
+
+    took = []
+    with ThreadPoolExecutor(4) as pool:
+        floods = [pool.submit(flood) for _ in range(4)]
+        for _ in range(60):
+            began = monotonic()
+            assert answers(web)
+            took.append(monotonic() - began)
+            sleep(0.05)
+        over.set()
+        for each in floods:
+            each.result()
+    assert median(took) < 0.5
+    assert max(took) < 4.0
+
+
+def answers_to(web: DemoWeb, source: tuple[str, int]) -> bool:
+    """Return whether a request from this address is answered."""
+    try:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=5, source_address=source) as client:
+            client.sendall(head("GET", "/healthz", {"Connection": "close"}) + b"\r\n")
+            return client.recv(12) == b"HTTP/1.1 200"
+    except OSError:
+        return False
 
 
 def is_open(client: socket.socket) -> bool:

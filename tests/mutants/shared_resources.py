@@ -14,6 +14,30 @@ SHARED = "promise 9: a tenant's failure affects only that tenant"
 
 MUTANTS = (
     Mutant(
+        "one address takes all connections of the web",
+        "FAULTS A15: a flood of connections delays no other client",
+        "turno/http_server/address_share.py",
+        "if self._open[network] >= self._most:",
+        "if False:",
+        ("tests/faults/test_slow_clients.py::test_one_address_has_half_of_the_connections",),
+    ),
+    Mutant(
+        "a closed connection stays in its address's share",
+        "FAULTS A15: a flood of connections delays no other client",
+        "turno/http_server/client_connection.py",
+        "        self.count_end()\n",
+        "",
+        ("tests/faults/test_slow_clients.py::test_one_address_has_half_of_the_connections",),
+    ),
+    Mutant(
+        "a connection lost during a login counts as a refused login",
+        "FAULTS D2: only the server's refusal is a refused login",
+        "turno/tenancy/identity/session.py",
+        "error.pgconn.used_password and REFUSED.search(said):",
+        "error.pgconn.used_password:",
+        ("tests/unit/tenancy/test_login_errors.py::test_other_errors_during_a_login_are_no_refusal[lost]",),
+    ),
+    Mutant(
         "a full notification queue refuses a job enqueued by SQL",
         SHARED,
         "turno/migrations/control/functions/enqueue.sql",
@@ -109,7 +133,7 @@ MUTANTS = (
         "a standby's answer counts as a refused login",
         "RELIABILITY row 70: a standby is an outage",
         "turno/tenancy/identity/session.py",
-        " and not NO_PRIMARY.search(said)",
+        " and REFUSED.search(said)",
         "",
         (f"{FAILOVER}::test_login_at_a_standby_is_an_outage_not_a_refusal",),
     ),

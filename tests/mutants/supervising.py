@@ -175,7 +175,7 @@ MUTANTS = (
         "a server that is away is told as a refused login",
         NO_FAULT,
         "turno/tenancy/identity/session.py",
-        "if error.pgconn is not None and error.pgconn.used_password and not NO_PRIMARY.search(said):",
+        "if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(said):",
         "if True:",
         (f"{ENDS}::test_a_login_that_is_refused_is_told_from_a_server_that_is_away",),
     ),

@@ -241,6 +241,7 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         super().__init__(cfg, ClientSocket(raw), client, server)
         self.data_ready = True
         self.request: bytes | bytearray = b""  # the present one, and what may have come along with it
+        self.count_end: Callable[[], None] = lambda: None
         self.held = 0  # bytes of the present request or of its answer
         self.wanted: int | None = None  # the tenant whose places were all taken
         self.postponed_at = 0.0  # when its request first found no place
@@ -266,6 +267,8 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
     def close(self, graceful: bool = False) -> None:  # noqa: FBT001, FBT002 - gunicorn's own signature
         """Close it at once, or so that the client can read its answer."""
+        self.count_end()
+        self.count_end = lambda: None
         if graceful:
             self._close_later(self)
         else:

@@ -14,6 +14,7 @@ from gunicorn.http import wsgi
 from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import ThreadWorker
 
+from turno.http_server.address_share import AddressShare
 from turno.http_server.application import NoPlace
 from turno.http_server.client_connection import ClientSocket, Closing, Connection, Receiving, Sending, refusal
 from turno.http_server.incoming_request import IncomingRequest, TooLarge
@@ -30,6 +31,7 @@ PLACE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a place
 MAX_WAITING_REQUESTS = 100  # requests of one tenant that wait for that
 # Bytes of requests and answers that are kept for all clients; beyond it the client with the most is given up.
 MAX_HELD_BYTES = 64 * 1024 * 1024
+MAX_REFUSED_AT_ONCE = 100  # connections above an address's share, until other events have their turn
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 GONE_ALREADY = {errno.EAGAIN, errno.ECONNABORTED}
 
@@ -49,6 +51,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._held = 0
         self._postponed: dict[int, deque[Connection]] = {}  # by tenant: those that wait for a place
         self._look_due = monotonic()
+        self._share = AddressShare(self.worker_connections // 2, self.cfg.forwarded_allow_networks())
         super().init_process()
 
     def run(self) -> None:
@@ -58,17 +61,29 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.wsgi.streams.finish()
 
     def accept(self, listener: socket.socket) -> None:
-        """Take a new connection; when there are as many as may be, an older one that is idle or slow makes room."""
-        try:
-            raw, address = listener.accept()
-        except OSError as error:
-            if error.errno in NO_DESCRIPTOR:
-                self._make_room()
-            elif error.errno not in GONE_ALREADY:
-                raise
+        """Take a new connection; at the maximum of connections, the oldest idle or slow one is closed for it.
+
+        One address has half of the connections at most: its further ones are closed at once.
+        """
+        count_end = None
+        for _ in range(MAX_REFUSED_AT_ONCE):
+            try:
+                raw, address = listener.accept()
+            except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    self._make_room()
+                elif error.errno not in GONE_ALREADY:
+                    raise
+                return
+            if count_end := self._share.open(address[0] if address else ""):
+                break
+            raw.close()
+        else:
             return
+        conn = Connection(self.cfg, raw, address, listener.getsockname(), self._close_later)
+        conn.count_end = count_end
         self.nr_conns += 1
-        self.enqueue_req(Connection(self.cfg, raw, address, listener.getsockname(), self._close_later))
+        self.enqueue_req(conn)
         if self.nr_conns >= self.worker_connections:
             self._make_room()
 

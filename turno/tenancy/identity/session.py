@@ -29,11 +29,13 @@ SERVICE_TIMEOUTS = {
 WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
 COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
-# libpq reports no SQLSTATE of a failed login. A server without a free slot, and one that is no primary (a standby in a
-# URL of several hosts, a server that starts or stops), answers only after the password was accepted. A server whose
-# lc_messages are not English reports a full server in other words: that counts as a refused login.
+# libpq reports no SQLSTATE of a failed login. The severity and two spaces precede an error of the server; other errors
+# are libpq's own, such as a lost connection, or a standby in a URL of several hosts. Some errors of the server concern
+# its own state. A server whose lc_messages are not English words these differently: they count as a refused login.
 FULL = re.compile("too many (connections|clients)|remaining connection slots are reserved")
-NO_PRIMARY = re.compile("session is (not )?read-only|server is (not )?in hot standby mode|the database system is ")
+REFUSED = re.compile(
+    r"failed: [^\n:]+:  (?!the database system is |terminating connection|canceling |could not |out of |database \")"
+)
 C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
@@ -79,8 +81,8 @@ def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
         said = f"{login.slug}: {str(error).strip()}"
         if FULL.search(said):
             raise psycopg.errors.TooManyConnections(said) from error
-        # A server that does not answer requests no password.
-        if error.pgconn is not None and error.pgconn.used_password and not NO_PRIMARY.search(said):
+        # Before a server requests the password, it reports nothing about the login.
+        if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(said):
             raise LoginRefused(said) from error
         raise psycopg.OperationalError(said) from error
     try:
