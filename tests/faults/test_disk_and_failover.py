@@ -22,7 +22,9 @@ from turno.runner.session import HandlerConnection
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_processes import processes_in
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.session import LoginRefused, handler_session
+from turno.store.engine import sessions
+from turno.store.engine.engine import Engine
+from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.worker.crash_reasons import SERVER_REPLACED
 
 STREAMING = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"
@@ -194,6 +196,27 @@ def test_login_at_a_standby_is_an_outage_not_a_refusal(tmp_path: Path, postgres_
         assert not isinstance(standby.value, LoginRefused)
         cluster.start()
         reconnect(world)
+
+
+def test_a_promoted_server_behind_the_same_address_is_noticed(tmp_path: Path, postgres_template: Path) -> None:
+    with own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world):
+
+        def server() -> sessions.Server:
+            with service_session(world.logins, world.logins.engine, application="test") as session:
+                return sessions.measure(Engine.on(session), more_than=0).server
+
+        first = server()
+        cluster.kill()
+        cluster.start()
+        restarted = server()
+        cluster.kill()
+        (signal_file := cluster.data / "standby.signal").touch()
+        cluster.files.identity().own(signal_file)
+        cluster.start()
+        reconnect(world)
+        assert world.admin.execute("SELECT pg_promote()").fetchone() == (True,)
+        assert not restarted.replaces(first)
+        assert server().replaces(restarted)
 
 
 def freeze(cluster: Cluster) -> None:

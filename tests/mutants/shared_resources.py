@@ -14,6 +14,14 @@ SHARED = "promise 9: a tenant's failure affects only that tenant"
 
 MUTANTS = (
     Mutant(
+        "a new primary behind the same address goes unnoticed",
+        "FAULTS D4, D8: jobs at a replaced server are given back, and an alert names it",
+        "turno/store/engine/sessions.py",
+        "self.timeline != other.timeline or",
+        "False or",
+        ("tests/faults/test_disk_and_failover.py::test_a_promoted_server_behind_the_same_address_is_noticed",),
+    ),
+    Mutant(
         "one address takes all connections of the web",
         "FAULTS A15: a flood of connections delays no other client",
         "turno/http_server/address_share.py",

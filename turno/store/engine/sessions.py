@@ -16,7 +16,8 @@ _MEASURE: LiteralString = """
 WITH held AS MATERIALIZED (
     SELECT l.pid, count(*) AS locks FROM pg_lock_status() AS l
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND l.pid IS NOT NULL GROUP BY l.pid)
-SELECT pg_postmaster_start_time() AS started_at, inet_server_addr()::text AS address, inet_server_port() AS port,
+SELECT pg_postmaster_start_time() AS started_at, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) AS timeline,
+       inet_server_addr()::text AS address, inet_server_port() AS port,
        pg_notification_queue_usage() AS notifications,
        current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint AS lock_table,
        (SELECT coalesce(sum(locks), 0) FROM held)::bigint AS locks,
@@ -26,14 +27,17 @@ SELECT pg_postmaster_start_time() AS started_at, inet_server_addr()::text AS add
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: when it was started, and at which address it was reached."""
+    """A running server: its start, the address at which it was reached, and the timeline of its history."""
 
     started_at: datetime
     address: Address
+    timeline: str
 
     def replaces(self, other: "Server") -> bool:
-        """Return whether this is another server, not the same one, restarted or reached in another way."""
-        return self.started_at != other.started_at and self.address != other.address
+        """Return whether this is another server, or another history behind the same address; a restart is neither."""
+        return self.timeline != other.timeline or (
+            self.started_at != other.started_at and self.address != other.address
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +75,11 @@ def _load(
     reached_at: Address,
     *,
     started_at: datetime,
+    timeline: str,
     address: str | None,
     port: int | None,
     largest: dict[str, int],
     **use: Any,
 ) -> Load:
-    server = Server(started_at, (*reached_at, address, port))
+    server = Server(started_at, (*reached_at, address, port), timeline)
     return Load(server=server, largest={int(pid): locks for pid, locks in largest.items()}, **use)
