@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from imports.cells import Mark
-from imports.refusals import FileRefused, WrongLine
+from imports.refusals import FileRefused, WrongLine, say
 from imports.storing import store
 from imports.table_file import TableFile, Window
 from imports.words import TABLE_NAMES, WORDS
@@ -63,6 +63,8 @@ class DataImport(JobHandler[DataImportPayload]):
                 return self._imported(job, payload, file)
             except FileRefused as refused:
                 raise PermanentFailure(refused.told(payload.language)) from refused
+            except MemoryError:  # another attempt would exhaust it again
+                raise PermanentFailure(say("memory", payload.language, most=self.memory_mb)) from None
 
     def _imported(self, job: JobContext, payload: DataImportPayload, file: TableFile) -> dict[str, Any]:
         window = Window(file.read())

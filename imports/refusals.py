@@ -42,6 +42,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "El libro tiene más de {most} celdas o textos: guardá solo la hoja y las filas que hacen falta.",
         "The workbook has more than {most} cells or texts: save only the sheet and the rows that are needed.",
     ),
+    "memory": (
+        "La importación del archivo necesita más de {most} MB de memoria: partilo en varios.",
+        "The import of the file takes more than {most} MB of memory: split it.",
+    ),
     "foreign parts": (
         "El libro contiene «{value}», que ningún libro necesita: no se abre.",
         "The workbook contains {value!r}, which no workbook needs: it is not opened.",

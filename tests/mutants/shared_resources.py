@@ -110,6 +110,14 @@ MUTANTS = (
         ("tests/integration/tenancy/test_session.py::test_pooler_that_drops_startup_options_is_refused",),
     ),
     Mutant(
+        "an import that exhausted the memory is repeated",
+        "FAULTS A16: a memory crash of an import is final",
+        "imports/data_import.py",
+        "except MemoryError:",
+        "except ZeroDivisionError:",
+        ("tests/integration/imports/test_data_import.py::test_a_file_that_exhausts_the_memory_fails_at_once",),
+    ),
+    Mutant(
         "a workbook has any number of cells",
         "an upload cannot use up the memory of a child",
         "imports/workbook.py",

@@ -147,6 +147,18 @@ def test_a_file_with_wrong_headers_is_refused_in_the_words_of_who_asked(
     assert job["error"]["message"].startswith(told)
 
 
+def test_a_file_that_exhausts_the_memory_fails_at_once(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(DataImport, "_imported", exhausted)
+    job = imported(world, customers("IMP1;One;exento;AR"), "customers")
+    assert (job["status"], job["attempt"], job["crashes"]) == ("failed", 1, 0)
+    assert job["error"]["message"] == "The import of the file takes more than 400 MB of memory: split it."
+
+
 def test_a_workbook_is_imported(world: ExampleInstallation) -> None:
     from tests.unit.imports.test_files import book  # noqa: PLC0415 - made once, there
 
