@@ -1,4 +1,4 @@
-"""The process that speaks AMQP for a supervisor, so that no broker can delay it: the supervisor's end."""
+"""The supervisor's end of the broker process, which speaks AMQP so that no broker delays the supervisor."""
 
 import socket
 import subprocess
@@ -26,7 +26,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process's number."""
+        """Return the id of the process."""
         return self._process.pid
 
     @property
@@ -35,7 +35,7 @@ class BrokerProcess:
         return self._channel.fileno()
 
     def send(self, word: str, argument: object = "") -> None:
-        """Send it a packet; one that has ended is noticed when its packets are read."""
+        """Send a packet; `packets` reports the end of the process."""
         try:
             self._channel.send(f"{word} {argument}".encode())
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
@@ -60,7 +60,7 @@ class BrokerProcess:
         self._channel.close()
 
     def dismiss(self) -> None:
-        """Close the channel, upon which it ends, and reap it."""
+        """Close the channel, which ends the process, and reap it."""
         self._channel.close()
         try:
             self._process.wait(5)

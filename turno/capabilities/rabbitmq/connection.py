@@ -1,4 +1,4 @@
-"""A connection to the broker; when it breaks, it is replaced after a pause by one to the next node."""
+"""A connection to the broker. After a break and a pause, a connection to the next node replaces it."""
 
 import logging
 import random
@@ -19,7 +19,7 @@ SHORTEST, LONGEST = 0.2, 5.0  # seconds between two tries to reach a broker that
 class Link:
     """One connection with one channel; when either breaks, both are replaced after a pause.
 
-    Of several nodes the first is chosen by chance, and after a break the next one.
+    The first node is chosen by chance; after a break the next node follows.
     """
 
     def __init__(self, loop: IOLoop, url: str, *, chance: Callable[[], float] = random.random) -> None:
@@ -46,7 +46,7 @@ class Link:
         """Begin to use a new channel."""
 
     def on_lost(self) -> None:
-        """Forget what belonged to the old channel."""
+        """Discard the state of the old channel."""
 
     def _opened(self, channel: Any) -> None:
         channel.add_on_close_callback(lambda *_: self._throw_away())

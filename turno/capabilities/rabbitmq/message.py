@@ -11,12 +11,12 @@ MAX_MESSAGE_BYTES = 512  # bytes; the relay writes no longer message
 
 
 class Undecodable(ValueError):
-    """No relay wrote this message."""
+    """The message was not written by a relay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Names one attempt of one job. It gives no right to run it: the claim does."""
+    """Names an attempt of a job. The right to run the job comes from the claim alone."""
 
     job_id: UUID
     schema: str

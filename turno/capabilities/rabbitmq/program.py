@@ -1,4 +1,4 @@
-"""The process that speaks AMQP for a consumer: it receives for its supervisor, and relays when it holds the lease.
+"""The process that speaks AMQP for a consumer: it receives messages, and publishes while it holds the relay's lease.
 
 Started by `turno consume`, with the descriptor of its channel; it leaves when that is closed.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RELAY_STOP_SECONDS = 3.0  # the relay has to end what it is at
+RELAY_STOP_SECONDS = 3.0  # for the relay to end its current round
 
 
 class SupervisorChannel:
@@ -52,7 +52,7 @@ class SupervisorChannel:
     def _read(self) -> None:
         try:
             packet = self._channel.recv(PACKET_BYTES)
-        except ConnectionResetError:  # it was closed with words of ours unread
+        except ConnectionResetError:  # closed with unread packets of this process
             packet = b""
         if not packet:
             self._leave()
@@ -80,7 +80,7 @@ class SupervisorChannel:
 
 def main(arguments: list[str]) -> int:
     """Return 0 when the supervisor has closed the channel."""
-    # It leaves with its supervisor, which drains first: a signal to all of them is none of its business.
+    # The supervisor drains, then closes the channel: this process ignores signals to the whole group.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=int(arguments[0]))
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     """Receive and relay until the channel is closed."""
     log_to_stderr(settings.log_level, settings.redact)
-    logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it reports as errors, we log in a line
+    logging.getLogger("pika").setLevel(logging.CRITICAL)  # connection.py logs its errors in a line
     try:
         prepare(settings.rabbitmq_url)
     except (TopologyDiffers, TopologyMissing) as error:
@@ -103,7 +103,7 @@ def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     stopped = Event()
 
     def leave() -> None:
-        """Stop the relay, and what it speaks through after it."""
+        """Stop the relay, then its connections."""
         if not stopped.is_set():
             loop.remove_handler(channel.fileno())
             stopped.set()

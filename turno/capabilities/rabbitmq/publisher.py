@@ -32,9 +32,9 @@ class Publisher(Link):
         self._batch: Unconfirmed | None = None
 
     def publish(self, outgoing: Sequence[Message]) -> list[Message]:
-        """Return what was confirmed, from another thread than the loop's; raises BrokerAway when nothing was.
+        """Return the confirmed messages; raises BrokerAway without any. Called outside the thread of the loop.
 
-        Where a queue is missing it is made again; what came back for that is not among the confirmed.
+        A missing queue is declared again; messages returned because of it are not confirmed.
         """
         batch = Unconfirmed(outgoing)
         self._loop.add_callback_threadsafe(lambda: self._send(batch))
@@ -49,7 +49,7 @@ class Publisher(Link):
         return confirmed
 
     def waiting(self) -> int:
-        """Return how many messages wait in the broker, from another thread; raises BrokerAway."""
+        """Return the number of messages in the queue; raises BrokerAway. Called outside the thread of the loop."""
         answer: list[int] = []
         over = Event()
 
@@ -98,7 +98,7 @@ class Publisher(Link):
             self.channel.basic_publish(EXCHANGE, JOBS, message.encode(), PERSISTENT, mandatory=True)
 
     def _discard_if_unconfirmed(self, batch: "Unconfirmed") -> None:
-        # A broker that runs and does not confirm, such as a node in a minority, cannot be used.
+        # A broker that runs without confirming, such as a node of a minority, is unusable.
         if self._batch is batch:
             self._batch = None
             if batch.open:
@@ -114,22 +114,22 @@ class Publisher(Link):
 
 
 class Unconfirmed:
-    """Messages that were sent and are not confirmed yet, by the number under which the broker confirms each."""
+    """Sent messages without a confirmation, by delivery tag."""
 
     def __init__(self, outgoing: Sequence[Message]) -> None:
         self.outgoing = outgoing
         self.open: dict[int, Message] = {}
-        self.returned: list[Message] = []  # the broker says so before it confirms them
+        self.returned: list[Message] = []  # the broker returns a message before it confirms it
         self.over = Event()
         self._acknowledged: list[Message] = []
 
     @property
     def confirmed(self) -> list[Message]:
-        """Return what a queue has."""
+        """Return the messages that a queue has accepted."""
         return [message for message in self._acknowledged if message not in self.returned]
 
     def settle(self, method: Any) -> None:
-        """Record a confirm or a nack of one message, or of all up to one."""
+        """Record a confirm or a nack of a message, or of all messages up to it."""
         tags = [
             tag for tag in self.open if tag == method.delivery_tag or (method.multiple and tag < method.delivery_tag)
         ]

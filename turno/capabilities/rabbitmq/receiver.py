@@ -1,4 +1,4 @@
-"""Consumes messages, no more at a time than there are free children."""
+"""Consumes at most as many messages as children are free."""
 
 import logging
 from collections import deque
@@ -17,7 +17,7 @@ RETURN_AFTER_SECONDS = 0.1  # seconds a message may be kept from other consumers
 
 
 class Receiver(Link):
-    """Hands messages over while it has credit; what is more than that goes back for other consumers.
+    """Delivers messages while it has credit; the broker gets the others back for other consumers.
 
     Each is handed over under a receipt, by which it is acknowledged or given back. Receipts of a connection that
     broke since are void: the broker delivers those messages again, and their claims decide.
@@ -38,36 +38,36 @@ class Receiver(Link):
         self._returning: object | None = None
 
     def grant(self, more: int) -> None:
-        """Add credit for so many messages; they are handed over as they come."""
+        """Add credit for so many messages, delivered as they arrive."""
         self._credit += more
         self._pass_on()
         self._consume()
 
     def revoke(self) -> None:
-        """Hand nothing over until there is credit again."""
+        """Take the credit away: no message is delivered until the next grant."""
         self._credit = 0
         if self._held:
             self._return_soon()
 
     def acknowledge(self, receipt: str) -> None:
-        """Have the broker forget a message."""
+        """Acknowledge a message: the broker deletes it."""
         if (tag := self._tag(receipt)) is not None:
             self.channel.basic_ack(tag)
 
     def give_back(self, receipt: str) -> None:
-        """Have the broker deliver a message to somebody else."""
+        """Reject a message: the broker delivers it to another consumer."""
         if (tag := self._tag(receipt)) is not None:
             self.channel.basic_nack(tag, requeue=True)
 
     def on_ready(self, channel: Any) -> None:
         """Consume, if there is credit; a new channel numbers its deliveries from 1 again."""
         self._life += 1
-        channel.add_on_cancel_callback(lambda _: self._throw_away())  # the broker cancels when the queue was deleted
+        channel.add_on_cancel_callback(lambda _: self._throw_away())  # the broker cancels when the queue is deleted
         self._report("here")
         self._consume()
 
     def on_lost(self) -> None:
-        """Forget the messages of the lost channel: the broker delivers them again."""
+        """Discard the messages of the lost channel: the broker delivers them again."""
         self._consumer = None
         self._held.clear()
         self._report("away")
@@ -99,7 +99,7 @@ class Receiver(Link):
             channel.basic_reject(method.delivery_tag, requeue=False)
             return
         if method.consumer_tag != self._consumer:
-            channel.basic_nack(method.delivery_tag, requeue=True)  # it was on its way when the consumer was cancelled
+            channel.basic_nack(method.delivery_tag, requeue=True)  # sent before the consumer was cancelled
             return
         self._held.append((method.delivery_tag, message))
         self._pass_on()
@@ -117,7 +117,7 @@ class Receiver(Link):
             self._returning = self._loop.call_later(RETURN_AFTER_SECONDS, self._return_held)
 
     def _return_held(self) -> None:
-        """Give back what still waits here, and consume again only as much as there is credit for."""
+        """Return the undelivered messages to the broker, and consume again as much as the credit allows."""
         self._returning = None
         if self.channel is None or not self._held:
             return

@@ -2,17 +2,16 @@
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from threading import Event
 from time import monotonic
-from typing import Protocol
 
 import psycopg
 
 from turno import crash_points
 from turno.capabilities.rabbitmq import stored
-from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.publisher import Publisher
 from turno.errors import TurnoError
 from turno.store.engine.engine import HINTS, Engine
 
@@ -21,22 +20,11 @@ log = logging.getLogger(__name__)
 LEASE = timedelta(seconds=5)
 RENEW_EVERY = LEASE.total_seconds() / 4
 PUBLISH_BATCH = 256
-SHORTEST, LONGEST = 0.005, 1.0  # seconds between two polls while nothing is to be published
+SHORTEST, LONGEST = 0.005, 1.0  # seconds between two polls without a ticket to publish
 LEASE_POLL_SECONDS = 1.0  # between two attempts to get the lease of the relay that publishes
 LOST_CHECK_SECONDS = 5.0  # between two checks for messages that the broker lost
-LOST_IN_A_FULL_QUEUE = timedelta(
-    minutes=5
-)  # in an empty queue a message that was not taken is lost, in a full one it may wait
-
-
-class Publisher(Protocol):
-    """Speaks to the broker; implemented by `publisher.Publisher`."""
-
-    def publish(self, outgoing: Sequence[Message]) -> list[Message]:
-        """Return what the broker has confirmed; raises TurnoError if it is away."""
-
-    def waiting(self) -> int:
-        """Return how many messages wait; raises TurnoError if the broker is away."""
+# An untaken message is lost if the queue is empty; in a full queue it may wait.
+LOST_IN_A_FULL_QUEUE = timedelta(minutes=5)
 
 
 class Relay:
@@ -63,7 +51,7 @@ class Relay:
         self._renew_at = 0.0
 
     def run(self, stopped: Event) -> None:
-        """Publish until stopped; after a failure it goes on."""
+        """Publish until stopped, also after failures."""
         while not stopped.is_set():
             try:
                 if self._keep():
@@ -82,7 +70,7 @@ class Relay:
         self._engine.close()
 
     def _keep(self) -> bool:
-        """Say whether this process holds the lease; renew it long before it expires."""
+        """Return whether this process holds the lease; renew the lease long before it expires."""
         if monotonic() < self._renew_at:
             return True
         asked = monotonic()
@@ -92,7 +80,7 @@ class Relay:
         return True
 
     def run_once(self) -> float:
-        """Publish what is due; returns after how many seconds to look again, unless a hint comes."""
+        """Publish due tickets; return the seconds until the next round, which a hint starts at once."""
         published = self._publish()
         self._publish_lost_again()
         self._rest = SHORTEST if published else min(LONGEST, self._rest * 2)
@@ -107,7 +95,7 @@ class Relay:
         return bool(outgoing)
 
     def _publish_lost_again(self) -> None:
-        """Publish again what should be in the broker and is not, or was not taken out for very long."""
+        """Publish messages again that the broker lost, or that no consumer took for very long."""
         if monotonic() < self._check_lost_at:
             return
         self._check_lost_at = monotonic() + LOST_CHECK_SECONDS

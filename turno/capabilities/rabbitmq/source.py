@@ -1,4 +1,4 @@
-"""Claims of a consumer: a message names a job, and is acknowledged as soon as the job was claimed, or cannot be."""
+"""Claims of a consumer: a message names a job, and is acknowledged at the claim or its refusal."""
 
 import logging
 import random
@@ -32,7 +32,7 @@ class BrokerRefused(TurnoError):
 
 
 class BrokerSource(Source):
-    """Claims the jobs that messages name; while the broker is away or silent it polls, like a resident of the pool.
+    """Claims the jobs of messages; while the broker is away or silent it polls, like a worker of the pool.
 
     Now and then it also polls while messages come: a job whose message was lost is found in the database.
     """
@@ -69,7 +69,7 @@ class BrokerSource(Source):
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the jobs of messages; before that, if it is due, poll, for a single job while messages arrive."""
         if without:
-            self.pause()  # messages cannot be had for some tenants only
+            self.pause()  # messages cannot be limited to some tenants
             return self._polling.take(worker, free, without)
         claims = self._poll(worker, free) if self._clock() >= self._poll_at else []
         claims += self._claim_messages(worker, free - len(claims))
@@ -89,7 +89,7 @@ class BrokerSource(Source):
         return claims
 
     def learn(self, job_type: str, seconds: float) -> None:
-        """Pass it on to the polling source: messages name single jobs."""
+        """Pass the duration to the polling source: messages name single jobs."""
         self._polling.learn(job_type, seconds)
 
     def pause(self) -> None:
@@ -110,7 +110,7 @@ class BrokerSource(Source):
         return min(poll_in, max(0.0, self._broker_process_due - self._clock()))
 
     def descriptor(self) -> int | None:
-        """Return the broker process's channel; a broker process that died is replaced after a moment."""
+        """Return the channel of the broker process; a dead process is replaced after a pause."""
         if self._broker_process is None and self._clock() >= self._broker_process_due:
             try:
                 self._broker_process = BrokerProcess(self._launch)
@@ -119,7 +119,7 @@ class BrokerSource(Source):
         return None if self._broker_process is None else self._broker_process.descriptor
 
     def read_hints(self) -> None:
-        """Read the packets of the broker process; raises BrokerRefused when a person must change the broker first."""
+        """Read the packets of the broker process; raises BrokerRefused if an operator must change the broker."""
         if self._broker_process is None:
             return
         try:
@@ -161,7 +161,7 @@ class BrokerSource(Source):
                 break
             self._messages.popleft()
             crash_points.reach("claimed_message")
-            # Now, not when the job ends: so the broker's time limit and a lost connection do not concern a long job.
+            # Before the job runs: the broker's time limit and a lost connection do not affect a long job.
             if self._broker_process is not None:
                 self._broker_process.send("done", receipt)
             if claim is not None:

@@ -1,4 +1,4 @@
-"""Publishing of ready tickets to the broker, and claims by its messages: the database keeps the order."""
+"""SQL of the relay and of claims by messages: the database keeps the order of tickets."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -24,7 +24,7 @@ def mark_published(engine: Engine, sent: Sequence[Message]) -> None:
 
 
 def unpublish(engine: Engine, waiting_for: timedelta) -> int:
-    """Have messages that were published so long ago and led to no claim published again; return how many."""
+    """Mark messages unpublished that led to no claim for so long; return their number."""
     return int(engine.value("SELECT unpublish(%s)", waiting_for))
 
 

@@ -1,4 +1,4 @@
-"""What exists in the broker, all of it: one exchange, one queue of jobs, and a quarantine."""
+"""All objects in the broker: an exchange, a queue of jobs, and a quarantine."""
 
 from contextlib import closing
 from typing import Any, Protocol
@@ -18,29 +18,29 @@ REFUSED, DIFFERENT = 403, 406  # reply codes
 
 
 class TopologyDiffers(TurnoError):
-    """The broker has a queue or exchange of our name that is made differently."""
+    """A queue or exchange of this name has other arguments."""
 
 
 class TopologyMissing(TurnoError):
-    """The broker lacks something that its user may not make."""
+    """The broker lacks an object that the user of the URL may not declare."""
 
 
 class Declare(Protocol):
-    """Makes something, or with `passive` only asks whether it is there."""
+    """Declares an object, or with `passive` checks that it exists."""
 
     def __call__(self, channel: BlockingChannel, *, passive: bool) -> object:
-        """Ask the broker; a refusal closes the channel."""
+        """Send the declaration; a refusal closes the channel."""
 
 
 def nodes(url: str) -> list[Any]:
-    """Return how to connect to each node of a URL, whose hosts may be several, by comma."""
+    """Return the connection parameters of each node of a URL; commas separate its hosts."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     return [_parameters(parts._replace(netloc=f"{user}{at}{host}").geturl()) for host in hosts.split(",")]
 
 
 def _parameters(url: str) -> Any:
-    """Return how to connect; a silent peer counts as gone within half a minute, a blocked connection within 5 s."""
+    """Return connection parameters: a silent peer is lost within 30 s, a blocked connection within 5 s."""
     wanted = pika.URLParameters(url)
     wanted.heartbeat = 10
     wanted.blocked_connection_timeout = 5
@@ -50,7 +50,7 @@ def _parameters(url: str) -> Any:
 
 
 def prepare(url: str) -> None:
-    """Make what is missing and compare what is there; raises TopologyDiffers or TopologyMissing."""
+    """Declare missing objects and compare existing objects; raises TopologyDiffers or TopologyMissing."""
     with closing(BlockingConnection(nodes(url))) as connection:
         _have(
             connection,
@@ -58,7 +58,7 @@ def prepare(url: str) -> None:
             lambda channel, *, passive: channel.exchange_declare(EXCHANGE, "direct", durable=True, passive=passive),
         )
         _have_queue(connection, QUARANTINE, {"x-queue-type": "quorum", "x-max-length": MOST_QUARANTINED})
-        # What a consumer rejects as undecodable, the broker itself moves to the quarantine.
+        # The broker moves messages to the quarantine that a consumer rejects as undecodable.
         dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
         _have_queue(connection, JOBS, {"x-queue-type": "quorum", **dead_letters})
 
@@ -76,7 +76,7 @@ def _have_queue(connection: BlockingConnection, key: str, arguments: dict[str, A
 
 def _have(connection: BlockingConnection, what: str, declare: Declare) -> None:
     try:
-        # A refusal closes the channel, so each gets one of its own.
+        # A refusal closes the channel: each declaration has its own.
         declare(connection.channel(), passive=False)
     except ChannelClosedByBroker as error:
         match error.reply_code:

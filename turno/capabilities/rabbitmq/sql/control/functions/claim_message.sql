@@ -1,5 +1,5 @@
--- What its tenant has that goes before this ticket, among these types if they are neither paused nor at their cap: what is
--- in a better band, or in the oldest-first order what is older; before a ticket of another type, anything.
+-- The tenant's ticket that precedes this ticket, among those of these types that are neither paused nor at their cap: a
+-- higher priority, or with p_oldest an earlier time; any ticket precedes a ticket of another type.
 CREATE OR REPLACE FUNCTION goes_before(p_named tickets, p_oldest boolean, p_types text[], p_versions smallint[])
 RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
@@ -42,10 +42,10 @@ BEGIN
         ORDER BY CASE WHEN p_oldest THEN 0 ELSE found.priority END, found.run_at LIMIT 1);
 END $$;
 
--- Take the ticket that a message names, or what its tenant has that goes before it: the broker says whose turn it is, the
--- tenant's own order what it is used for. That is its best band, but one time in eight its oldest, so that nothing starves.
--- What was named is then published again.
--- A message proves nothing: where its schema is not the ticket's tenant's, it is not believed at all.
+-- Claim the ticket of a message, or the ticket of the same tenant that precedes it: the broker decides the order of tenants,
+-- the database the order of a tenant's tickets. The highest priority precedes, in an eighth of the claims the oldest ticket,
+-- so that no ticket starves. The ticket of the message is then published again.
+-- A message proves nothing: a message with a schema of another tenant claims no ticket.
 CREATE OR REPLACE FUNCTION claim_message(p_worker uuid, p_job uuid, p_schema text, p_types text[], p_versions smallint[])
 RETURNS SETOF claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT

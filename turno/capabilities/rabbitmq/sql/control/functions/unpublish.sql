@@ -1,5 +1,5 @@
--- Messages that nobody took for so long are given up for lost: they are published again. So are those of an hour that is
--- yet to come: the server's clock was set back.
+-- Publish messages again that led to no claim for p_waiting_for, and messages of a future time: the server's clock was set
+-- back.
 CREATE OR REPLACE FUNCTION unpublish(p_waiting_for interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

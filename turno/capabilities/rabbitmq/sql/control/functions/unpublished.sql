@@ -1,7 +1,6 @@
--- What to publish now: of each tenant as much as keeps p_window messages in the broker, tenants in turn; of the tenant its
--- best band, oldest first.
--- The broker is first in, first out; so the less of a busy tenant is in there, the sooner another has its turn. Only what a
--- living consumer that hears messages knows, and may run, is published or counted: other messages are thrown away.
+-- The messages to publish: up to p_window of each tenant are in the broker, tenants in turn; within a tenant by priority and
+-- time. The broker delivers in the order of publication: the smaller the window of a busy tenant, the sooner is the turn of
+-- another tenant. Tickets count if a living consumer of messages can and may run them: consumers discard other messages.
 CREATE OR REPLACE FUNCTION unpublished(p_window integer, p_limit integer)
 RETURNS TABLE (job_id uuid, schema text, attempt integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
@@ -32,7 +31,7 @@ BEGIN
             SELECT tenant_id FROM waiting) AS found
     ), room AS MATERIALIZED (
         SELECT n.id, n.schema,
-               -- Under a cap, no more than could run: what cannot be claimed is looked at again much later.
+               -- Under a cap at most the tickets that may run: an unclaimable message would return much later.
                least(p_window, n.cap - (SELECT count(*) FROM tickets r
                                         WHERE r.state = 'running' AND n.cap IS NOT NULL AND r.tenant_id = n.id))
                - (SELECT count(*) FROM tickets p JOIN known k USING (type, version)

@@ -1,5 +1,5 @@
 INSERT INTO backends VALUES ('rabbitmq', true);
--- The order in which the relay reads, and below it the count of a tenant's tickets that are in the broker already.
+-- The order in which the relay reads tickets, and the count of a tenant's messages in the broker.
 CREATE INDEX tickets_unpublished ON tickets (type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL;
 CREATE INDEX tickets_published ON tickets (tenant_id, published_at)
