@@ -282,14 +282,12 @@ class Settings:
         return self.max_pending_jobs_per_user or None
 
     @property
-    def day_limits(self) -> tuple[int, int, int, int]:
-        """Return how many jobs a user and a tenant, and how many bytes of payloads they may submit a day."""
-        return (
-            self.max_jobs_per_day_per_user,
-            self.max_jobs_per_day_per_tenant,
-            self.max_payload_mb_per_day_per_user * MEGABYTE,
-            self.max_payload_mb_per_day_per_tenant * MEGABYTE,
+    def day_limits(self) -> dict[str, int]:
+        """Return the daily limits of jobs and their payloads by name; 0 is no limit."""
+        limits = (
+            f"{resource}_per_day_per_{owner}" for resource in ("jobs", "payload_mb") for owner in ("user", "tenant")
         )
+        return {name: getattr(self, f"max_{name}") for name in limits}
 
     @property
     def provisioner_url(self) -> str:

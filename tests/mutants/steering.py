@@ -140,17 +140,17 @@ MUTANTS = (
     Mutant(
         "a tenant's own quota is not looked at",
         "a quota per tenant at run time",
-        "turno/migrations/control/functions/submission_take.sql",
-        "coalesce(n.jobs_per_day, p_limits[2])",
-        "p_limits[2]",
+        "turno/migrations/control/functions/rate_take.sql",
+        "(SELECT n.jobs_per_day FROM tenants n WHERE n.id = p_tenant)",
+        "NULL",
         (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
     ),
     Mutant(
         "a type's quota is not looked at",
         "a quota per type at run time",
-        "turno/migrations/control/functions/submission_take.sql",
-        "rate_cost(p_jobs, of_type, 86400), 0);",
-        "0, 0);",
+        "turno/migrations/control/functions/rate_take.sql",
+        "(SELECT t.jobs_per_day FROM job_types t WHERE t.type = p_type)",
+        "NULL",
         (f"{API}::test_a_type_s_quota_is_each_tenant_s_of_that_type",),
     ),
     Mutant(

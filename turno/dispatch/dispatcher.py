@@ -1,8 +1,9 @@
 """Accept commands about jobs: each commits, then hints to a worker; a failed hint is never the caller's error."""
 
+import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,7 +22,6 @@ from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
 from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, ENQUEUE_TOLD, RETRY, submission
 from turno.store.api.effect_review import DECIDE
-from turno.store.api.rate_limits import DayLimits, array
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant
@@ -59,7 +59,7 @@ class Dispatcher:
         connection: WebConnection,
         queue: QueueInterface | Callable[[Tenant], QueueInterface],
         pending_limit: int | None,
-        day_limits: DayLimits | None = None,
+        day_limits: Mapping[str, int] | None = None,
         announce: Announce = lambda _tenant, _job: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -68,7 +68,7 @@ class Dispatcher:
         self._queue_of = queue if callable(queue) else lambda _: queue
         self._announce = announce
         self._pending_limit = pending_limit
-        self._day_limits = day_limits
+        self._day_limits = None if day_limits is None else json.dumps(day_limits)
         self._clock = clock
         self._hinted_at = -math.inf
 
@@ -121,10 +121,9 @@ class Dispatcher:
         jobs' users unless they are to stay `within_limits`.
         """
         queue = self._queue_of(tenant)
-        limits = self._day_limits and array(self._day_limits)
         given = (
             command.name, list(job_ids), by, queue.name, command.priority, command.run_at, Jsonb(command.detail),
-            correlation_id, self._pending_limit if within_limits else None, limits if within_limits else None,
+            correlation_id, self._pending_limit if within_limits else None, self._day_limits if within_limits else None,
         )  # fmt: skip
         with self._connection() as connection, as_api(connection, tenant) as cursor:
             answers = [CommandAnswer(**row) for row in cursor.execute(COMMAND, given)]
@@ -161,7 +160,7 @@ class Dispatcher:
                 queue.name,
                 correlation_id,
                 self._pending_limit,
-                self._day_limits and array(self._day_limits),
+                self._day_limits,
             )
             row = call_as_api(connection, tenant, RETRY, asked)
         verdict = _within_limits(row)

@@ -1,4 +1,4 @@
-"""Count commands and jobs before they are carried out, and refuse those beyond a limit with 429."""
+"""Count commands, mails and jobs within requests, and refuse requests beyond a limit with 429."""
 
 import math
 
@@ -13,34 +13,31 @@ QUOTA_RETRY_SECONDS = "5"
 
 
 def admit_command(scope: Scope) -> None:
-    """Count a request that may change something; raises RateLimited if there were too many.
+    """Count a request that may change something; raises RateLimited if a limit is reached.
 
-    Operators are not counted: while a tenant's limit is used up, somebody must be able to act.
+    Requests of operators are not counted: operators must be able to act while a tenant's limit is reached.
     """
     if scope.principal.operator:
         return
-    settings = services().settings
+    limits = _limits("commands_per_minute_per_user", "commands_per_minute_per_tenant")
     with services().connection() as connection:
-        rate_limits.take_command(
-            connection,
-            scope.tenant.id,
-            scope.principal.user,
-            per_user=settings.max_commands_per_minute_per_user,
-            per_tenant=settings.max_commands_per_minute_per_tenant,
-        )
+        rate_limits.take(connection, scope.tenant.id, scope.principal.user, limits, seconds=60)
 
 
 def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
-    """Count a job that is done within its request; raises RateLimited if there were too many."""
+    """Count a job that runs within its request; raises RateLimited if a limit of jobs is reached."""
     with services().connection() as connection:
-        rate_limits.take_job(connection, tenant.id, user, job_type, services().settings.day_limits)
+        rate_limits.take(connection, tenant.id, user, services().settings.day_limits, job_type=job_type)
 
 
 def admit_mail(scope: Scope) -> None:
-    """Count a mail that a user asks for; raises RateLimited if there were too many."""
-    most = services().settings.max_mails_per_day_per_user
+    """Count a mail about the end of a job; raises RateLimited if the limit of the user is reached."""
     with services().connection() as connection:
-        rate_limits.take_mail(connection, scope.tenant.id, scope.principal.user, most)
+        rate_limits.take(connection, scope.tenant.id, scope.principal.user, _limits("mails_per_day_per_user"))
+
+
+def _limits(*names: str) -> dict[str, int]:
+    return {name: getattr(services().settings, f"max_{name}") for name in names}
 
 
 def over_limit(reached: RateLimited) -> Problem:

@@ -205,12 +205,13 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: ExampleInstallation)
 
 def test_limits_that_are_earned_back_are_forgotten(world: ExampleInstallation) -> None:
     world.admin.execute(
-        "INSERT INTO turno.rate_limits (tenant_id, user_id, jobs) VALUES (1, 'ana', 0), (1, 'eva', 'inf')"
+        "INSERT INTO turno.rate_limits (tenant_id, name, subject, empty_at)"
+        " VALUES (1, 'jobs_per_day_per_user', 'ana', 0), (1, 'jobs_per_day_per_user', 'eva', 'inf')"
     )
     sweep(world, dry_run=True)
     assert len(world.rows("SELECT 1 FROM turno.rate_limits")) == 2
     sweep(world)
-    assert world.rows("SELECT user_id FROM turno.rate_limits") == [{"user_id": "eva"}]
+    assert world.rows("SELECT subject FROM turno.rate_limits") == [{"subject": "eva"}]
 
 
 @pytest.fixture

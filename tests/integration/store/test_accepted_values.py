@@ -242,7 +242,7 @@ HONEST: dict[str, str | None] = {
     "p_type": TYPE, "p_version": "1", "p_queue": "hot", "p_backend": "pool", "p_priority": "1",
     "p_max_attempts": "4", "p_payload": "{}", "p_user": "ana", "p_run_at": None,
     "p_expires_at": None, "p_idempotency_key": None, "p_correlation_id": None, "p_trace_context": None,
-    "p_parent": None, "p_pending_limit": None, "p_day_limits": "{1000, 1000, 0, 0}",
+    "p_parent": None, "p_pending_limit": None, "p_day_limits": '{"jobs_per_day_per_user": 1000}',
     "p_reason": "because", "p_error": '{"class": "Oops", "message": "no"}',
     "p_retry_in": "0", "p_reset_errors": "false", "p_outcome": "released", "p_key": "effect", "p_state": "done",
     "p_by": "a test", "p_worker": "here/2", "p_message": "half", "p_done": "1", "p_total": "2",

@@ -12,7 +12,7 @@ from turno.jobs.new_job import NewJob
 from turno.store.api.commands import submission
 from turno.tenancy.identity.session import as_api
 
-ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::bigint[])"
+ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::jsonb)"
 
 
 def enqueue(world: ExampleInstallation, *jobs: NewJob, **limits: Any) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def test_set_runs_in_its_order(world: ExampleInstallation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "verdict"), [({"day_limits": (3, 0, 0, 0)}, "limit"), ({"pending_limit": 3}, "quota")]
+    ("limits", "verdict"), [({"day_limits": '{"jobs_per_day_per_user": 3}'}, "limit"), ({"pending_limit": 3}, "quota")]
 )
 def test_set_counts_each_job_against_the_limits(
     world: ExampleInstallation, limits: dict[str, Any], verdict: str

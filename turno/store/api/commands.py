@@ -3,32 +3,34 @@
 from typing import Any, LiteralString
 
 from turno.jobs.new_job import NewJob, as_json
-from turno.store.api.rate_limits import DayLimits, array
 
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with the exceeded limit and retry_in.
-ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM {}.jobs_enqueue(NULL, %s, %s, %s::bigint[])"
+ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM {}.jobs_enqueue(NULL, %s, %s, %s::jsonb)"
 
 # The same, with URLs that are notified of the end of a new job, by mail in a language.
 ENQUEUE_TOLD: LiteralString = """
 SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callbacks_put(e.job_id, %s::text[], %s) END
-FROM {0}.jobs_enqueue(NULL, %s, %s, %s::bigint[]) AS e
+FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb) AS e
 """
 
 
-def submission(*jobs: NewJob, pending_limit: int | None = None, day_limits: DayLimits | None = None) -> tuple[Any, ...]:
-    """Return the arguments of ENQUEUE for jobs of one user and type, within these limits of the user and the tenant."""
-    return as_json(jobs), pending_limit, day_limits and array(day_limits)
+def submission(*jobs: NewJob, pending_limit: int | None = None, day_limits: str | None = None) -> tuple[Any, ...]:
+    """Return the arguments of ENQUEUE for jobs of one user and type, within these limits of the user and the tenant.
+
+    `day_limits` are the values of the limits by their names, as JSON.
+    """
+    return as_json(jobs), pending_limit, day_limits
 
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
 RETRY: LiteralString = """
-SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::bigint[])
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::jsonb)
 """
 
 # An operator's command about many jobs of a tenant. Returns job_id, verdict, made, exceeded and retry_in of each.
 COMMAND: LiteralString = """
 SELECT job_id, verdict, made, exceeded, retry_in
-FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::bigint[])
+FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::jsonb)
 """
 
 # Returns verdict: cancelled, requested, ended or unknown.

@@ -27,8 +27,6 @@ _CLAIM_STEPS = frozenset(
 # Called by those, and by the trigger `key_moved`, which has pinned the path.
 _KEY_STEPS = frozenset({"key_admit", "key_look", "key_next", "keys_look"})
 
-# Called by `command_take` and `submission_take` alone.
-_RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
 # Called by `enqueue`, `enqueue_many` and `publish` alone.
 _ENQUEUE_STEPS = frozenset(
@@ -93,8 +91,7 @@ _CONTROL = Matrix(
         "fold_dead_letter_counts": roles("engine"),
         "prune_rate_limits": roles("engine"),
         "prune_keys": roles("engine"),
-        "submission_take": roles("owners web"),
-        "command_take": roles("web"),
+        "rate_take": roles("owners web"),
         "stream_ticket_put": roles("web"),
         "stream_ticket_take": roles("web"),
         "lease_drop": roles("engine"),
@@ -106,7 +103,6 @@ _CONTROL = Matrix(
         "callbacks_take": roles("engine"),
         "callback_tried": roles("engine"),
         "callbacks_settle": roles("operator"),
-        "mail_take": roles("web"),
     },
     relations={
         "backends": may(operator="SELECT"),
@@ -169,7 +165,6 @@ _CONTROL = Matrix(
     invokers=frozenset({"enqueue", "uuid_v7", "error_group", "due_state"})
     | _CLAIM_STEPS
     | _KEY_STEPS
-    | _RATE_STEPS
     | _ENQUEUE_STEPS
     | _OUTCOME_STEPS,
     policies={

@@ -1,11 +1,11 @@
--- A tenant, or a type, with another quota has all of it: what was used was measured in parts of the old one.
+-- A new limit of a tenant or a type begins unused: the used part was measured by the old limit.
 CREATE OR REPLACE FUNCTION quota_reset() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_TABLE_NAME = 'tenants' THEN
-        UPDATE rate_limits SET jobs = 0 WHERE tenant_id = NEW.id AND user_id = '';
+        DELETE FROM rate_limits WHERE tenant_id = NEW.id AND name = 'jobs_per_day_per_tenant';
     ELSE
-        UPDATE rate_limits SET jobs = 0 WHERE user_id = E'\x01' || NEW.type;
+        DELETE FROM rate_limits WHERE name = 'jobs_per_day_per_type' AND subject = NEW.type;
     END IF;
     RETURN NULL;
 END $$;

@@ -120,8 +120,7 @@ CREATE TABLE job_types (
     timeout        real CHECK (timeout > 0 AND timeout <= 604800),  -- seconds
     max_attempts   integer CHECK (max_attempts BETWEEN 1 AND 1000),
     retention_days integer CHECK (retention_days BETWEEN 1 AND 3650),
-    -- Jobs of the type that one tenant may submit a day. In rate_limits they are counted under a user whose name begins
-    -- with \x01, which no user's does.
+    -- Jobs of the type that one tenant may submit a day.
     jobs_per_day   integer CHECK (jobs_per_day > 0),
     -- The thresholds of the alerts, in place of the installation's.
     alert_failure_percent real CHECK (alert_failure_percent BETWEEN 0 AND 100),
@@ -328,15 +327,14 @@ CREATE TABLE tenant_failures (
     PRIMARY KEY (task, tenant_id)
 );
 
--- Leaky buckets per user, and per tenant under the user '': the moment, in Unix seconds, at which each bucket is empty
--- again. A row whose moments have all passed equals no row and may be deleted.
+-- The used part of each limit: `empty_at` is the moment, in Unix seconds, at which all of it is earned back. `name` is the limit
+-- as in the settings, `subject` the user or the type, and '' for a limit of the tenant. A row of the past equals no row.
 CREATE TABLE rate_limits (
     tenant_id integer NOT NULL,
-    user_id   text NOT NULL,
-    commands  double precision NOT NULL DEFAULT 0,
-    jobs      double precision NOT NULL DEFAULT 0,
-    payload   double precision NOT NULL DEFAULT 0,
-    PRIMARY KEY (tenant_id, user_id)
+    name      text NOT NULL,
+    subject   text NOT NULL,
+    empty_at  double precision NOT NULL,
+    PRIMARY KEY (tenant_id, name, subject)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
 -- One row for each statement that ended attempts of one type with one outcome; the arrays have an element for each attempt, for

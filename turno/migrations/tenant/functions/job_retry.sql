@@ -3,7 +3,7 @@
 -- user, as a submission does. A key that is unique while its job is open passes to the new job; while another job of the
 -- key is open, the old job is not retryable.
 CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer,
-                          p_day_limits bigint[])
+                          p_day_limits jsonb)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

@@ -3,7 +3,7 @@
 -- p_command: retry, discard, cancel, reprioritise, reschedule. p_detail is what the record says besides.
 CREATE OR REPLACE FUNCTION jobs_command(
     p_command text, p_jobs uuid[], p_by text, p_backend text, p_priority smallint, p_run_at timestamptz, p_detail jsonb,
-    p_correlation_id text, p_pending_limit integer, p_day_limits bigint[])
+    p_correlation_id text, p_pending_limit integer, p_day_limits jsonb)
 RETURNS TABLE (job_id uuid, verdict text, made uuid, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET lock_timeout = '200ms' AS $$
 DECLARE

@@ -11,7 +11,7 @@
 -- in place of p_jobs: the web's role sees no type of the schema turno.
 CREATE OR REPLACE FUNCTION jobs_enqueue(
     p_jobs turno.new_job[], p_named jsonb DEFAULT NULL, p_pending_limit integer DEFAULT NULL,
-    p_day_limits bigint[] DEFAULT NULL, p_beside boolean DEFAULT false)
+    p_day_limits jsonb DEFAULT NULL, p_beside boolean DEFAULT false)
 RETURNS TABLE (n bigint, job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan SET row_security = on AS $$
@@ -95,7 +95,7 @@ BEGIN
                 verdict := 'quota';
             ELSIF p_day_limits IS NOT NULL THEN
                 SELECT t.exceeded, t.retry_in INTO exceeded, retry_in
-                FROM turno.submission_take(own_tenant, job.user_id, job.type, amount, bytes, p_day_limits) AS t;
+                FROM turno.rate_take(own_tenant, job.user_id, 86400, p_day_limits, job.type, amount, bytes) AS t;
                 verdict := CASE WHEN exceeded IS NOT NULL THEN 'limit' END;
             END IF;
             IF verdict IS NOT NULL THEN
