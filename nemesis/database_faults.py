@@ -27,7 +27,7 @@ MISSING = "{}_of_the_next_release"
 # Without one of these, a request is answered 500: the release needs a function that the migration has not made yet.
 OF_REQUESTS = {
     "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
-    "job_end_cancelled", "shortened", "error_kept", "outcome_of", "callbacks_put",
+    "job_end_cancelled", "shortened", "error_kept", "outcome_of", "webhooks_put",
 }  # fmt: skip
 FUNCTIONS = sorted(TABLES.tenant.function_sources.keys() - OF_REQUESTS)
 LARGEST = 7_900  # bytes of a notification

@@ -84,7 +84,7 @@ class Capability:
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
     there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `backends` are
-    values of QUEUE_BACKEND.
+    values of QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Capability:
     tenant: Matrix = field(default_factory=Matrix)
     tasks: tuple[Task, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
+    submissions: tuple[Place, ...] = ()
     checks: tuple[Place, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()

@@ -160,10 +160,10 @@ class Settings:
         "", "hours in which alerts wait, such as 22:00-07:00; the log is told at once", form=HOURS
     )
     alert_time_zone: str = variable("UTC", "time zone of ALERT_QUIET_HOURS", form=ZONE)
-    callback_hosts: tuple[str, ...] = variable(
-        (), "hosts that a submission's callback_url may lead to, by comma: hooks.example,*.partner.example", form=CALLEE
+    webhook_hosts: tuple[str, ...] = variable(
+        (), "hosts that a submission's webhook_url may lead to, by comma: hooks.example,*.partner.example", form=CALLEE
     )
-    callback_private: bool = variable(default=False, about="true lets call-backs reach private addresses, and by http")
+    webhook_private: bool = variable(default=False, about="true lets webhooks reach private addresses, and by http")
     metrics_token: str = variable(
         "", "token that /metrics takes from a monitoring system; without it only an operator's", secret=True
     )

@@ -26,16 +26,16 @@ WHERE j.status = 'completed'
                   WHERE b.part_id = j.id AND w.total > 0);
 -- Webhooks and mails of jobs that are open again, also if an end was delivered since. With the columns that exist, except the
 -- id, which another row may have by now.
-DELETE FROM turno.callbacks c WHERE tenant_id = :tenant
+DELETE FROM turno.webhooks c WHERE tenant_id = :tenant
     AND NOT EXISTS (SELECT FROM :schema.background_jobs j WHERE j.id = c.job_id AND j.finished_at IS NOT NULL);
-UPDATE saved_callbacks SET tenant_id = :tenant;
-SELECT format('INSERT INTO turno.callbacks (%1$s) SELECT %1$s FROM saved_callbacks c WHERE EXISTS (SELECT FROM %2$s.background_jobs j'
+UPDATE saved_webhooks SET tenant_id = :tenant;
+SELECT format('INSERT INTO turno.webhooks (%1$s) SELECT %1$s FROM saved_webhooks c WHERE EXISTS (SELECT FROM %2$s.background_jobs j'
               ' WHERE j.id = c.job_id AND j.finished_at IS NULL) ON CONFLICT DO NOTHING',
               string_agg(quote_ident(attname), ', '), :'schema')
 FROM pg_catalog.pg_attribute
-WHERE attrelid = 'turno.callbacks'::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id' \gexec
+WHERE attrelid = 'turno.webhooks'::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'id' \gexec
 -- The tenant's rows in tables of capabilities: maintenance makes them anew from the schema.
 SELECT format('DELETE FROM turno.%I WHERE tenant_id = %s', tablename, :tenant) FROM pg_catalog.pg_policies
 WHERE schemaname = 'turno' AND starts_with(policyname, 'own_') AND cmd = 'ALL'
-  AND tablename NOT IN ('tickets', 'dead_letters', 'callbacks') \gexec
+  AND tablename NOT IN ('tickets', 'dead_letters', 'webhooks') \gexec
 SET row_security = on;

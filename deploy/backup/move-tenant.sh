@@ -50,7 +50,7 @@ cmp -s "$work/steps of the old cell" "$work/steps of the new cell" || refuse "th
 
 before=$(jobs "$from" "$schema")
 pg_dump --data-only --schema="$schema" --exclude-table="$schema.schema_migrations" --file="$work/rows.sql" "$from"
-echo "COPY (SELECT * FROM turno.callbacks WHERE tenant_id = $id) TO STDOUT;" | ask "$from" > "$work/callbacks"
+echo "COPY (SELECT * FROM turno.webhooks WHERE tenant_id = $id) TO STDOUT;" | ask "$from" > "$work/webhooks"
 echo "COPY (SELECT $new_id, key, at, start FROM turno.key_looks WHERE tenant_id = $id) TO STDOUT;" | ask "$from" > "$work/looks"
 ask "$from" > "$work/settings.sql" <<'SQL'
 SELECT format('UPDATE turno.tenants SET %s WHERE slug = %L;', string_agg(format('%I = %L', e.key, e.value), ', '), n.slug)
@@ -71,8 +71,8 @@ WHERE relnamespace = '$schema'::regnamespace AND relkind IN ('r', 'p')
 SQL
     cat "$work/rows.sql"
     echo "SET session_replication_role = origin; ALTER SCHEMA $schema RENAME TO $new;"
-    echo "CREATE TEMP TABLE saved_callbacks AS SELECT * FROM turno.callbacks WITH NO DATA;"
-    for table in "pg_temp.saved_callbacks callbacks" "turno.key_looks looks"; do
+    echo "CREATE TEMP TABLE saved_webhooks AS SELECT * FROM turno.webhooks WITH NO DATA;"
+    for table in "pg_temp.saved_webhooks webhooks" "turno.key_looks looks"; do
         echo "COPY ${table% *} FROM STDIN;"
         cat "$work/${table#* }"
         echo '\.'

@@ -8,9 +8,10 @@ from click.testing import CliRunner
 
 from tests.alert_receivers import hook, mail_server
 from tests.misbehaving_handlers import Odd
+from turno.capabilities.webhooks.submission import PUT
 from turno.commands.main import main
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE_TOLD, submission
+from turno.store.api.commands import enqueue_with, submission
 
 if TYPE_CHECKING:
     import pytest
@@ -23,20 +24,20 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
     world.backend = "pool"
     world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
     world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
-    with hook() as webhook, hook() as callback, mail_server() as mail:
+    with hook() as webhook, hook() as hooked, mail_server() as mail:
         told_of = submission(world.new_job({"how": "ok"}, handler=Odd))
-        asked = world.call(ENQUEUE_TOLD, ([callback.url, "mailto:eva@shop.example"], "es", *told_of))
+        asked = world.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *told_of))
         world.start_pool(
-            CALLBACK_HOSTS="127.0.0.1",
-            CALLBACK_PRIVATE="true",
+            WEBHOOK_HOSTS="127.0.0.1",
+            WEBHOOK_PRIVATE="true",
             ALERT_WEBHOOK_URL=webhook.url,
             ALERT_SMTP_URL=mail.url,
             ALERT_EMAIL_FROM="turno@shop.example",
             ALERT_EMAIL_TO="ops@shop.example",
         )
-        assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and callback.taken), within=60)
+        assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and hooked.taken), within=60)
         world.stop_workers()
-        assert [(one["type"], one["data"]["job_id"]) for one in callback.taken] == [
+        assert [(one["type"], one["data"]["job_id"]) for one in hooked.taken] == [
             ("job.completed", str(asked["job_id"]))
         ]
         told = [event for body in webhook.taken for event in body["events"]]

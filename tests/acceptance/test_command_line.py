@@ -183,7 +183,7 @@ def test_a_changed_login_is_reset(installed: Installation, web: DemoWeb) -> None
     with psycopg.connect(installed.url, autocommit=True) as admin:
         admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'changed'").format(sql.Identifier(role)))
     assert "epoch 1" in installed.succeed("tenant", "reset-login", "suc0002")
-    assert installed.succeed("tenant", "callback-secret", "suc0002").startswith("whsec_")
+    assert installed.succeed("webhooks", "secret", "--tenant", "suc0002").startswith("whsec_")
     assert "epoch 1" in installed.succeed("company", "reset-login", "northwind")
     asking = client(installed, web, "suc0002")
     job_id, _ = asking.submit("batch_invoicing", {"order_ids": [1]})

@@ -34,6 +34,10 @@ ROWS = {
     "schedules": "INSERT INTO job_schedules"
     " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
     " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",
+    "webhooks": "INSERT INTO turno.webhook_addresses (tenant_id, url)"
+    " SELECT id, 'https://hooks.example/' FROM turno.tenants WHERE schema = current_schema();"
+    "INSERT INTO turno.webhooks (job_id, tenant_id, url)"
+    " SELECT gen_random_uuid(), id, 'https://hooks.example/' FROM turno.tenants WHERE schema = current_schema()",
 }
 TABLES = """
 SELECT c.oid::regclass::text, c.relnamespace::regnamespace::text,

@@ -216,8 +216,8 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         enqueue_invoicing(world)
         failed = world.enqueue({"how": "permanent"}, handler=Odd)
         waiting = world.enqueue({"how": "ok"}, handler=Odd, run_at=later(world))
-        callback = (waiting, world.one.id)
-        world.rows("INSERT INTO turno.callbacks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", *callback)
+        webhook = (waiting, world.one.id)
+        world.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", *webhook)
         published = (
             "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{\"order_id\": 7}', 'ana')"
         )
@@ -231,14 +231,14 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         assert wait_until(lambda: world.job(failed)["status"] == "failed", within=30)
         done(script(cluster, "backup.sh", backup))
         since = world.enqueue({"how": "ok"}, handler=Odd)
-        # A release that subscribes to the event; and the call-back is delivered.
+        # A release that subscribes to the event; and the webhook is delivered.
         stop(pool)
         world.registry = "tests.faults.restored_handlers:REGISTRY"
         follow(world, f"  turno cleanup\n{REPLAY}")
         pool = world.start_pool(**QUICK)
         assert wait_until(lambda: all_ended(world), within=30)
         assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
-        world.rows("DELETE FROM turno.callbacks")
+        world.rows("DELETE FROM turno.webhooks")
         refused = script(cluster, "restore-tenant.sh", backup, "suc0001")
         assert "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed" in refused.stderr
         refused = script(cluster, "restore-tenant.sh", backup, "suc0009")
@@ -252,7 +252,7 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
         assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
         assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
-        assert world.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [
+        assert world.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
             {"job_id": waiting, "tenant_id": world.one.id}
         ]
         follow(world, told)

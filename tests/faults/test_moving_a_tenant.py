@@ -79,7 +79,7 @@ def test_a_tenant_moves_with_all_that_it_has(
         run(old, job)
     pending = old.enqueue({"how": "ok"}, handler=Odd)
     waiting = old.enqueue({"how": "ok"}, handler=Odd, run_at=later(old))
-    old.rows("INSERT INTO turno.callbacks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", waiting, old.one.id)
+    old.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", waiting, old.one.id)
     old.rows(
         "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
         " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 86400, 'UTC', 0, 'skip', %s)",
@@ -115,7 +115,7 @@ def test_a_tenant_moves_with_all_that_it_has(
         {"weight": 7, "jobs_per_day": 900}
     ]
     assert new.rows("SELECT name, tenant_id FROM turno.schedules") == [{"name": "nightly", "tenant_id": new.one.id}]
-    assert new.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [{"job_id": waiting, "tenant_id": new.one.id}]
+    assert new.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [{"job_id": waiting, "tenant_id": new.one.id}]
     assert new.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
     assert new.job(waiting)["status"] == "pending"
     again = submission(new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once"))

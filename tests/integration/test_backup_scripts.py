@@ -27,11 +27,11 @@ case "$1" in
 *) echo "CREATE SCHEMA {schema}; SELECT 1 / 0;" > "${{2#--file=}}" ;;
 esac
 """
-# The call-backs that a backup had.
+# The webhooks that a backup had.
 SAVED = """
-CREATE TEMP TABLE saved_callbacks AS SELECT * FROM turno.callbacks WITH NO DATA;
-ALTER TABLE saved_callbacks ALTER attempts SET DEFAULT 0;
-INSERT INTO saved_callbacks (job_id, url) VALUES (:'waiting', 'https://x'), (:'ended', 'https://x');
+CREATE TEMP TABLE saved_webhooks AS SELECT * FROM turno.webhooks WITH NO DATA;
+ALTER TABLE saved_webhooks ALTER attempts SET DEFAULT 0;
+INSERT INTO saved_webhooks (job_id, url) VALUES (:'waiting', 'https://x'), (:'ended', 'https://x');
 """
 
 
@@ -132,7 +132,7 @@ def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
         env=environment_of(world, cluster), check=True, capture_output=True,
     )  # fmt: skip
     # Of a job that has ended, whoever was to be told was told.
-    assert world.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [
+    assert world.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
         {"job_id": waiting, "tenant_id": world.one.id}
     ]
     assert world.rows(letters) == before

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
+from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
     admin,
     adoption,
     authorising,
     batches,
-    callbacks,
     counting,
     deploying,
     each_tenant,
@@ -67,7 +67,6 @@ MUTANTS = (
     *invoices.MUTANTS,
     *streams.MUTANTS,
     *rabbitmq.MUTANTS,
-    *callbacks.MUTANTS,
     *counting.MUTANTS,
     *failed_items.MUTANTS,
     *authorising.MUTANTS,
@@ -83,5 +82,6 @@ MUTANTS = (
     *each_tenant.MUTANTS,
     *alerts.MUTANTS,
     *schedules.MUTANTS,
+    *webhooks.MUTANTS,
     *tax_authority.MUTANTS,
 )

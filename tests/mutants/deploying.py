@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "whoever is to be told of a job that was put back is forgotten",
-        "docs/operations.md: call-backs of open jobs come back with their tenant",
+        "docs/operations.md: webhooks of open jobs come back with their tenant",
         DERIVED,
         " AND j.finished_at IS NULL) ON CONFLICT",
         " AND j.finished_at IS NOT NULL) ON CONFLICT",

@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
-MOVE = "        return self._until_done(\n            lambda: self._run_one(self._engine.move_unserved"
+MOVE = "        return self._each_tenant.in_batches(self._engine.move_unserved"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "sweep": (

@@ -404,7 +404,7 @@ MUTANTS = (
         "a key counts only while its job's times lie ahead",
         ONE_KEY,
         "turno/web/api/submit_body.py",
-        "if problems or (late and not _used(call, handler.type, key)):",
+        "if problems or (late and not repeated()):",
         "if problems or late:",
         (f"{SUBMIT}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
     ),

@@ -24,7 +24,6 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
-from turno.wiring.callbacks import callback_secret
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import migrations, provisioner, tenant_connections
 
@@ -37,16 +36,6 @@ def tenant() -> None:
 
 
 tenant.add_command(set_settings)
-
-
-@tenant.command("callback-secret")
-@click.argument("slug")
-def show_callback_secret(slug: str) -> None:
-    """Print the key that signs the call-backs of the tenant SLUG, for their receivers."""
-    settings = read_settings()
-    with operator_session(settings) as operator:
-        Directory(lambda: operator).find(slug)
-    click.echo(callback_secret(settings, slug))
 
 
 @tenant.command("add")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -20,7 +20,7 @@ from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
-from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, ENQUEUE_TOLD, RETRY, submission
+from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, enqueue_with, submission
 from turno.store.api.effect_review import DECIDE
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
@@ -35,11 +35,11 @@ Announce = Callable[[int, UUID], None]
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
 
-class EndNotices(NamedTuple):
-    """URLs that are notified of a job's end, and the language of a mail among them."""
+class Behind(NamedTuple):
+    """An expression evaluated for an accepted job `e` in the statement that inserts it, and its parameters."""
 
-    urls: Sequence[str]
-    language: str | None = None
+    expression: LiteralString
+    parameters: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Dispatcher:
         """Return the backend of this tenant's next job."""
         return self._queue_of(tenant).name
 
-    def submit(self, tenant: Tenant, new: NewJob, notices: EndNotices | None = None) -> Verdict:
+    def submit(self, tenant: Tenant, new: NewJob, behind: Sequence[Behind] = ()) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 
         The job continues the trace of its `trace_context`.
@@ -90,11 +90,9 @@ class Dispatcher:
             given = submission(new, pending_limit=self._pending_limit, day_limits=self._day_limits)
             with named_refusals(), self._connection() as connection:
                 crash_points.reach("received")
-                if notices is not None and notices.urls:
-                    told = (list(notices.urls), notices.language, *given)
-                    row = call_as_api(connection, tenant, ENQUEUE_TOLD, told)
-                else:
-                    row = call_as_api(connection, tenant, ENQUEUE, given)
+                statement = enqueue_with([one.expression for one in behind]) if behind else ENQUEUE
+                parameters = (*(value for one in behind for value in one.parameters), *given)
+                row = call_as_api(connection, tenant, statement, parameters)
             verdict = _within_limits(row)
             if verdict.word == "accepted":
                 # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.

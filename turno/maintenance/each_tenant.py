@@ -106,6 +106,17 @@ class EachTenant:
                 unfinished.append(tenant)
         return report
 
+    def in_batches(self, work: Callable[..., int], *parameters: object) -> int:
+        """Call the work of the control schema, a transaction each, until it changes no row; a dry run calls it once."""
+        total = 0
+        while True:
+            self._at_each_step()
+            with self._engine.transaction(force_rollback=self._dry_run):
+                done = work(*parameters)
+            total += done
+            if not done or self._dry_run:
+                return total
+
     def _turns(self, task: TenantTask, among: Collection[int] | None) -> list[TenantTurn]:
         every = timedelta(0) if self.complete else task.every
         with self._engine.transaction(force_rollback=self._dry_run):

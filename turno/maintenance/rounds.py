@@ -25,7 +25,7 @@ PROLONG = LEASE.total_seconds() / 3
 # Kept, under one name, by every process that runs maintenance regularly: cron, and residents.
 STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
 URGENT = ("rescued", "promoted", "moved", "offered")
-OFTEN = ("counted", "deliveries", "repaired", "expired", "purged")
+OFTEN = ("counted", "repaired", "expired", "purged")
 RARELY = ("pruned", "unserved")
 
 
@@ -103,7 +103,6 @@ class Maintenance(Tasks):
             "moved": self.move_unserved,
             "offered": self.offer,
             "counted": self.count,
-            "deliveries": self.make_deliveries_due,
             "repaired": self.repair,
             "expired": self.expire,
             "purged": self.purge,

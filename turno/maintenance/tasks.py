@@ -16,7 +16,7 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.unreferenced_files import files_without_row
 from turno.named import load
 from turno.queues.interface import QueueInterface
-from turno.store.engine import announcements, callbacks, events, files, outcomes
+from turno.store.engine import announcements, events, files, outcomes
 from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -104,15 +104,11 @@ class Tasks:
         """
         self._run_one(outcomes.analyze, self._engine)
         self._run_one(outcomes.fold_dead_letters, self._engine)
-        return self._until_done(lambda: self._run_one(outcomes.count, self._engine, READ_BATCH))
-
-    def make_deliveries_due(self) -> int:
-        """Make the webhooks and mails of ended jobs due; returns the number of outcomes that were read."""
-        return self._until_done(lambda: self._run_one(callbacks.make_due, self._engine, READ_BATCH))
+        return self._each_tenant.in_batches(outcomes.count, self._engine, READ_BATCH)
 
     def promote(self) -> int:
         """Make due tickets ready."""
-        return self._until_done(lambda: self._run_one(self._engine.promote, BATCH))
+        return self._each_tenant.in_batches(self._engine.promote, BATCH)
 
     def of_capabilities(self) -> dict[str, Callable[[], int]]:
         """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
@@ -153,13 +149,11 @@ class Tasks:
         pruned = self._run_one(outcomes.prune, self._engine, MINUTES_KEPT, self._terms.retention)
         self._run_one(self._engine.prune_announcements)
         self._run_one(self._engine.prune_keys)
-        return pruned + self._until_done(lambda: self._run_one(self._engine.prune_rate_limits, BATCH))
+        return pruned + self._each_tenant.in_batches(self._engine.prune_rate_limits, BATCH)
 
     def move_unserved(self) -> int:
         """Stamp over to this backend the tickets of a backend that no worker serves any more."""
-        return self._until_done(
-            lambda: self._run_one(self._engine.move_unserved, self._queue.name, self._terms.reoffer_after)
-        )
+        return self._each_tenant.in_batches(self._engine.move_unserved, self._queue.name, self._terms.reoffer_after)
 
     def offer(self) -> int:
         """Hint again at jobs that no worker claimed for a while."""
@@ -198,14 +192,6 @@ class Tasks:
     def _run_one(self, verb: Callable[..., int], *parameters: object) -> int:
         with self._engine.transaction(force_rollback=self._dry_run):
             return verb(*parameters)
-
-    def _until_done(self, run_batch: Callable[[], int]) -> int:
-        total = done = run_batch()
-        while done and not self._dry_run:
-            self._step()
-            done = run_batch()
-            total += done
-        return total
 
 
 def _total(*reports: TaskReport) -> int:

@@ -19,7 +19,6 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.web.admin.audit_list import audit_list
-from turno.web.admin.callbacks import admin_callbacks, callback_list
 from turno.web.admin.charts import charts
 from turno.web.admin.job_life import admin_logs, job_life
 from turno.web.admin.jobs import admin_jobs, job_pages
@@ -76,7 +75,6 @@ ROUTES = (
     admin_types,
     admin_workers,
     admin_audit,
-    admin_callbacks,
     stats,
     metrics,
     health,
@@ -93,7 +91,6 @@ OPERATOR_PAGES = (
     charts,
     job_life,
     audit_list,
-    callback_list,
 )
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
@@ -160,6 +157,7 @@ def install(
         tokens=None if principal else TokenCheck(settings),
         catalogues=catalogues(locale, handlers),
         published=published(partial(build_document, routes, handlers)),
+        submission_parts=tuple(load(place) for one in capabilities for place in one.submissions),
         menu=tuple(link for one in capabilities for link in one.menu),
         operator_menu=tuple(link for one in capabilities for link in one.operator_menu),
         prefix=url_prefix,

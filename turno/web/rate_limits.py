@@ -30,12 +30,6 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
         rate_limits.take(connection, tenant.id, user, services().settings.day_limits, job_type=job_type)
 
 
-def admit_mail(scope: Scope) -> None:
-    """Count a mail about the end of a job; raises RateLimited if the limit of the user is reached."""
-    with services().connection() as connection:
-        rate_limits.take(connection, scope.tenant.id, scope.principal.user, _limits("mails_per_day_per_user"))
-
-
 def _limits(*names: str) -> dict[str, int]:
     return {name: getattr(services().settings, f"max_{name}") for name in names}
 

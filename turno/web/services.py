@@ -21,6 +21,7 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 
 if TYPE_CHECKING:
+    from turno.web.api.submission_part import SubmissionPart
     from turno.web.auth.principal import Principal
     from turno.web.auth.tokens import TokenCheck
     from turno.web.pages.catalogue import Catalogues
@@ -62,6 +63,7 @@ class Services:
     catalogues: "Catalogues"
     published: Published
     prefix: str
+    submission_parts: "tuple[SubmissionPart, ...]"
     menu: tuple[Link, ...]
     operator_menu: tuple[Link, ...]
     principal: "AskPrincipal | None"

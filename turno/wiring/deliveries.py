@@ -9,7 +9,6 @@ from turno.capability import enabled
 from turno.named import load
 from turno.process_name import process_name
 from turno.settings import Settings
-from turno.wiring.callbacks import callback_delivery
 from turno.wiring.shared import engine_of
 
 log = logging.getLogger(__name__)
@@ -20,7 +19,6 @@ LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 def run_deliveries(settings: Settings) -> None:
     """Run each delivery that no other process of the installation runs; an outage of the database is logged."""
     prepared = {one.name: load(one.prepare)(settings) for it in enabled(settings.capabilities) for one in it.deliveries}
-    prepared["callbacks"] = callback_delivery(settings)
     for name, run in prepared.items():
         if run is None:
             continue  # without the lease: another process may have receivers

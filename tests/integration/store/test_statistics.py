@@ -14,8 +14,9 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
+from turno.capabilities.webhooks import due
 from turno.servers.wait import wait_until
-from turno.store.engine import announcements, callbacks, outcomes
+from turno.store.engine import announcements, outcomes
 from turno.store.one_row import value_of
 from turno.store.operator import board, fairness, over_time, present, totals
 from turno.store.operator.histogram import BOUNDS_MS, cumulative
@@ -76,7 +77,7 @@ def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleIn
     """Transactions that insert before others commit after them, and after other outcomes were read."""
     readers: dict[str, Callable[[], int]] = {
         "statistics": lambda: outcomes.count(world.engine, 1000),
-        "deliveries": lambda: callbacks.make_due(world.engine, 1000),
+        "webhooks": lambda: due.make_due(world.engine, 1000),
     }
     with ExitStack() as stack:
         writers = [stack.enter_context(psycopg.connect(world.url)) for _ in range(4)]
@@ -91,7 +92,7 @@ def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleIn
         for name, reader in readers.items():
             while outcomes_read := reader():
                 read[name] += outcomes_read
-    assert read == {"statistics": 8, "deliveries": 8}
+    assert read == {"statistics": 8, "webhooks": 8}
     assert totals.by_type(operator)["import"].outcomes == {"completed": 4, "failed": 4}
 
 
@@ -107,11 +108,11 @@ def test_readers_that_read_at_the_same_time_read_each_outcome_once(world: Exampl
             return found
 
     with ThreadPoolExecutor(4) as pool:
-        names = ["count_outcomes", "callbacks_due"] * 2
+        names = ["count_outcomes", "webhooks_due"] * 2
         found = Counter[str]()
         for name, number in zip(names, pool.map(read, names), strict=True):
             found[name] += number
-    assert found == {"count_outcomes": 40, "callbacks_due": 40}
+    assert found == {"count_outcomes": 40, "webhooks_due": 40}
 
 
 def test_a_reader_waits_for_the_numbers_of_another(world: ExampleInstallation) -> None:
@@ -155,7 +156,7 @@ def test_outcomes_are_kept_until_all_readers_have_read_them(world: ExampleInstal
     prune = "SELECT turno.prune_statistics('2 days', '30 days')"
     world.rows(prune)
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
-    assert callbacks.make_due(world.engine, 1000) == 1
+    assert due.make_due(world.engine, 1000) == 1
     world.rows(prune)
     assert world.rows("SELECT 1 FROM turno.outcomes") == []
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from tests.api import Service
 
 SCREENS = ("/admin", "/admin/jobs", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures",
-           "/admin/types", "/admin/charts", "/admin/charts?by=tenant", "/admin/audit", "/admin/callbacks")  # fmt: skip
+           "/admin/types", "/admin/charts", "/admin/charts?by=tenant", "/admin/audit", "/admin/webhooks")  # fmt: skip
 # Without a tenant's name on them there is nothing of another company's to be seen.
-NAMELESS = ("/admin/queues", "/admin/charts", "/admin/jobs", "/admin/types", "/admin/callbacks")
+NAMELESS = ("/admin/queues", "/admin/charts", "/admin/jobs", "/admin/types", "/admin/webhooks")
 NAMES_TENANTS = tuple(screen for screen in SCREENS if screen not in NAMELESS)
 TICKET = """
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
@@ -115,7 +115,7 @@ def test_whoever_has_an_operator_s_role_sees_every_company(service: Service, scr
 @pytest.mark.parametrize("screen", SCREENS)
 def test_an_operator_of_one_company_sees_nothing_of_another(service: Service, screen: str) -> None:
     page = operator(service, "acme").get(screen).text
-    assert "north" in page or screen in ("/admin/types", "/admin/callbacks"), "types are everybody's, and none fails"
+    assert "north" in page or screen in ("/admin/types", "/admin/webhooks"), "types are everybody's, and none fails"
     assert not re.findall(r"\beast\b|globex|import_of_east|sums_of_east", page)
 
 
@@ -527,31 +527,31 @@ def test_who_operates_is_led_there_from_the_tenant_s_page(service: Service) -> N
 
 
 def test_operators_see_what_was_not_taken_and_have_it_sent_again(service: Service) -> None:
-    service.rows("DELETE FROM turno.callback_addresses")
-    eva = Visitor(service.build(settings=replace(SETTINGS, callback_hosts=("hooks.example",))))
+    service.rows("DELETE FROM turno.webhook_addresses")
+    eva = Visitor(service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",))))
     eva.sign_in("eva", roles=["operator"])
 
     def act(**fields: str) -> str:
-        return eva.post("/admin/callbacks", {"form": eva.form_token} | fields).location
+        return eva.post("/admin/webhooks", {"form": eva.form_token} | fields).location
 
     assert "notice=wrong" in act(do="add", url="https://elsewhere.example/")
     assert "notice=set" in act(do="add", url="https://hooks.example/in?key=secret", tenant="north")
     service.rows(
-        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
+        "INSERT INTO turno.webhooks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
         " SELECT gen_random_uuid(), tenant_id, url, id, 'it answered 500', 'infinity', 'odd', 'failed', now()"
-        " FROM turno.callback_addresses"
+        " FROM turno.webhook_addresses"
     )
-    page = eva.get("/admin/callbacks").text
+    page = eva.get("/admin/webhooks").text
     assert ("it answered 500" in page, "https://hooks.example/…" in page, "key=secret" in page) == (True, True, False)
-    assert "turno callbacks list --tenant north" in eva.get("/admin").text
-    assert "notice=asked" in act(do="resend", id=str(service.rows("SELECT id FROM turno.callbacks")[0][0]))
-    assert service.rows("SELECT error, isfinite(due_at) FROM turno.callbacks") == [(None, True)]
+    assert "turno webhooks list --tenant north" in eva.get("/admin").text
+    assert "notice=asked" in act(do="resend", id=str(service.rows("SELECT id FROM turno.webhooks")[0][0]))
+    assert service.rows("SELECT error, isfinite(due_at) FROM turno.webhooks") == [(None, True)]
     reader = operator(service, role="reader")
-    assert "<button" not in reader.get("/admin/callbacks").text.partition("<main")[2].partition("<footer")[0]
-    assert reader.post("/admin/callbacks", {"form": reader.form_token, "do": "discard"}).status_code == 403
+    assert "<button" not in reader.get("/admin/webhooks").text.partition("<main")[2].partition("<footer")[0]
+    assert reader.post("/admin/webhooks", {"form": reader.form_token, "do": "discard"}).status_code == 403
     olga = operator(service, "globex")
-    assert olga.post("/admin/callbacks", {"form": olga.form_token, "do": "add", "url": "x"}).status_code == 403
-    assert "hooks.example" not in olga.get("/admin/callbacks").text
-    [(address,)] = service.rows("SELECT id FROM turno.callback_addresses")
+    assert olga.post("/admin/webhooks", {"form": olga.form_token, "do": "add", "url": "x"}).status_code == 403
+    assert "hooks.example" not in olga.get("/admin/webhooks").text
+    [(address,)] = service.rows("SELECT id FROM turno.webhook_addresses")
     assert "notice=set" in act(do="remove", address=str(address))
-    assert service.rows("SELECT FROM turno.callbacks") == []
+    assert service.rows("SELECT FROM turno.webhooks") == []

@@ -25,7 +25,7 @@ READ = [
     "/api/admin/types",
     "/api/admin/workers",
     "/api/admin/audit",
-    "/api/admin/callbacks",
+    "/api/admin/webhooks",
 ]
 RETRY = {"command": "retry", "type": ["greetings"]}
 CHANGE: list[tuple[str, str, dict[str, Any]]] = [
@@ -33,10 +33,10 @@ CHANGE: list[tuple[str, str, dict[str, Any]]] = [
     ("PATCH", "/api/admin/tenants/north", {"weight": 7}),
     ("PATCH", "/api/admin/types/greetings", {"timeout": 7}),
     ("PATCH", f"/api/admin/workers/{NOBODY}", {"request": "quiet"}),
-    ("POST", "/api/admin/callbacks", {"url": "https://hooks.example/"}),
-    ("DELETE", "/api/admin/callbacks/1", {}),
-    ("POST", "/api/admin/callbacks/resend", {}),
-    ("POST", "/api/admin/callbacks/discard", {}),
+    ("POST", "/api/admin/webhooks", {"url": "https://hooks.example/"}),
+    ("DELETE", "/api/admin/webhooks/1", {}),
+    ("POST", "/api/admin/webhooks/resend", {}),
+    ("POST", "/api/admin/webhooks/discard", {}),
 ]
 
 
@@ -50,7 +50,7 @@ def nothing_is_left(service: Service) -> None:
         "operator_audit",
         "job_types",
         "workers",
-        "callback_addresses",
+        "webhook_addresses",
     ):
         service.rows(f"DELETE FROM turno.{table}")  # noqa: S608 - named above
     service.rows("UPDATE turno.tenants SET weight = 1, cap = NULL, paused_at = NULL, jobs_per_day = NULL")
@@ -93,7 +93,7 @@ def test_who_may_not_changes_nothing(service: Service, method: str, path: str, b
     }[who]
     answered = asker.ask(method, path, json=body)
     if who == "of another company" and answered.status_code == 200:
-        assert not answered.get_json().get("changed", answered.get_json().get("callbacks"))
+        assert not answered.get_json().get("changed", answered.get_json().get("webhooks"))
     else:
         assert answered.status_code in {403, 404}
     assert everything(service) == before
@@ -108,7 +108,7 @@ def test_an_operator_of_another_company_is_shown_none_of_it(service: Service) ->
             assert ours.get(path).status_code == 403
             continue
         assert theirs.get(path).status_code == 200
-        if "types" not in path and "callbacks" not in path:
+        if "types" not in path and "webhooks" not in path:
             assert theirs.get(path).text != ours.get(path).text
             assert not {job_id, "north", "acme"} & set(theirs.get(path).text.replace('"', " ").split())
 
@@ -311,30 +311,30 @@ def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> N
 
 
 def test_operators_have_addresses_told_and_try_again_what_was_not_taken(service: Service) -> None:
-    app = service.build(settings=replace(SETTINGS, callback_hosts=("hooks.example",)))
+    app = service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",)))
     eva = Caller(app, "north", user="eva", roles=("operator",))
     address = {"url": "https://hooks.example/in?key=secret", "tenant": "north", "type": "greetings"}
-    made, again = (eva.post("/api/admin/callbacks", json=address) for _ in range(2))
+    made, again = (eva.post("/api/admin/webhooks", json=address) for _ in range(2))
     assert (made.status_code, made.get_json()) == (201, again.get_json())
     for wrong in ({"url": "https://elsewhere.example/"}, {"tenant": "nobody"}, {"type": "nothing"}):
-        refused = problem_of(eva.post("/api/admin/callbacks", json=address | wrong), 400)
+        refused = problem_of(eva.post("/api/admin/webhooks", json=address | wrong), 400)
         assert [one["field"] for one in refused["errors"]] == list(wrong)
     job_id = service.caller().job()
     service.rows(
-        "INSERT INTO turno.callbacks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
+        "INSERT INTO turno.webhooks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
         " SELECT %s, tenant_id, url, id, 'it answered 500', 'infinity', 'batch_invoicing', 'failed', now()"
-        " FROM turno.callback_addresses", job_id
+        " FROM turno.webhook_addresses", job_id
     )  # fmt: skip
-    listed = eva.get("/api/admin/callbacks").get_json()
+    listed = eva.get("/api/admin/webhooks").get_json()
     [told], [failing] = listed["addresses"], listed["failing"]
     assert (told["url"], told["failing"]) == ("https://hooks.example/…", 1)
     assert (failing["job_id"], failing["next_at"], "secret" in str(listed)) == (job_id, None, False)
     others = {"Authorization": f"Bearer {token('olga', 'north', roles=['operator'], companies=['other'])}"}
-    assert eva.get("/api/admin/callbacks", headers=others).get_json()["failing"] == []
-    assert eva.post("/api/admin/callbacks/resend", json={}, headers=others).get_json() == {"callbacks": 0}
-    assert eva.post("/api/admin/callbacks/resend", json={"ids": [failing["id"]]}).get_json() == {"callbacks": 1}
-    assert eva.get("/api/admin/callbacks").get_json()["failing"] == []
-    assert [eva.ask("DELETE", f"/api/admin/callbacks/{one}").status_code for one in (told["id"], told["id"], "x")] == [
+    assert eva.get("/api/admin/webhooks", headers=others).get_json()["failing"] == []
+    assert eva.post("/api/admin/webhooks/resend", json={}, headers=others).get_json() == {"webhooks": 0}
+    assert eva.post("/api/admin/webhooks/resend", json={"ids": [failing["id"]]}).get_json() == {"webhooks": 1}
+    assert eva.get("/api/admin/webhooks").get_json()["failing"] == []
+    assert [eva.ask("DELETE", f"/api/admin/webhooks/{one}").status_code for one in (told["id"], told["id"], "x")] == [
         204, 404, 404
     ]  # fmt: skip
-    assert service.rows("SELECT FROM turno.callbacks") == []
+    assert service.rows("SELECT FROM turno.webhooks") == []

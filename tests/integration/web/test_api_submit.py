@@ -225,13 +225,13 @@ def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Serv
     assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"
 
 
-def test_a_callback_leads_to_hosts_that_the_operator_names(service: Service) -> None:
-    named = service.build(settings=replace(SETTINGS, callback_hosts=("hooks.example",)))
+def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> None:
+    named = service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",)))
     for app, url in ((service.app, "https://hooks.example/"), (named, "https://elsewhere.example/")):
-        refused = Caller(app, "north").submit(callback_url=url)
-        assert [one["field"] for one in problem_of(refused, 400)["errors"]] == ["callback_url"]
-    Caller(named, "north").job(callback_url="https://hooks.example/")
-    assert service.rows("SELECT url FROM turno.callbacks") == [("https://hooks.example/",)]
+        refused = Caller(app, "north").submit(webhook_url=url)
+        assert [one["field"] for one in problem_of(refused, 400)["errors"]] == ["webhook_url"]
+    Caller(named, "north").job(webhook_url="https://hooks.example/")
+    assert service.rows("SELECT url FROM turno.webhooks") == [("https://hooks.example/",)]
 
 
 def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
@@ -240,7 +240,7 @@ def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
     bea = Caller(app, "north", user="bea")
     assert bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched).status_code == 202
-    told = "SELECT url, language FROM turno.callbacks WHERE url LIKE 'mailto:%%'"
+    told = "SELECT url, language FROM turno.webhooks WHERE url LIKE 'mailto:%%'"
     assert service.rows(told) == [("mailto:bea@shop.example", "es")]
     claims: list[dict[str, Any]] = [
         {}, {"email": "bea@shop.example", "email_verified": False}, {"email": ["bea@shop.example"]},

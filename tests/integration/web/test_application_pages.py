@@ -107,7 +107,7 @@ def test_a_tick_mails_the_visitor_where_their_token_names_an_address(service: Se
         assert ("mail_me" in one.get("/reports").text) is (one is ana)
         one.post("/reports", fields(one, "/reports", **period))
     [(job_id, _)] = jobs(service, ana, "consolidated_report")
-    told = "SELECT job_id::text, url, language FROM turno.callbacks WHERE url LIKE 'mailto:%'"
+    told = "SELECT job_id::text, url, language FROM turno.webhooks WHERE url LIKE 'mailto:%'"
     assert service.rows(told.replace("%", "%%")) == [(job_id, "mailto:ana@shop.example", "en")]
 
 

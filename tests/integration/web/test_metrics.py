@@ -256,7 +256,7 @@ def test_submitted_jobs_are_counted_once(service: Service) -> None:
     assert scraped(service)["turno_jobs_submitted_total greetings"] == 6
     service.end(jobs[0], "completed")
     assert scraped(service)["turno_jobs_submitted_total greetings"] == 6
-    service.rows("SELECT turno.callbacks_due(100000)")
+    service.rows("SELECT turno.webhooks_due(100000)")
     assert scraped(service)["turno_jobs_submitted_total greetings"] == 6
     service.rows("SELECT turno.count_outcomes(100000)")
     ana.post(f"/api/jobs/{jobs[1]}/cancel")

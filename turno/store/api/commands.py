@@ -1,5 +1,6 @@
 """The statements by which the web changes jobs, as a tenant's API role."""
 
+from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from turno.jobs.new_job import NewJob, as_json
@@ -7,11 +8,13 @@ from turno.jobs.new_job import NewJob, as_json
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with the exceeded limit and retry_in.
 ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM {}.jobs_enqueue(NULL, %s, %s, %s::jsonb)"
 
-# The same, with URLs that are notified of the end of a new job, by mail in a language.
-ENQUEUE_TOLD: LiteralString = """
-SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callbacks_put(e.job_id, %s::text[], %s) END
-FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb) AS e
-"""
+BEHIND: LiteralString = " FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb) AS e"
+
+
+def enqueue_with(expressions: Sequence[LiteralString]) -> LiteralString:
+    """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede the others."""
+    cases = [", CASE e.verdict WHEN 'accepted' THEN " + one + " END" for one in expressions]
+    return "SELECT e.*" + "".join(cases) + BEHIND
 
 
 def submission(*jobs: NewJob, pending_limit: int | None = None, day_limits: str | None = None) -> tuple[Any, ...]:

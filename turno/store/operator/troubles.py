@@ -53,7 +53,6 @@ def troubles(
             *_failures(cursor),
             *_parked(cursor),
             *_dead_letters(cursor),
-            *_callbacks(cursor),
             *_old_snapshot(cursor),
         ]
         if companies is None:
@@ -209,17 +208,6 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
         command = f"turno jobs list --all --tenant {one.tenant} --type {one.type} --group-by error"
         yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
-
-
-def _callbacks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    cursor.execute(
-        "SELECT tenant, count(*) AS n FROM failing_callbacks WHERE next_at IS NULL"
-        " GROUP BY tenant ORDER BY n DESC, tenant"
-    )
-    for one in cursor:
-        what = f"{one.n} webhooks or mails of {one.tenant} were given up after their last try"
-        command = f"turno callbacks list --tenant {one.tenant}"
-        yield Trouble(what, None, command, "callbacks", {"tenant": one.tenant, "n": one.n}, one.tenant)
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:

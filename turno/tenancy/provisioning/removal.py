@@ -86,7 +86,6 @@ def _close(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
         lock_roles(admin)
         admin.execute("UPDATE turno.tenants SET state = 'removed' WHERE id = %s", [tenant.id])
-        admin.execute("DELETE FROM turno.callback_addresses WHERE tenant_id = %s", [tenant.id])
         admin.execute("DELETE FROM turno.tenant_failures WHERE tenant_id = %s", [tenant.id])
         for role in existing_roles(admin, [tenant.handler_role]):
             admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))

@@ -84,7 +84,6 @@ _CONTROL = Matrix(
         "session_schemas": roles("engine"),
         "analyze_grown": roles("engine"),
         "count_outcomes": roles("engine"),
-        "callbacks_due": roles("engine"),
         "prune_statistics": roles("engine"),
         "outcome_bounds": roles("operator"),
         "wait_at": roles("operator"),
@@ -100,9 +99,6 @@ _CONTROL = Matrix(
         "worker_orders": roles("engine"),
         "error_group": roles("owners"),
         "is_end": roles("operator"),
-        "callbacks_take": roles("engine"),
-        "callback_tried": roles("engine"),
-        "callbacks_settle": roles("operator"),
     },
     relations={
         "backends": may(operator="SELECT"),
@@ -132,9 +128,6 @@ _CONTROL = Matrix(
         "outcomes": {},
         "statistics": may(operator="SELECT"),
         "submitted_jobs": may(operator="SELECT"),
-        "callbacks": may(owners=READ_WRITE),
-        "callback_addresses": may(operator="SELECT INSERT DELETE"),
-        "failing_callbacks": may(operator="SELECT"),
         "dead_letters": may(owners=READ_WRITE),
         "failed_jobs": may(operator="SELECT"),
         "open_jobs": may(operator="SELECT"),
@@ -169,7 +162,6 @@ _CONTROL = Matrix(
     | _OUTCOME_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", OWN_ROWS, None),
-        ("callbacks", "own_callbacks"): Policy("*", OWN_ROWS, None),
         ("part_looks", "own_part_looks"): Policy("a", None, OWN_ROWS),
         ("outcome_batches", "own_outcome_batches"): Policy("a", None, OWN_ROWS),
         ("dead_letters", "own_dead_letters"): Policy("*", OWN_ROWS, None),
@@ -232,7 +224,6 @@ _TENANT = Matrix(
         "files_unknown": roles("engine"),
         "file_take": roles("handler"),
         "file_purge": roles("engine"),
-        "callbacks_put": roles("api"),
     },
     relations={
         "background_jobs": _READ_JOBS,

@@ -79,15 +79,13 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it stands for
     one job. With `wait` the answer comes when the job has ended, if it does in that time.
     """
-    new, notices = read_submission(request, call, job_type)
+    new, behind = read_submission(request, call, job_type)
     inline = services().inline
     if inline is not None:
         if new.run_at is not None or new.run_in is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
-        if notices.urls:
-            raise invalid([FieldProblem("callback_url", "is told of nothing while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope, new)))
-    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, notices))
+    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind))
     log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
     return await_end(call, query, verdict.job_id, accepted(verdict))

@@ -1,18 +1,18 @@
 """Turn a POST into a submission, or into the full list of what is wrong with it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from functools import cache, partial
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from flask import Request
 from flask import request as current
 from msgspec import Meta
 
-from turno.dispatch.dispatcher import EndNotices
+from turno.dispatch.dispatcher import Behind
 from turno.dispatch.times import FARTHEST, untimely
 from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
-from turno.jobs.callback_url import url_problem
 from turno.jobs.converter import converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import NewJob, queue_of
@@ -21,9 +21,6 @@ from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, described
 from turno.web.http.request_body import JsonBody, check, field_problems, one_at_a_time, read_json_object
 from turno.web.http.request_headers import idempotency_key
-from turno.web.mail_me import mail_url, why_not
-from turno.web.pages.language import language_of
-from turno.web.rate_limits import admit_mail
 from turno.web.routes import Call
 from turno.web.services import services
 
@@ -51,18 +48,10 @@ Lasting = Annotated[
 ]
 QueueName = Annotated[str, described("Another of the queues that jobs of this type may wait in.")]
 
-CallbackUrl = Annotated[
-    str, described("An address that is told, signed, of the job's end: https, and of a host that is allowed here.")
-]
-MailMe = Annotated[
-    bool,
-    described("Whether to mail you at the job's end, at the address that your token names."),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitBody:
-    """What POST takes; the payload is checked against its handler's own dataclass."""
+    """The fields of the core; the payload is checked against its handler's own dataclass."""
 
     payload: msgspec.Raw
     run_at: RunAt = NOT_GIVEN
@@ -71,12 +60,10 @@ class SubmitBody:
     expires_at: ExpiresAt = NOT_GIVEN
     unique_for: Lasting = NOT_GIVEN
     queue: QueueName = NOT_GIVEN
-    callback_url: CallbackUrl = NOT_GIVEN
-    mail_me: MailMe = False
 
 
-def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob, EndNotices]:
-    """Return what the request asks for, checked to the last field.
+def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob, list[Behind]]:
+    """Return the requested job, checked to the last field, and the expressions of capabilities behind its insert.
 
     Raises Problem: 422 for an unknown type, 413 and 415 for a body that is not read, 400 with every
     problem for the rest. Times that were in order when this Idempotency-Key was first used still are: whoever lost
@@ -94,14 +81,11 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     now = services().clock()
     due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
     late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
-    mail = mail_url(call.scope.principal)
-    problems += _of_queue(handler, wanted.queue) + _of_callback(wanted.callback_url)
-    if wanted.mail_me and mail is None:
-        problems.append(FieldProblem("mail_me", why_not(call.scope.principal)))
-    if problems or (late and not _used(call, handler.type, key)):
+    parts = services().submission_parts
+    problems += _of_queue(handler, wanted.queue) + [it for part in parts for it in part.problems(call.scope, wanted)]
+    repeated = partial(_used, call, handler.type, key)
+    if problems or (late and not repeated()):
         raise invalid(problems + late)
-    if wanted.mail_me and not _used(call, handler.type, key):
-        admit_mail(call.scope)
     new = new_job(
         handler,
         payload,
@@ -114,8 +98,18 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
         unique_for=wanted.unique_for,
         queue=wanted.queue,
     )
-    urls = [url for url in (mail if wanted.mail_me else None, wanted.callback_url) if url is not None]
-    return new, EndNotices(urls, language_of(request) if wanted.mail_me else None)
+    behind = (part.behind(call.scope, wanted, repeated=repeated) for part in parts)
+    return new, [one for one in behind if one is not None]
+
+
+def body_type() -> type[SubmitBody]:
+    """Return the dataclass with the fields of the core and of the enabled capabilities."""
+    return _body_type(tuple(part.body for part in services().submission_parts))
+
+
+@cache
+def _body_type(parts: tuple[type[Any], ...]) -> type[SubmitBody]:
+    return cast("type[SubmitBody]", make_dataclass("SubmitBody", (), bases=(*parts, SubmitBody), frozen=True))
 
 
 def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options: Any) -> NewJob:
@@ -145,7 +139,7 @@ def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody
     """Return the body, its payload in plain form, and what is wrong with either."""
     wanted, payload, problems = None, None, []
     try:
-        wanted = converter(SubmitBody).load(body.text)
+        wanted = converter(body_type()).load(body.text)
     except InvalidPayload as error:
         problems = field_problems(error)
     if "payload" in body.value:
@@ -160,12 +154,6 @@ def _of_queue(handler: type[JobHandler[Any]], queue: str | None) -> list[FieldPr
     except NotEnqueued as problem:
         return [FieldProblem("queue", str(problem))]
     return []
-
-
-def _of_callback(url: str | None) -> list[FieldProblem]:
-    allowed = services().settings
-    wrong = None if url is None else url_problem(url, allowed.callback_hosts, private=allowed.callback_private)
-    return [] if wrong is None else [FieldProblem("callback_url", wrong)]
 
 
 def _used(call: Call, job_type: str, key: str | None) -> bool:

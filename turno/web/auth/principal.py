@@ -1,11 +1,11 @@
-"""Who asks, and what they may, whoever it is that says so."""
+"""The authenticated user and their permissions, independent of the authenticator."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from time import time
 from typing import Literal, get_args
 
-from turno.jobs.callback_url import is_mail_address
 from turno.tenancy.identity.tenant import Tenant
 
 # reader: sees what operators see, changes nothing. admin: an operator from whom nothing is redacted.
@@ -13,6 +13,9 @@ Role = Literal["reader", "operator", "admin"]
 LONGEST_USER = 255  # characters
 # Seconds for which a stream goes on without asking again who is signed in, unless a principal says otherwise.
 SESSION_SECONDS = 600.0
+LONGEST_MAIL_ADDRESS = 254
+# Without characters of headers and lists of recipients; quoted names are refused, too.
+_MAIL_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +77,8 @@ class Principal:
 def storable(user: str) -> bool:
     """Say whether a user can be stored and shown: PostgreSQL has no NUL, control characters forge lines of a log."""
     return 0 < len(user) <= LONGEST_USER and user.isprintable()
+
+
+def is_mail_address(text: str) -> bool:
+    """Return whether a mail may be sent to this address."""
+    return len(text) <= LONGEST_MAIL_ADDRESS and _MAIL_ADDRESS.fullmatch(text) is not None

@@ -7,9 +7,8 @@ from typing import Any, NoReturn
 import jwt
 
 from turno.errors import InvalidSettings
-from turno.jobs.callback_url import is_mail_address
 from turno.settings import Settings
-from turno.web.auth.principal import Principal, Role, storable
+from turno.web.auth.principal import Principal, Role, is_mail_address, storable
 from turno.web.auth.wrong_tokens import WrongTokens
 from turno.web.http.problems import Kind, Problem
 

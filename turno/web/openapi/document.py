@@ -9,7 +9,7 @@ import msgspec
 
 from turno.jobs.handler import JobHandler
 from turno.tenancy.identity.tenant import SLUG
-from turno.web.api.submit_body import SubmitBody
+from turno.web.api.submit_body import body_type
 from turno.web.auth.csrf import SAFE
 from turno.web.errors import MEDIA_TYPE
 from turno.web.http.problems import TYPE_ROOT, Kind, Problem
@@ -297,7 +297,7 @@ def _taken_body(body: Document, schemas: Document) -> Document:
 
 
 def _submission_body(payload: Document, schemas: Document) -> Document:
-    schema = _shape(SubmitBody)
+    schema = _shape(body_type())
     schema["properties"]["payload"] = payload
     example = {"payload": example_of(payload, schemas)}
     return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}

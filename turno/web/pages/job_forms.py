@@ -8,16 +8,13 @@ from uuid import UUID, uuid4
 
 from flask import request
 
-from turno.dispatch.dispatcher import EndNotices
 from turno.jobs.new_job import NewJob
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
 from turno.web.http.problems import Problem, invalid
 from turno.web.http.request_body import check
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
-from turno.web.mail_me import mail_url
 from turno.web.pages.visit import Visit, reading
-from turno.web.rate_limits import admit_mail
 from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
@@ -47,19 +44,18 @@ def submitted_before(visit: Visit, job_type: str) -> UUID | None:
 def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted:
     """Make a job of the present form; the word is `none` where its handler does not take this payload.
 
-    Its user is mailed at the job's end if the form's `mail_me` is ticked. Where background jobs are switched off, the
-    work is done within the request.
+    Where background jobs are switched off, the work is done within the request.
     """
     handler = services().registry.handler(job_type)
     checked, problems = check(handler, dict(payload))
     if problems:
         return Submitted("none")
     new = NewJob.of(handler, checked, user_id=visit.user, idempotency_key=form_key(), correlation_id=str(uuid4()))
-    notices = EndNotices(_mail(visit), visit.localizer.language)
+    behind = [made for part in services().submission_parts if (made := part.behind_form(visit))]
     inline = services().inline
     if inline is not None:
         return Submitted(_now(visit, inline, new))
-    verdict = services().dispatcher.submit(visit.scope.tenant, new, notices)
+    verdict = services().dispatcher.submit(visit.scope.tenant, new, behind)
     log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": job_type})
     match verdict.word:
         case "accepted" | "quota" as word:
@@ -67,14 +63,6 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         case _:
             # A conflict too: what a form asks for changes as its first job does the work.
             return Submitted("replayed", verdict.job_id)
-
-
-def _mail(visit: Visit) -> list[str]:
-    url = mail_url(visit.scope.principal) if "mail_me" in request.form else None
-    if url is None:
-        return []
-    admit_mail(visit.scope)
-    return [url]
 
 
 def _now(visit: Visit, inline: Inline, new: NewJob) -> Literal["done", "refused"]:

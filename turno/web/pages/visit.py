@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from flask import g, request
+from markupsafe import Markup
 
 from turno.jobs.error_record import line_of
 from turno.store.api.jobs import Reader
@@ -15,7 +16,6 @@ from turno.web.auth import session_cookie
 from turno.web.auth.login import Visitor, visitor_of
 from turno.web.auth.tenant_scope import Scope, scope_within
 from turno.web.http.problems import Kind, Problem
-from turno.web.mail_me import mail_url
 from turno.web.pages.branches import branches_of
 from turno.web.pages.language import language_of
 from turno.web.pages.localizer import Localizer
@@ -44,9 +44,9 @@ class Visit:
         return self.scope.principal.user
 
     @property
-    def mail_address(self) -> str | None:
-        """Where a mail on the visitor's jobs goes; None where none is sent."""
-        return self.scope.principal.email if mail_url(self.scope.principal) else None
+    def submission_fields(self) -> Markup:
+        """The fields of capabilities in a form that submits a job."""
+        return Markup().join(part.form(self) for part in services().submission_parts)
 
     def at(self, path: str) -> str:
         """Return the address of a path of ours."""

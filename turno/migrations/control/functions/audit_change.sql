@@ -20,23 +20,15 @@ BEGIN
         WHEN TG_TABLE_NAME = 'tenants' THEN 'tenant set'
         WHEN TG_TABLE_NAME = 'job_types' THEN 'type set'
         WHEN TG_TABLE_NAME = 'settings' THEN 'setting'
-        WHEN TG_TABLE_NAME = 'callback_addresses' THEN
-            CASE TG_OP WHEN 'INSERT' THEN 'callbacks add' ELSE 'callbacks remove' END
         ELSE 'worker' END;
     IF did IN ('tenant add', 'tenant remove', 'company add') THEN
         changed := jsonb_strip_nulls(jsonb_build_object('schema', row -> 'schema', 'adopted', row -> 'adopted_schema',
                                                         'name', row -> 'name'));
     END IF;
-    IF TG_TABLE_NAME = 'callback_addresses' THEN
-        -- Path and query may be secret.
-        changed := jsonb_strip_nulls(jsonb_build_object('id', row -> 'id', 'type', row -> 'type',
-                                                        'host', split_part(row ->> 'url', '/', 3)));
-    END IF;
     IF changed <> '{}' THEN
         INSERT INTO operator_audit (actor, action, tenant_id, subject, detail)
         VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user),
-                did, CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer
-                                   WHEN 'callback_addresses' THEN (row ->> 'tenant_id')::integer END,
+                did, CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer END,
                 coalesce(row ->> 'slug', row ->> 'type', row ->> 'name', row ->> 'host' || ':' || (row ->> 'pid')), changed);
     END IF;
     RETURN NULL;

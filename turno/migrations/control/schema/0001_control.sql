@@ -266,39 +266,6 @@ CREATE TABLE part_looks (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX part_looks_by_age ON part_looks (at);
 
--- Addresses that operators registered for every end of the jobs of a tenant, of a type, or of both; callbacks_due inserts
--- the rows of `callbacks`, so that a submission and an end cost no more. Only ends after created_at are delivered.
-CREATE TABLE callback_addresses (
-    id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    tenant_id  integer,
-    type       type_name,
-    url        text NOT NULL CHECK (length(url) <= 2000),
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    UNIQUE NULLS NOT DISTINCT (tenant_id, type, url)
-);
-
--- Deliveries of the ends of jobs: to the URL of the submission, by mail to its user (mailto:), or to an operator's address.
--- callbacks_due sets the job's end; without due_at the job is open, and with 'infinity' no further try is made: the
--- delivery stays with its error until its job is purged. `attempts` counts failed tries.
-CREATE TABLE callbacks (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    job_id     uuid NOT NULL,
-    tenant_id  integer NOT NULL,
-    url        text NOT NULL CHECK (length(url) <= 2000),
-    language   text CHECK (language IN ('en', 'es')),
-    address_id integer REFERENCES callback_addresses ON DELETE CASCADE,
-    type       type_name,
-    outcome    text CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled')),
-    ended_at   timestamptz,
-    due_at     timestamptz,
-    attempts   integer NOT NULL DEFAULT 0,
-    error      text,
-    UNIQUE (job_id, url),
-    CHECK (due_at IS NULL OR num_nulls(type, outcome, ended_at) = 0)
-);
-CREATE INDEX callbacks_due ON callbacks (tenant_id, due_at) WHERE due_at < 'infinity';
-CREATE INDEX callbacks_failing ON callbacks (tenant_id, id) WHERE error IS NOT NULL;
-
 -- Work that one process at a time may do. A lease ends at `until`; `since` is when holders began to follow one another
 -- without a gap.
 CREATE TABLE leases (
@@ -368,7 +335,7 @@ CREATE TABLE outcome_readers (
     position bigint NOT NULL DEFAULT 0,
     read_at  timestamptz
 );
-INSERT INTO outcome_readers (reader) VALUES ('deliveries'), ('statistics');
+INSERT INTO outcome_readers (reader) VALUES ('statistics');
 
 -- Sums of outcomes by minute, tenant, type and outcome. `scope` is a tenant, a company with a negative sign, or 0 for the
 -- installation; the minute -infinity has the sums of all time of a tenant and of the installation. Minutes are kept for two
@@ -481,9 +448,6 @@ CREATE POLICY own_outcome_batches ON outcome_batches FOR INSERT WITH CHECK (tena
 ALTER TABLE dead_letters ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_dead_letters ON dead_letters USING (tenant_id = (SELECT tenant_of(current_user)));
 
-ALTER TABLE callbacks ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_callbacks ON callbacks USING (tenant_id = (SELECT tenant_of(current_user)));
-
 ALTER TABLE part_looks ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_part_looks ON part_looks FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
 
@@ -505,7 +469,6 @@ CREATE TRIGGER audit
 CREATE TRIGGER audit_coming_and_going AFTER UPDATE OF state ON tenants
     FOR EACH ROW WHEN (OLD.state <> NEW.state AND NEW.state <> 'provisioning') EXECUTE FUNCTION audit_change();
 CREATE TRIGGER audit AFTER INSERT OR UPDATE OF login_epoch ON companies FOR EACH ROW EXECUTE FUNCTION audit_change();
-CREATE TRIGGER audit AFTER INSERT OR DELETE ON callback_addresses FOR EACH ROW EXECUTE FUNCTION audit_change();
 CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON job_types FOR EACH ROW EXECUTE FUNCTION audit_change();
 CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON settings FOR EACH ROW EXECUTE FUNCTION audit_change();
 CREATE TRIGGER audit AFTER UPDATE OF request ON workers FOR EACH ROW
@@ -568,14 +531,6 @@ WHERE t.state = 'review' GROUP BY n.slug;
 
 -- The tenants that have a job that could run.
 CREATE VIEW waiting_tenants AS SELECT DISTINCT tenant_id FROM tickets WHERE state = 'ready';
-
--- Deliveries that failed at their last try, without the path and query of the URL, which may be secret.
-CREATE VIEW failing_callbacks AS
-SELECT c.id, n.slug AS tenant, o.slug AS company, c.job_id, c.address_id, c.attempts, c.error,
-       regexp_replace(c.url, '^(https?://[^/?]+).+', '\1/…') AS url,
-       CASE WHEN isfinite(c.due_at) THEN c.due_at END AS next_at
-FROM callbacks c JOIN tenants n ON n.id = c.tenant_id AND n.state = 'active' JOIN companies o ON o.id = n.company_id
-WHERE c.error IS NOT NULL;
 
 -- Declared for the views; the bodies are in ../functions.
 CREATE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT NULL::boolean';

@@ -40,7 +40,6 @@ BEGIN
     DELETE FROM background_job_event_rows WHERE job_id = ANY (old);
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
-    DELETE FROM turno.callbacks WHERE job_id = ANY (old);
     DELETE FROM notifications_of_reviews WHERE job_id = ANY (old);
     DELETE FROM background_job_parts WHERE job_id = ANY (old);
     DELETE FROM job_files WHERE job_id = ANY (old);

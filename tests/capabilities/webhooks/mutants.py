@@ -1,0 +1,135 @@
+"""Guards of webhooks and mails: their receivers, their order, and that none is lost or given up unseen."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TAKE = "turno/capabilities/webhooks/sql/control/functions/webhooks_take.sql"
+COUNT = "turno/capabilities/webhooks/sql/control/functions/webhooks_due.sql"
+OF_WEBHOOKS = "tests/capabilities/webhooks/test_webhooks.py"
+AT_LEAST_ONCE = "decision 73: a webhook comes at least once"
+
+MUTANTS = (
+    Mutant(
+        "a webhook reaches private addresses",
+        "decision 73: nobody outside chooses what this host calls",
+        "turno/capabilities/webhooks/post.py",
+        "if private or _is_public(str(one))",
+        "if one",
+        ("tests/capabilities/webhooks/test_addresses.py::test_a_name_that_leads_to_a_private_address_is_not_called",),
+    ),
+    Mutant(
+        "a webhook reaches the private address that a public one embeds",
+        "decision 73: nobody outside chooses what this host calls",
+        "turno/capabilities/webhooks/post.py",
+        "            yield last\n",
+        "            pass\n",
+        ("tests/capabilities/webhooks/test_addresses.py::test_a_name_that_leads_to_an_embedded_address_is_refused",),
+    ),
+    Mutant(
+        "a webhook leads to any host",
+        "decision 73: nobody outside chooses what this host calls",
+        "turno/capabilities/webhooks/submission.py",
+        "return url_problem(url, allowed.webhook_hosts, private=allowed.webhook_private)",
+        "return None",
+        ("tests/integration/web/test_api_submit.py::test_a_webhook_leads_to_hosts_that_the_operator_names",),
+    ),
+    Mutant(
+        "a retry is delivered as an end",
+        AT_LEAST_ONCE,
+        COUNT,
+        "WHERE job_id IS NOT NULL AND is_end(outcome)",
+        "WHERE job_id IS NOT NULL AND outcome <> 'rescued'",
+        (
+            "tests/capabilities/webhooks/test_mail_at_the_end.py::test_one_mail_tells_of_the_end_whatever_was_tried_before_it",
+        ),
+    ),
+    Mutant(
+        "counting waits for a tenant that is being removed",
+        "promise 9: a tenant's failure affects only that tenant",
+        COUNT,
+        " FOR UPDATE OF o SKIP LOCKED",
+        " FOR UPDATE OF o",
+        (f"{OF_WEBHOOKS}::test_a_locked_delivery_delays_no_other_tenant",),
+    ),
+    Mutant(
+        "a delivery under way is sent by another process, too",
+        AT_LEAST_ONCE,
+        TAKE,
+        "SET due_at = clock_timestamp() + p_lease",
+        "SET due_at = c.due_at",
+        (f"{OF_WEBHOOKS}::test_a_delivery_not_recorded_is_repeated_uncounted",),
+    ),
+    Mutant(
+        "a tenant's deliveries precede all others",
+        "promise 9: a tenant's failure affects only that tenant",
+        TAKE,
+        "ORDER BY due.position, random()",
+        "ORDER BY t.id, due.position",
+        (f"{OF_WEBHOOKS}::test_a_tenant_with_many_deliveries_precedes_no_other",),
+    ),
+    Mutant(
+        "silent receivers take every call",
+        "promise 9: a tenant's failure affects only that tenant",
+        "turno/capabilities/webhooks/rounds.py",
+        "limit=limit, busy=busy)",
+        "limit=limit, busy=())",
+        (f"{OF_WEBHOOKS}::test_a_silent_receiver_delays_no_other_tenant",),
+    ),
+    Mutant(
+        "a delivery is tried for ever",
+        AT_LEAST_ONCE,
+        "turno/capabilities/webhooks/rounds.py",
+        "self._terms.pauses[delivery.attempts :]",
+        "self._terms.pauses",
+        (f"{OF_WEBHOOKS}::test_a_delivery_refused_for_a_day_is_given_up",),
+    ),
+    Mutant(
+        "a mail goes to an address that nobody verified",
+        "decision 77: nobody makes this service write to others",
+        "turno/web/auth/tokens.py",
+        'verified = claims.get("email_verified", True) is True',
+        "verified = True",
+        (
+            "tests/integration/web/test_api_submit.py::test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else",
+        ),
+    ),
+    Mutant(
+        "a user has any number of mails sent",
+        "decision 77: nobody makes this service write to others",
+        "turno/capabilities/webhooks/submission.py",
+        "            _count_mail(scope)\n",
+        "            pass\n",
+        (
+            "tests/integration/web/test_api_submit.py::test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else",
+        ),
+    ),
+    Mutant(
+        "a recipient that there is not is tried for a day",
+        "decision 77: what a mail server refuses for good is seen at once",
+        "turno/capabilities/webhooks/end_mail.py",
+        "if code >= REFUSED_FOR_GOOD:",
+        "if False:",
+        (
+            "tests/capabilities/webhooks/test_mail_at_the_end.py::test_a_recipient_that_the_server_does_not_know_is_given_up_at_once_and_seen",
+        ),
+    ),
+    Mutant(
+        "an operator's address is told of other tenants' ends",
+        "decision 77: an address is told of the ends that it was set for",
+        "turno/capabilities/webhooks/sql/control/functions/webhooks_due.sql",
+        "coalesce(a.tenant_id, e.tenant_id) = e.tenant_id AND",
+        "",
+        (
+            "tests/capabilities/webhooks/test_operators_addresses.py::test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone",
+        ),
+    ),
+    Mutant(
+        "webhooks of other companies are settled",
+        "promise 5: no tenant can read or change another's",
+        "turno/capabilities/webhooks/sql/control/functions/webhooks_settle.sql",
+        "          AND (p_companies IS NULL OR f.company = ANY (p_companies))\n",
+        "",
+        ("tests/capabilities/webhooks/test_operators_addresses.py::test_a_discarded_one_is_tried_no_more",),
+    ),
+)

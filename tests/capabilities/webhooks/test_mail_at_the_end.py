@@ -1,0 +1,136 @@
+"""A user who asked for it is mailed at their job's end: once, in their language, and not lost with the server."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.alert_receivers import mail_server
+from tests.capabilities.webhooks.told import asked, counted, due_again, ended
+from tests.misbehaving_handlers import Odd
+from turno.capabilities.webhooks import rounds
+from turno.capabilities.webhooks.delivery import webhook_secret
+from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
+from turno.mail import MailServer
+from turno.store.operator.troubles import troubles
+from turno.wiring.deliveries import run_deliveries
+from turno.wiring.logins import operator_session
+from turno.wiring.shared import engine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests import alert_receivers
+    from tests.capabilities.webhooks.told import Receiver
+    from tests.installation import ExampleInstallation
+
+EVA = "mailto:eva@shop.example"
+
+
+@pytest.fixture
+def by_mail(world: ExampleInstallation) -> Iterator[Callable[[str], Webhooks]]:
+    engine = engine_of(world.settings)
+
+    def made(url: str) -> Webhooks:
+        server = MailServer(url, "Turno <turno@shop.example>")
+        terms = WebhookTerms(hosts=("127.0.0.1",), private=True, mail_server=server, public_url="https://t.example")
+        return Webhooks(engine, secret=lambda one: webhook_secret(world.settings, one.slug), terms=terms)
+
+    yield made
+    engine.close()
+
+
+@pytest.fixture
+def mail() -> Iterator[alert_receivers.MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+def test_one_mail_tells_of_the_end_whatever_was_tried_before_it(
+    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+) -> None:
+    world.odd = True
+    job_id = asked(world, EVA, payload={"how": "error"}, handler=Odd, language="es", max_attempts=2)["job_id"]
+    told = by_mail(mail.url)
+    world.attempt(job_id)
+    counted(world)
+    assert (told.run_round(), mail.mails) == (0, []), "it is tried again, so it has not ended"
+    world.make_due()
+    world.attempt(job_id)
+    counted(world)
+    assert (told.run_round(), told.run_round()) == (1, 0)
+    (one,) = mail.mails
+    assert (one["To"], one["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
+    assert one["Subject"] == "odd: falló"
+    assert one["Message-ID"] == f"<{job_id}@turno.invalid>"
+    text = one.get_content()
+    assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
+    assert "Tu trabajo en suc0001" in text
+    assert "error" not in text
+
+
+@pytest.mark.parametrize("refusal", ["450 come back later", "down"])
+def test_a_mail_waits_for_a_server_that_does_not_take_it(
+    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer, refusal: str
+) -> None:
+    mail.refuses = refusal
+    ended(world, EVA)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"smtp://127.0.0.1:{closed.getsockname()[1]}"
+    told = by_mail(nobody if refusal == "down" else mail.url)
+    assert told.run_round() == 0
+    [kept] = world.rows("SELECT error IS NOT NULL AS told, isfinite(due_at) AS again FROM turno.webhooks")
+    assert kept == {"told": True, "again": True}
+    mail.refuses = ""
+    due_again(world)
+    assert by_mail(mail.url).run_round() == 1
+    assert len(mail.mails) == 1
+
+
+def test_a_recipient_that_the_server_does_not_know_is_given_up_at_once_and_seen(
+    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+) -> None:
+    mail.refuses = "550 no such user"
+    ended(world, EVA)
+    assert by_mail(mail.url).run_round() == 0
+    [kept] = world.rows("SELECT attempts, error FROM turno.webhooks WHERE due_at = 'infinity'")
+    assert kept["attempts"] == 1
+    assert kept["error"].startswith("NeverTaken: the server refuses the recipient: 550")
+    with operator_session(world.settings) as operator:
+        [trouble] = [one for one in troubles(operator, PAUSES[-1]) if one.kind == "webhooks"]
+    assert (trouble.tenant, trouble.command) == ("suc0001", "turno webhooks list --tenant suc0001")
+
+
+def test_a_mail_server_that_hangs_holds_up_no_call_back(
+    world: ExampleInstallation,
+    by_mail: Callable[[str], Webhooks],
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 1.0)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 1.5)
+    monkeypatch.setattr("turno.mail.ENDS_WITHIN", 1.0)
+    ended(world, EVA)
+    ended(world, receiver.url)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert by_mail(f"smtp://127.0.0.1:{silent.getsockname()[1]}").run_round() == 1
+    assert [row["url"] for row in world.rows("SELECT url FROM turno.webhooks")] == [EVA]
+
+
+def test_no_address_adds_a_header_or_a_recipient(
+    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+) -> None:
+    ended(world, f"{EVA}\r\nBcc: all@shop.example")
+    assert by_mail(mail.url).run_round() == 0
+    assert mail.mails == []
+
+
+def test_maintenance_mails_with_the_settings_of_alerts(
+    world: ExampleInstallation, mail: alert_receivers.MailServer
+) -> None:
+    ended(world, EVA)
+    run_deliveries(replace(world.settings, alert_smtp_url=mail.url, alert_email_from="turno@shop.example"))
+    assert [one["Subject"] for one in mail.mails] == ["Invoicing: it was cancelled"]

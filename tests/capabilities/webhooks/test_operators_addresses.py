@@ -1,0 +1,136 @@
+"""Addresses of operators are told of every end of a tenant's, a type's or all jobs; what they do not take is seen."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from tests.capabilities.webhooks.told import asked, counted, due_again
+from turno.capabilities.webhooks import stored
+from turno.capabilities.webhooks.delivery import address_secret
+from turno.capabilities.webhooks.rounds import PAUSES, Webhooks
+from turno.capabilities.webhooks.signature import headers_of
+from turno.commands.main import main
+from turno.settings import Settings
+from turno.wiring.deliveries import run_deliveries
+from turno.wiring.logins import operator_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import pytest
+
+    from tests.capabilities.webhooks.told import Receiver
+    from tests.installation import ExampleInstallation
+    from turno.tenancy.identity.tenant import Tenant
+
+
+def added(world: ExampleInstallation, url: str, *, tenant: str | None = None, job_type: str | None = None) -> int:
+    with operator_session(world.settings) as operator:
+        made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by="eva")
+    assert made is not None
+    return made
+
+
+def ended(world: ExampleInstallation, *, tenant: Tenant | None = None) -> UUID:
+    job_id: UUID = world.enqueue({"order_ids": [1]}, tenant=tenant)
+    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
+    counted(world)
+    return job_id
+
+
+def allowed(world: ExampleInstallation) -> dict[str, str]:
+    world.rows("DELETE FROM turno.leases WHERE name = 'webhooks'")
+    return {"WEBHOOK_HOSTS": "127.0.0.1", "WEBHOOK_PRIVATE": "true"}
+
+
+def test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
+) -> None:
+    before = ended(world)
+    added(world, f"{receiver.url}&of=all")
+    added(world, f"{receiver.url}&of=two", tenant="suc0002")
+    added(world, f"{receiver.url}&of=other", job_type="data_import")
+    added(world, f"{receiver.url}&of=type", job_type="batch_invoicing", tenant="suc0001")
+    one, two = ended(world), ended(world, tenant=world.tenants["suc0002"])
+    assert webhooks.run_round() == 4
+    told = {(path.rpartition("=")[2], headers["webhook-id"]) for path, headers, _ in receiver.got}
+    assert told == {("all", str(one)), ("type", str(one)), ("all", str(two)), ("two", str(two))}
+    counted(world)
+    assert (webhooks.run_round(), str(before) in {job for _, job in told}) == (0, False)
+
+
+def test_it_is_signed_with_a_secret_of_its_own_and_told_with_the_submission_s_once(
+    world: ExampleInstallation, receiver: Receiver
+) -> None:
+    number = added(world, receiver.url)
+    job_id = ended(world)
+    run_deliveries(Settings.read(world.environment | allowed(world)))
+    [(_, headers, body)] = receiver.got
+    secret = address_secret(world.settings, number)
+    assert headers_of(secret, str(job_id), int(headers["webhook-timestamp"]), body).items() <= headers.items()
+    own = asked(world, receiver.url)["job_id"]
+    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", own)
+    counted(world)
+    assert len(world.rows("SELECT FROM turno.webhooks WHERE job_id = %s", own)) == 1
+
+
+def test_what_is_not_taken_is_listed_without_secrets_and_sent_again_by_command(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (world.environment | allowed(world)).items():
+        monkeypatch.setenv(name, value)
+
+    def turno(*words: str) -> str:
+        return CliRunner().invoke(main, ["webhooks", *words], catch_exceptions=False).output
+
+    assert "address" in turno("add", receiver.url, "--tenant", "suc0001", "--type", "batch_invoicing", "--by", "eva")
+    job_id = ended(world)
+    receiver.status = 500
+    world.rows("UPDATE turno.webhooks SET attempts = %s", len(PAUSES))
+    assert webhooks.run_round() == 0
+    shown = turno("list")
+    assert ("told?by" in shown, "no more" in shown, "it answered 500" in shown) == (False, True, True)
+    listed = json.loads(turno("list", "--json"))
+    [failing], [address] = listed["failing"], listed["addresses"]
+    assert (failing["job_id"], failing["address_id"], failing["attempts"]) == (
+        str(job_id),
+        address["id"],
+        len(PAUSES) + 1,
+    )
+    receiver.status = 200
+    assert turno("resend", "--tenant", "suc0002", "--by", "eva") == "0 are sent again\n"
+    assert turno("resend", str(failing["id"]), "--by", "eva") == "1 are sent again\n"
+    assert webhooks.run_round() == 1
+    ended(world)
+    assert "is told no more" in turno("remove", str(address["id"]), "--by", "eva")
+    assert webhooks.run_round() == 0
+    acts = world.rows("SELECT action, actor, detail::text FROM turno.operator_audit ORDER BY id")
+    assert [(one["action"], one["actor"]) for one in acts] == [
+        ("webhooks add", "eva"), ("webhooks resend", "eva"), ("webhooks remove", "eva")
+    ]  # fmt: skip
+    assert "told?by" not in str(acts)
+    refused = CliRunner().invoke(main, ["webhooks", "add", "https://elsewhere.example/"])
+    assert (refused.exit_code, "WEBHOOK_HOSTS" in refused.output) == (1, True)
+
+
+def test_a_discarded_one_is_tried_no_more(world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver) -> None:
+    added(world, receiver.url)
+    receiver.status = 500
+    ended(world)
+    assert webhooks.run_round() == 0
+    with operator_session(world.settings) as operator:
+        assert stored.settle(operator, again=False, by="eva", companies=["nobody's"]) == 0
+        assert stored.settle(operator, again=False, by="eva") == 1
+    due_again(world)
+    assert (webhooks.run_round(), len(receiver.got)) == (0, 1)
+
+
+def test_what_was_given_up_goes_with_its_job(world: ExampleInstallation) -> None:
+    job_id = ended(world)
+    world.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'x')", job_id, world.one.id)
+    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '40 days' WHERE id = %s", job_id)
+    world.rows("SELECT job_purge('30 days', 100)")
+    assert world.rows("SELECT FROM turno.webhooks") == []

@@ -1,0 +1,232 @@
+"""A job's end is told to the address that its submission named: signed, at least once, and given up visibly."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Thread
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.capabilities.webhooks.told import Receiver, asked, counted, due_again, ended
+from turno.capabilities.webhooks import due as stored
+from turno.capabilities.webhooks import rounds
+from turno.capabilities.webhooks.delivery import webhook_secret
+from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
+from turno.capabilities.webhooks.signature import headers_of
+from turno.servers.wait import wait_until
+from turno.wiring.deliveries import run_deliveries
+from turno.wiring.shared import engine_of
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+
+def dies(*_: object) -> None:
+    raise SystemExit
+
+
+def test_an_end_is_told_once_signed_and_names_its_job(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
+) -> None:
+    job_id: UUID = asked(world, receiver.url)["job_id"]
+    assert webhooks.run_round() == 0, "it has not ended"
+    world.rows("SELECT job_cancel(%s, NULL, 'called off')", job_id)
+    counted(world)
+    assert (webhooks.run_round(), webhooks.run_round()) == (1, 0)
+    [(path, headers, body)] = receiver.got
+    assert path == "/told?by=turno"
+    assert json.loads(body) | {"timestamp": ""} == {
+        "type": "job.cancelled",
+        "timestamp": "",
+        "data": {
+            "job_id": str(job_id),
+            "tenant": "suc0001",
+            "type": "batch_invoicing",
+            "status": "cancelled",
+            "outcome": "cancelled",
+        },
+    }
+    secret = webhook_secret(world.settings, "suc0001")
+    assert headers_of(secret, str(job_id), int(headers["webhook-timestamp"]), body).items() <= headers.items()
+    assert world.rows("SELECT FROM turno.webhooks") == []
+
+
+def test_a_delivery_not_recorded_is_repeated_uncounted(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = ended(world, receiver.url)
+    with monkeypatch.context() as killed:
+        killed.setattr(stored, "delivered", dies)
+        with pytest.raises(SystemExit):
+            webhooks.run_round()
+    assert webhooks.run_round() == 0, "not before its lease is over"
+    assert world.rows("SELECT attempts FROM turno.webhooks") == [{"attempts": 0}]
+    due_again(world)
+    assert webhooks.run_round() == 1
+    assert [headers["webhook-id"] for _, headers, _ in receiver.got] == [str(job_id)] * 2
+
+
+@pytest.mark.parametrize("status", [500, 302, 404])
+def test_a_refusal_is_tried_again_and_a_redirect_is_one(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, status: int
+) -> None:
+    receiver.status, receiver.headers_sent = status, {"Location": receiver.url}
+    ended(world, receiver.url)
+    assert webhooks.run_round() == 0
+    assert len(receiver.got) == 1
+    [row] = world.rows("SELECT attempts, due_at > now() + interval '20 s' AS later FROM turno.webhooks")
+    assert row == {"attempts": 1, "later": True}
+    receiver.status = 204
+    due_again(world)
+    assert webhooks.run_round() == 1
+
+
+def test_a_delivery_refused_for_a_day_is_given_up(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.status = 500
+    ended(world, receiver.url)
+    world.rows("UPDATE turno.webhooks SET attempts = %s", len(PAUSES))
+    assert webhooks.run_round() == 0
+    [kept] = world.rows("SELECT due_at = 'infinity' AS over, attempts, error FROM turno.webhooks")
+    assert kept == {"over": True, "attempts": 11, "error": "NotDelivered: it answered 500"}
+    [line] = [one for one in caplog.records if getattr(one, "alert", None) == "webhook"]
+    assert "given up after 11 tries" in line.getMessage()
+    assert webhooks.run_round() == 0
+    assert len(receiver.got) == 1
+
+
+def test_a_silent_receiver_delays_no_other_tenant(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "AT_ONCE", 3)
+    monkeypatch.setattr(rounds, "OF_A_TENANT", 2)
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 60)
+    receiver.answers.clear()
+    silent = [ended(world, receiver.url) for _ in range(4)]
+    beside = Receiver()
+    Thread(target=beside.serve_forever, args=(0.01,), daemon=True).start()
+    others = {str(ended(world, beside.url, tenant=world.tenants["suc0002"])) for _ in range(8)}
+    round_ = Thread(target=webhooks.run_round, daemon=True)
+    round_.start()
+    assert wait_until(lambda: {headers["webhook-id"] for _, headers, _ in beside.got} == others, within=20)
+    assert len(receiver.got) <= 2, "all of the others came while the first two waited for their answers"
+    receiver.answers.set()
+    assert wait_until(lambda: len(receiver.got) == len(silent), within=20)
+    round_.join(20)
+    assert world.rows("SELECT FROM turno.webhooks") == []
+    beside.shutdown()
+    beside.server_close()
+
+
+def test_a_silent_receiver_s_try_is_counted(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.4)
+    receiver.answers.clear()
+    ended(world, receiver.url)
+    assert webhooks.run_round() == 0
+    assert [row["attempts"] for row in world.rows("SELECT attempts FROM turno.webhooks")] == [1]
+
+
+def test_a_tenant_with_many_deliveries_precedes_no_other(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "AT_ONCE", 2)
+    monkeypatch.setattr(rounds, "OF_A_TENANT", 2)
+    monkeypatch.setattr(rounds, "TAKING_SECONDS", 60)
+    many = {str(ended(world, receiver.url)) for _ in range(4)}
+    other = str(ended(world, receiver.url, tenant=world.tenants["suc0002"]))
+    assert webhooks.run_round() == 5
+    assert other in {headers["webhook-id"] for _, headers, _ in receiver.got[:2]}
+    assert {headers["webhook-id"] for _, headers, _ in receiver.got} == {*many, other}
+
+
+def test_a_locked_delivery_delays_no_other_tenant(
+    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
+) -> None:
+    locked = asked(world, receiver.url)["job_id"]
+    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", locked)
+    with psycopg.connect(world.url) as removal:
+        removal.execute("SELECT FROM turno.webhooks FOR UPDATE")
+        world.engine.execute("SET lock_timeout = '100ms'")
+        other = ended(world, receiver.url, tenant=world.tenants["suc0002"])
+        world.engine.execute("RESET lock_timeout")
+    assert webhooks.run_round() == 1
+    assert [headers["webhook-id"] for _, headers, _ in receiver.got] == [str(other)]
+
+
+@pytest.mark.parametrize("trouble", ["locked", "older schema"])
+def test_a_tenant_that_cannot_be_read_delays_no_delivery(
+    world: ExampleInstallation, receiver: Receiver, trouble: str
+) -> None:
+    ids = {str(ended(world, receiver.url, tenant=world.tenants[slug])) for slug in ("suc0001", "suc0002")}
+    asked(world, receiver.url)  # stays open
+    with ExitStack() as locks:
+        if trouble == "locked":
+            owner = locks.enter_context(psycopg.connect(world.url))
+            owner.execute(f"LOCK TABLE {world.one.schema}.background_jobs")
+        else:
+            world.rows("ALTER TABLE background_jobs RENAME TO jobs_before")
+            locks.callback(world.rows, "ALTER TABLE jobs_before RENAME TO background_jobs")
+        run_deliveries(replace(world.settings, webhook_hosts=("127.0.0.1",), webhook_private=True))
+    assert {headers["webhook-id"] for _, headers, _ in receiver.got} == ids
+    assert world.rows("SELECT attempts, due_at FROM turno.webhooks") == [{"attempts": 0, "due_at": None}]
+
+
+def test_taking_reads_no_delivery_of_an_open_job(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO turno.webhooks (job_id, tenant_id, url)"
+        " SELECT gen_random_uuid(), %s, 'https://hooks.example/' FROM generate_series(1, 20000)",
+        world.one.id,
+    )
+    due = ended(world, "https://hooks.example/")
+    world.rows("ANALYZE turno.webhooks")
+    fetched = """
+        SELECT pg_stat_get_xact_blocks_fetched('webhooks'::regclass) + sum(pg_stat_get_xact_blocks_fetched(indexrelid))
+        FROM pg_index WHERE indrelid = 'webhooks'::regclass
+    """
+    with psycopg.connect(world.url) as superuser:
+        superuser.execute("SET search_path = turno")
+        [taken] = superuser.execute("SELECT job_id FROM webhooks_take('1 min', 10, 50, '{}')").fetchall()
+        [(blocks,)] = superuser.execute(fetched).fetchall()
+        superuser.rollback()
+    assert taken[0] == due
+    assert blocks < 100
+
+
+def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstallation, receiver: Receiver) -> None:
+    ended(world, receiver.url)
+    engine = engine_of(world.settings)
+    elsewhere = WebhookTerms(hosts=("hooks.example",), private=True)
+    Webhooks(engine, secret=lambda one: one.slug, terms=elsewhere).run_round()
+    engine.close()
+    assert receiver.got == []
+
+
+def test_a_repeated_submission_asks_for_no_second_call_back(world: ExampleInstallation) -> None:
+    first = asked(world, "https://hooks.example/a", idempotency_key="once")
+    again = asked(world, "https://hooks.example/b", idempotency_key="once")
+    assert (again["verdict"], again["job_id"]) == ("replayed", first["job_id"])
+    assert [row["url"] for row in world.rows("SELECT url FROM turno.webhooks")] == ["https://hooks.example/a"]
+
+
+def test_a_tenant_reads_no_other_s_addresses(world: ExampleInstallation) -> None:
+    asked(world, "https://hooks.example/secret")
+    for session in (world.web, world.engine):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("SELECT url FROM turno.webhooks")
+
+
+def test_maintenance_sends_what_is_due_where_hosts_are_named(world: ExampleInstallation, receiver: Receiver) -> None:
+    ended(world, receiver.url)
+    run_deliveries(world.settings)
+    assert receiver.got == []
+    run_deliveries(replace(world.settings, webhook_hosts=("127.0.0.1",), webhook_private=True))
+    assert len(receiver.got) == 1

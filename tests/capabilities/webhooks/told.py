@@ -1,0 +1,77 @@
+"""Who is told, and jobs whose ends are."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from turno.capabilities.webhooks.due import make_due
+from turno.capabilities.webhooks.submission import PUT
+from turno.store.api.commands import enqueue_with, submission
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.tenancy.identity.tenant import Tenant
+
+
+class Receiver(ThreadingHTTPServer):
+    """Answers with `status` once `answers` is set, and keeps what came."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taken)
+        self.status, self.headers_sent = 200, dict[str, str]()
+        self.answers = Event()
+        self.answers.set()
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/told?by=turno"
+
+
+class Taken(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+        self.server.answers.wait(10)
+        self.send_response(self.server.status)
+        for name, value in self.server.headers_sent.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def asked(
+    world: ExampleInstallation,
+    url: str,
+    *,
+    payload: dict[str, Any] | None = None,
+    tenant: Tenant | None = None,
+    language: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    new = world.new_job(payload or {"order_ids": [1]}, **options)
+    return world.call(enqueue_with([PUT]), ([url], language, *submission(new)), tenant=tenant)
+
+
+def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None) -> UUID:
+    job_id: UUID = asked(world, url, tenant=tenant)["job_id"]
+    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
+    counted(world)
+    return job_id
+
+
+def counted(world: ExampleInstallation) -> None:
+    """Make the deliveries of ended jobs due, as maintenance does."""
+    while make_due(world.engine, limit=1000):
+        pass
+
+
+def due_again(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.webhooks SET due_at = now()")

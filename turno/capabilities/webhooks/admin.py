@@ -1,0 +1,251 @@
+"""/api/admin/webhooks and /admin/webhooks: addresses that are told of every end, and what nobody took."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated
+from uuid import UUID
+
+from flask import Response, request
+from msgspec import Meta
+
+from turno.capabilities.webhooks import stored
+from turno.capabilities.webhooks.url import url_problem
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.auth.principal import Principal
+from turno.web.auth.tenant_scope import require_everywhere
+from turno.web.http.json_answers import from_row, page_of
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.query import LARGEST_ID, PageSize, Text, described
+from turno.web.pages.drawing import draw, go
+from turno.web.routes import Answer, OperatorCall, Routes
+from turno.web.services import as_operator, services
+
+admin_webhooks = Routes("admin_webhooks", __name__, tag="administration")
+webhook_list = OperatorPages("operator_webhooks", __name__, template_folder="templates")
+
+LONGEST_LIST = 50  # a page
+LARGEST_ADDRESS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressBody:
+    """One address, without its path, which may be secret; told of one tenant's ends, of one type's, or of all.
+
+    `failing` is how many ends it did not take.
+    """
+
+    id: int
+    tenant: str | None
+    type: str | None
+    url: str
+    created_at: datetime
+    failing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingBody:
+    """One end that an address did not take; without `next_at` it is tried no more.
+
+    `address_id` is null where the submission named the address, or asked for a mail.
+    """
+
+    id: int
+    tenant: str
+    job_id: UUID
+    url: str
+    address_id: int | None
+    attempts: int
+    error: str
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPage:
+    """All addresses, and a page of what was not taken, the oldest first."""
+
+    addresses: list[AddressBody]
+    failing: list[FailingBody]
+    next_cursor: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingQuery:
+    """Of which tenant, and which page."""
+
+    tenant: Annotated[Text, described("Of this tenant alone.")] = ""
+    cursor: Annotated[int, described("What the page before named as next_cursor.", ge=0, le=LARGEST_ID)] = 0
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookListQuery:
+    """Of which tenant, behind which webhook the page begins, and what was done before it."""
+
+    tenant: Text = ""
+    after: Annotated[int, described("Behind this one.", ge=0, le=LARGEST_ID)] = 0
+    notice: Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAddress:
+    """An address, and of which tenant and type it is told; of all without them."""
+
+    url: str
+    tenant: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressMade:
+    """Its number, by which it is removed and its secret is printed."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """What was not taken: these ones, or all of a tenant's; null for both means all."""
+
+    ids: Annotated[list[Annotated[int, Meta(ge=1, le=LARGEST_ID)]], Meta(max_length=LONGEST_LIST)] | None = None
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhooksSettled:
+    """How many it were."""
+
+    webhooks: int
+
+
+@admin_webhooks.operation("GET /api/admin/webhooks")
+def index(call: OperatorCall, query: FailingQuery) -> WebhookPage:
+    """List addresses that are told of jobs' ends, and what was not taken."""
+    return _page(call.principal.companies, query)
+
+
+@admin_webhooks.operation(
+    "POST /api/admin/webhooks", answers={201: Answer(about="It is told.", body=AddressMade)}, everywhere=True
+)
+def add(call: OperatorCall, body: NewAddress) -> AddressMade:
+    """Have an address told of every end.
+
+    From now on, of a tenant's jobs, of a type's, or of all; `WEBHOOK_HOSTS` must name its host. Safe to repeat.
+    `turno webhooks secret` prints what it is signed with.
+    """
+    return AddressMade(_add_address(call.principal.user, body))
+
+
+@admin_webhooks.operation("DELETE /api/admin/webhooks/<address>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def remove(call: OperatorCall, address: str) -> None:
+    """Tell an address no more.
+
+    Not even of what it has not taken yet.
+    """
+    _remove_address(call.principal.user, address)
+
+
+@admin_webhooks.operation("POST /api/admin/webhooks/resend")
+def resend(call: OperatorCall, body: Which) -> WebhooksSettled:
+    """Try again what was not taken.
+
+    At once, and from the first try on; webhooks and mails alike.
+    """
+    return _settled(call.principal, body, again=True)
+
+
+@admin_webhooks.operation("POST /api/admin/webhooks/discard")
+def discard(call: OperatorCall, body: Which) -> WebhooksSettled:
+    """Try no more what was not taken."""
+    return _settled(call.principal, body, again=False)
+
+
+@webhook_list.page("/admin/webhooks", WebhookListQuery)
+def listed(visit: OperatorVisit, asked: WebhookListQuery) -> Response:
+    """List the addresses, and what was not taken."""
+    query = FailingQuery(tenant=asked.tenant, cursor=asked.after)
+    page = _page(visit.companies, query)
+    types = sorted(handler.type for handler in services().registry.handlers)
+    return draw("turno/admin/webhooks.html", visit=visit, asked=asked, page=page, types=types, live=False)
+
+
+@webhook_list.form("/admin/webhooks")
+def change(visit: OperatorVisit) -> Response:
+    """Add or remove an address, or settle what was not taken."""
+    form = {name: text.strip().replace("\0", "") for name, text in request.form.items()}
+    done, number, tenant = form.get("do"), form.get("id", ""), form.get("tenant") or None
+    if done in ("resend", "discard"):
+        which = Which(ids=[_number(number, invalid([]), LARGEST_ID)] if number else None, tenant=tenant)
+        _settled(visit.principal, which, again=done == "resend")
+        return go(visit.to("/webhooks", tenant=tenant, notice="asked"))
+    if done not in ("add", "remove"):
+        raise invalid([])
+    require_everywhere(visit.principal)
+    try:
+        if done == "add":
+            address = NewAddress(url=form.get("url", ""), type=form.get("type") or None, tenant=tenant)
+            _add_address(visit.principal.user, address)
+        else:
+            _remove_address(visit.principal.user, form.get("address", ""))
+    except Problem as problem:
+        if problem.kind not in (Kind.INVALID_REQUEST, Kind.NOT_FOUND):
+            raise
+        return go(visit.to("/webhooks", notice="wrong"))
+    return go(visit.to("/webhooks", notice="set"))
+
+
+def _page(companies: Collection[str] | None, query: FailingQuery) -> WebhookPage:
+    tenant, limit = query.tenant or None, query.limit
+    with as_operator() as operator:
+        addresses = stored.list_addresses(operator, companies=companies)
+        rows = stored.failing(operator, companies=companies, tenant=tenant, after=query.cursor, limit=limit + 1)
+    page, following = page_of(rows, limit, partial(from_row, FailingBody), "id")
+    return WebhookPage([from_row(AddressBody, row) for row in addresses], page, following)
+
+
+def _settled(principal: Principal, which: Which, *, again: bool) -> WebhooksSettled:
+    _require_storable(which.tenant)
+    with as_operator() as operator:
+        settled = stored.settle(
+            operator, again=again, by=principal.user, tenant=which.tenant, ids=which.ids, companies=principal.companies
+        )
+    return WebhooksSettled(settled)
+
+
+def _add_address(by: str, wanted: NewAddress) -> int:
+    """Store an address and return its number; raises Problem 400 for a field that is not allowed."""
+    settings = services().settings
+    problems = []
+    if wrong := url_problem(wanted.url, settings.webhook_hosts, private=settings.webhook_private):
+        problems.append(FieldProblem("url", wrong))
+    if wanted.type is not None and wanted.type not in {handler.type for handler in services().registry.handlers}:
+        problems.append(FieldProblem("type", "is none of this service's; /openapi.json lists the types"))
+    if problems:
+        raise invalid(problems)
+    _require_storable(wanted.tenant)
+    with as_operator() as operator:
+        made = stored.add_address(operator, wanted.url, tenant=wanted.tenant, job_type=wanted.type, by=by)
+    if made is None:
+        raise invalid([FieldProblem("tenant", "is none of this installation's")])
+    return made
+
+
+def _remove_address(by: str, address: str) -> None:
+    """Remove an address; raises Problem 404 if there is none of this number."""
+    gone = Problem(Kind.NOT_FOUND, "There is no such address any more.")
+    number = _number(address, gone, LARGEST_ADDRESS)
+    with as_operator() as operator:
+        if not stored.remove_address(operator, number, by=by):
+            raise gone
+
+
+def _require_storable(tenant: str | None) -> None:
+    if tenant is not None and "\0" in tenant:
+        raise invalid([FieldProblem("tenant", "must not contain the character U+0000")])
+
+
+def _number(text: str, otherwise: Problem, largest: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and int(text) <= largest:
+        return int(text)
+    raise otherwise

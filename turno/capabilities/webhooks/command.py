@@ -1,0 +1,132 @@
+"""The commands `turno webhooks …`: who is told of jobs' ends, and what nobody took."""
+
+from __future__ import annotations
+
+import click
+
+from turno.capabilities.webhooks import stored
+from turno.capabilities.webhooks.delivery import address_secret, webhook_secret
+from turno.capabilities.webhooks.url import url_problem
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table, printable
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.jobs.named_handlers import named_handlers
+from turno.process_name import person
+from turno.tenancy.identity.directory import Directory, UnknownTenant
+from turno.wiring.logins import operator_session
+
+MOST = 1000
+by_option = click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
+
+
+class NotTold(TurnoError):
+    """Nothing was changed; the message says why."""
+
+
+@click.group()
+def webhooks() -> None:
+    """Have addresses told of every end of jobs, and try again what nobody took."""
+
+
+@webhooks.command("list")
+@click.option("--tenant", help="What was not taken of this tenant's ends alone.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of tables.")
+def list_all(*, tenant: str | None, json_wanted: bool) -> None:
+    """List the addresses that are told of every end, and what was not taken at the last try."""
+    with operator_session(read_settings()) as operator:
+        addresses, failing = stored.list_addresses(operator), stored.failing(operator, tenant=tenant, limit=MOST)
+    if json_wanted:
+        click.echo(as_json({"addresses": addresses, "failing": failing}))
+        return
+    headers = ("number", "address", "tenant", "type", "not taken")
+    told = [(a["id"], a["url"], a["tenant"] or "all", a["type"] or "all", a["failing"]) for a in addresses]
+    print_table(headers, told)
+    if failing:
+        click.echo()
+        rows = [
+            (
+                f["id"],
+                f["tenant"],
+                f["job_id"],
+                f["url"],
+                f["attempts"],
+                f["next_at"] or "no more",
+                printable(f["error"]),
+            )
+            for f in failing
+        ]
+        print_table(("id", "tenant", "job", "address", "tries", "next", "error"), rows)
+
+
+@webhooks.command()
+@click.argument("url")
+@click.option("--tenant", help="Of this tenant's jobs alone.")
+@click.option("--type", "job_type", help="Of jobs of this type alone.")
+@by_option
+def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
+    """Have URL told of every end from now on; its host must be one of WEBHOOK_HOSTS."""
+    settings = read_settings()
+    if wrong := url_problem(url, settings.webhook_hosts, private=settings.webhook_private):
+        raise NotTold(f"the address {wrong}")
+    if job_type is not None and job_type not in {one.type for one in named_handlers(settings.handlers).handlers}:
+        raise NotTold(f"no handler has the type {job_type[:60]!r}")
+    with operator_session(settings) as operator:
+        made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)
+    if made is None:
+        raise UnknownTenant(tenant or "")
+    click.echo(f"address {made} is told of every end; turno webhooks secret {made} prints what it is signed with")
+
+
+@webhooks.command()
+@click.argument("number", type=int)
+@by_option
+def remove(number: int, by: str) -> None:
+    """Tell the address NUMBER no more, not even of what it has not taken yet."""
+    with operator_session(read_settings()) as operator:
+        if not stored.remove_address(operator, number, by=by):
+            raise NotTold(f"there is no address {number}")
+    click.echo(f"address {number} is told no more")
+
+
+@webhooks.command()
+@click.argument("number", type=int, required=False)
+@click.option("--tenant", help="The key of this tenant's submissions.")
+def secret(number: int | None, tenant: str | None) -> None:
+    """Print the key that signs the webhooks to the address NUMBER, or of a tenant's submissions."""
+    settings = read_settings()
+    if (number is None) == (tenant is None):
+        raise click.UsageError("name the NUMBER of an address, or --tenant")
+    if tenant is None:
+        click.echo(address_secret(settings, number or 0))
+        return
+    with operator_session(settings) as operator:
+        Directory(lambda: operator).find(tenant)
+    click.echo(webhook_secret(settings, tenant))
+
+
+@webhooks.command()
+@click.argument("ids", nargs=-1, type=int)
+@click.option("--tenant", help="All of this tenant's.")
+@click.option("--all", "everything", is_flag=True, help="All.")
+@by_option
+def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
+    """Try what was not taken again, at once: those with these IDS, or all of a tenant's, or all."""
+    click.echo(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
+
+
+@webhooks.command()
+@click.argument("ids", nargs=-1, type=int)
+@click.option("--tenant", help="All of this tenant's.")
+@click.option("--all", "everything", is_flag=True, help="All.")
+@by_option
+def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
+    """Never try again what was not taken: those with these IDS, or all of a tenant's, or all."""
+    click.echo(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
+
+
+def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:
+    if not (ids or tenant or everything):
+        raise click.UsageError("name the ids that `turno webhooks list` shows, or --tenant, or --all")
+    with operator_session(read_settings()) as operator:
+        return stored.settle(operator, again=again, by=by, tenant=tenant, ids=ids or None)

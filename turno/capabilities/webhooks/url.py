@@ -1,0 +1,34 @@
+"""The check of URLs that receive webhooks."""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+LONGEST_URL = 2000
+MAILTO = "mailto:"
+
+
+def url_problem(url: str, hosts: Sequence[str], *, private: bool) -> str | None:
+    """Return the problem of a URL, None if it is allowed; `private` allows http, too.
+
+    A host such as *.partner.example stands for those below partner.example.
+    """
+    if not hosts:
+        return "is not taken here: WEBHOOK_HOSTS names no host"
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return f"must be an address of at most {LONGEST_URL} printable ASCII characters"
+    try:
+        place = urlsplit(url)
+        port = place.port
+    except ValueError:
+        return "must be an address such as https://hooks.example/turno"
+    if place.scheme not in ({"https", "http"} if private else {"https"}) or not place.hostname or port == 0:
+        return "must be an address such as https://hooks.example/turno"
+    if place.username is not None or place.fragment:
+        return "must have neither a user nor a fragment"
+    if not any(_is(place.hostname, host) for host in hosts):
+        return "leads to a host that WEBHOOK_HOSTS does not name"
+    return None
+
+
+def _is(host: str, known: str) -> bool:
+    return host.endswith(known[1:]) if known.startswith("*.") else host == known
