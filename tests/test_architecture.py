@@ -257,6 +257,18 @@ ARROWS: dict[str, set[str]] = {
         "msgspec",
         "psycopg",
     },
+    "turno.capabilities.streams": {
+        "turno.capabilities.streams",
+        "turno.capability",
+        "turno.store.api",
+        "turno.streaming",
+        "turno.tenancy.identity.tenant",
+        "turno.tenancy.rights.matrix",
+        "turno.web",
+        "flask",
+        "flask_sse",
+        "psycopg",
+    },
     "turno.capabilities.webhooks": {
         "turno.capabilities.webhooks",
         "turno.capability",

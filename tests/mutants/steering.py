@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "every operator's ticket is an admin's",
         "redaction by rule",
-        "turno/web/api/stream_access.py",
+        "turno/capabilities/streams/access.py",
         "if ticket.operator and secret.endswith(OF_ADMIN) else",
         "if ticket.operator else",
         ("tests/integration/web/test_operator_roles.py::test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see",),

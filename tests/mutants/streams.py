@@ -7,9 +7,9 @@ from tests.mutants.mutant import Mutant
 SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER, LOOP = (
     f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
 )
-ACCESS = "turno/web/api/stream_access.py"
+ACCESS = "turno/capabilities/streams/access.py"
 OF_HUB = "tests/integration/streaming/test_hub.py"
-OF_TICKETS = "tests/integration/web/test_stream_tickets.py"
+OF_TICKETS = "tests/capabilities/streams/test_tickets.py"
 OF_STREAMS = "tests/integration/streaming/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
 OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "anybody streams everybody's jobs",
         "section 8: operators only",
-        "turno/web/api/streams.py",
+        "turno/capabilities/streams/api.py",
         "        require_operator(call.scope.principal)\n",
         "        pass\n",
         ("tests/integration/streaming/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a ticket is used twice",
         ONE_USE,
-        "turno/migrations/control/functions/stream_ticket_take.sql",
+        "turno/capabilities/streams/sql/control/functions/stream_ticket_take.sql",
         "WITH taken AS (DELETE FROM stream_tickets t WHERE t.hash = p_hash RETURNING t.*)",
         "WITH taken AS (SELECT t.* FROM stream_tickets t WHERE t.hash = p_hash)",
         (f"{OF_TICKETS}::test_a_ticket_opens_its_stream_once",),
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "an expired ticket is good",
         ONE_USE,
-        "turno/migrations/control/functions/stream_ticket_take.sql",
+        "turno/capabilities/streams/sql/control/functions/stream_ticket_take.sql",
         "FROM taken t WHERE t.expires_at > clock_timestamp();",
         "FROM taken t;",
         (f"{OF_TICKETS}::test_a_ticket_that_does_not_count_any_more_opens_nothing[expired]",),
@@ -209,7 +209,7 @@ MUTANTS = (
     Mutant(
         "a ticket is good for minutes",
         ONE_USE,
-        "turno/migrations/control/functions/stream_ticket_put.sql",
+        "turno/capabilities/streams/sql/control/functions/stream_ticket_put.sql",
         "clock_timestamp() + p_for);",
         "clock_timestamp() + 10 * p_for);",
         (f"{OF_TICKETS}::test_a_ticket_is_good_for_half_a_minute_at_most",),
@@ -233,8 +233,8 @@ MUTANTS = (
     Mutant(
         "flask-sse's own view answers",
         "section 8: its stock view is never registered",
-        "turno/web/api/streams.py",
-        """        \"\"\"Refuse: what is shown depends on who asks, never on the query.\"\"\"
+        "turno/capabilities/streams/api.py",
+        """        \"\"\"Refuse: the content depends on the principal, never on the query.\"\"\"
         raise NotImplementedError
 """,
         """        return super().stream()

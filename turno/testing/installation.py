@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.logins import Logins
 
 # Tables of the control schema that tests keep.
-KEPT = ("handlers", "subscriptions", "settings", "rate_limits", "stream_tickets")
+KEPT = ("handlers", "subscriptions", "settings", "rate_limits")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}

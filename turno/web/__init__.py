@@ -38,8 +38,6 @@ from turno.web.api.jobs import jobs
 from turno.web.api.metrics import metrics
 from turno.web.api.notifications import notifications
 from turno.web.api.stats import stats
-from turno.web.api.stream_tickets import stream_tickets
-from turno.web.api.streams import streams
 from turno.web.api.submit import job_submission
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
@@ -66,8 +64,6 @@ ROUTES = (
     job_effects,
     files,
     notifications,
-    streams,
-    stream_tickets,
     admin,
     admin_jobs,
     admin_logs,

@@ -421,21 +421,6 @@ CREATE TABLE operator_audit (
 );
 CREATE INDEX operator_audit_of_tenant ON operator_audit (tenant_id, id);
 
--- One-use tickets that open a live stream without a header or a cookie; only their hash is stored.
--- No foreign key to tenants, as in `tickets`: the tenant is looked up when the ticket is used.
-CREATE TABLE stream_tickets (
-    hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
-    tenant     text NOT NULL,
-    user_id    text NOT NULL,
-    operator   boolean NOT NULL,
-    job_id     uuid,
-    -- Issue and expiry of the session that asked for it, in Unix seconds: the stream ends when the session does.
-    issued_at  double precision NOT NULL,
-    until      double precision NOT NULL,
-    expires_at timestamptz NOT NULL
-);
-CREATE INDEX stream_tickets_expired ON stream_tickets (expires_at);
-
 -- The tenant whose owner role this is, for the policies below; its body is in ../functions.
 CREATE FUNCTION tenant_of(name) RETURNS integer LANGUAGE plpgsql STABLE AS 'BEGIN RETURN NULL; END';
 

@@ -1,4 +1,4 @@
--- Whoever asks first has it, even if it turns out to be over.
+-- The first call deletes the ticket, also an expired ticket.
 CREATE OR REPLACE FUNCTION stream_ticket_take(p_hash bytea)
 RETURNS TABLE (tenant text, user_id text, operator boolean, job_id uuid, issued_at double precision,
                until double precision)

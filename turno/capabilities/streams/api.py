@@ -1,4 +1,4 @@
-"""GET /api/stream and /api/jobs/<id>/stream: how jobs stand, live, as server-sent events."""
+"""GET /api/stream and /api/jobs/<id>/stream: the states of jobs as server-sent events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from uuid import UUID
 from flask import Response, g, request
 from flask_sse import Message, ServerSentEventsBlueprint
 
+from turno.capabilities.streams.access import stream_scope
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
 from turno.streaming.hub import ServerFull, StreamLimit
@@ -20,7 +21,6 @@ from turno.tenancy.identity.tenant import SLUG
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
-from turno.web.api.stream_access import stream_scope
 from turno.web.api.stream_events import RETRY, StreamEvents, Words, close_event, ready
 from turno.web.api.stream_response import StreamResponse, give_up_unbegun, most_on_threads
 from turno.web.auth.tenant_scope import require_operator
@@ -36,11 +36,11 @@ UNREAD_AT_MOST = 50
 class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask-sse has no types
     """flask-sse's blueprint over the hub instead of Redis.
 
-    Its own view lets the query string choose what is shown, so it is never registered, and refuses if it is.
+    In its view the query string chooses the channel: the view is not registered, and refuses.
     """
 
     def messages(self, channel: Subscriber) -> Iterator[Message]:
-        """Yield what a subscriber is shown, to its end: for servers that give each stream a thread."""
+        """Yield the frames of a subscriber until its end, for servers with a thread for each stream."""
         told = Flag()
         channel.wake = lambda _subscriber: told.set()
         while True:
@@ -57,11 +57,11 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
             told.clear()
 
     def stream(self) -> NoReturn:
-        """Refuse: what is shown depends on who asks, never on the query."""
+        """Refuse: the content depends on the principal, never on the query."""
         raise NotImplementedError
 
     def publish(self, *_arguments: object, **_options: object) -> NoReturn:
-        """Refuse: what is shown is read from the database; `Hub.announce` tells that there is something to read."""
+        """Refuse: the hub reads the content from the database, after `Hub.announce`."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
     subscriber = Subscriber(view)
     _join(subscriber)
     try:
-        # Only now: what changes after this reading is handed to the subscriber by the hub.
+        # After joining: the hub offers each later change to the subscriber.
         _show_present(call, subscriber)
     except BaseException:
         hub.leave(subscriber)

@@ -148,7 +148,7 @@ def test_on_a_server_without_the_loop_a_stream_takes_a_thread_and_tells_the_same
 def test_flask_sse_s_own_view_and_its_redis_are_out_of_reach(service: Service) -> None:
     from flask_sse import ServerSentEventsBlueprint  # noqa: PLC0415 - half a second that only this test should pay
 
-    from turno.web.api.streams import Streams, streams  # noqa: PLC0415
+    from turno.capabilities.streams.api import Streams, streams  # noqa: PLC0415
 
     assert isinstance(streams, ServerSentEventsBlueprint)
     views = [getattr(view, "__func__", view) for view in service.app.view_functions.values()]

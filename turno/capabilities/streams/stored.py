@@ -1,4 +1,4 @@
-"""Put and take the tickets that open a stream; the database keeps their hashes only."""
+"""Store and take tickets that open a stream; the database has their hashes only."""
 
 from dataclasses import astuple, dataclass
 from datetime import timedelta
@@ -13,7 +13,7 @@ Web = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class StreamTicket:
-    """What a ticket stands for: whose stream, of which tenant and job, and the session that it belongs to.
+    """The stream of a ticket: its tenant, user and job, and the session of the ticket.
 
     The fields are in the order of the database's functions. `job_id` None means everything of the user. `issued_at` and
     `until` are the session's bounds in Unix seconds.
@@ -28,7 +28,7 @@ class StreamTicket:
 
 
 def put(web: Web, secret: str, ticket: StreamTicket, lifetime: timedelta) -> None:
-    """Keep a ticket under the hash of its secret."""
+    """Store a ticket under the hash of its secret."""
     web.execute(
         "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
         (_hash(secret), *astuple(ticket), lifetime),
@@ -36,7 +36,7 @@ def put(web: Web, secret: str, ticket: StreamTicket, lifetime: timedelta) -> Non
 
 
 def take(web: Web, secret: str) -> StreamTicket | None:
-    """Return the ticket with this secret and use it up; None if there is none that counts."""
+    """Return the ticket with this secret and delete it; None without a valid ticket."""
     row = web.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
     return StreamTicket(*row) if row else None
 

@@ -1,4 +1,4 @@
-"""POST /api/stream-tickets: open a stream where neither a header nor the cookie can be sent."""
+"""POST /api/stream-tickets: tickets for clients that can send neither a header nor the cookie."""
 
 import secrets
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from uuid import UUID
 
 from flask import request
 
-from turno.store.api import stream_tickets as stored
-from turno.store.api.stream_tickets import StreamTicket
+from turno.capabilities.streams import stored
+from turno.capabilities.streams.stored import StreamTicket
 from turno.web.api.jobs import find_job
 from turno.web.http.problems import Kind
 from turno.web.http.request_body import read_body
@@ -18,7 +18,7 @@ from turno.web.services import services
 stream_tickets = Routes("stream_tickets", __name__, tag="streams")
 
 LIFETIME_SECONDS = 30
-# Ends an admin's tickets. Nobody else can append it: a ticket is found by the hash of all its text.
+# The end of an admin's ticket. It cannot be appended: the hash of a ticket includes it.
 OF_ADMIN = ".admin"
 
 

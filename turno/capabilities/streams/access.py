@@ -1,10 +1,10 @@
-"""Who may open a stream: a token, the pages' cookie on their own site, or a ticket that is used once."""
+"""The principals of streams: of a token, of the pages' cookie on their own site, or of a one-use ticket."""
 
 from flask import Request, g
 
-from turno.store.api import stream_tickets
-from turno.store.api.stream_tickets import StreamTicket
-from turno.web.api.stream_tickets import OF_ADMIN
+from turno.capabilities.streams import stored
+from turno.capabilities.streams.stored import StreamTicket
+from turno.capabilities.streams.tickets import OF_ADMIN
 from turno.web.auth.csrf import from_own_page
 from turno.web.auth.login import principal_of
 from turno.web.auth.principal import Principal
@@ -19,7 +19,7 @@ TICKET, TENANT = "ticket", "schema"
 def stream_scope(request: Request) -> Scope:
     """Return the scope of a request for a stream; raises Problem as `scope_of` does.
 
-    A browser's EventSource sends no headers, so the tenant may be named in the query, too.
+    A browser's EventSource sends no headers: the query may name the tenant.
     """
     secret = request.args.get(TICKET)
     if secret is not None:
@@ -35,7 +35,7 @@ def _tenant_named(request: Request) -> str | None:
 
 def _scope_of_ticket(request: Request, secret: str) -> Scope:
     with services().connection() as connection:
-        ticket = stream_tickets.take(connection, secret)
+        ticket = stored.take(connection, secret)
     if ticket is None or not _fits(request, ticket):
         refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
     g.turno_ticket_used = True
@@ -58,6 +58,6 @@ def _fits(request: Request, ticket: StreamTicket) -> bool:
 
 
 def _refuse_other_sites(request: Request) -> None:
-    """Raise Problem 403 if a page of another site opens the stream: it could read nothing, but use up the user's."""
+    """Raise Problem 403 if a page of another site opens the stream: it would take a place of the user."""
     if from_own_page(request) is False:
         raise Problem(Kind.FOREIGN_SITE, "Pages of other sites open a stream with a ticket from /api/stream-tickets.")

@@ -1,0 +1,1 @@
+"""Tickets of streams; the streams themselves are tested in tests/integration/streaming."""
