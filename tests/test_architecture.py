@@ -241,6 +241,14 @@ ARROWS: dict[str, set[str]] = {
         "pika",
         "psycopg",
     },
+    "turno.capabilities.audit": {
+        "turno.capabilities.audit",
+        "turno.capability",
+        "turno.tenancy.rights.matrix",
+        "turno.web",
+        "flask",
+        "psycopg",
+    },
     "turno.capabilities.schedules": {
         "turno.capabilities.schedules",
         "turno.capability",

@@ -84,7 +84,8 @@ class Capability:
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
     there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `backends` are
-    values of QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`.
+    values of QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`. A mark `(operator,
+    companies=, since=, limit=)` reads changes for the charts.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Capability:
     menu: tuple[Link, ...] = ()
     operator_menu: tuple[Link, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    chart_marks: tuple[Place, ...] = ()
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of this capability, or None if it has none."""

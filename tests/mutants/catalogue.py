@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.capabilities.alerts import mutants as alerts
+from tests.capabilities.audit import mutants as audit
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.webhooks import mutants as webhooks
@@ -83,5 +84,6 @@ MUTANTS = (
     *alerts.MUTANTS,
     *schedules.MUTANTS,
     *webhooks.MUTANTS,
+    *audit.MUTANTS,
     *tax_authority.MUTANTS,
 )

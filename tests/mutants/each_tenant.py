@@ -83,7 +83,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/removal.py",
         '        admin.execute("DELETE FROM turno.tenant_failures WHERE tenant_id = %s", [tenant.id])\n',
         "",
-        ("tests/integration/store/test_steering.py::test_a_tenant_s_coming_and_going_and_its_keys_are_on_record",),
+        ("tests/capabilities/audit/test_audit.py::test_a_tenant_s_coming_and_going_and_its_keys_are_on_record",),
     ),
     Mutant(
         "a locked tenant ends the doubt of all",

@@ -50,22 +50,6 @@ MUTANTS = (
         (f"{STEERING}::test_a_retry_across_tenants_is_counted_hinted_at_and_on_record",),
     ),
     Mutant(
-        "a setting is changed and nobody knows by whom",
-        ON_RECORD,
-        "turno/migrations/control/functions/audit_change.sql",
-        "coalesce(nullif(current_setting('turno.actor', true), ''), session_user)",
-        "session_user",
-        (f"{STEERING}::test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them",),
-    ),
-    Mutant(
-        "the operator may rewrite the audit",
-        ON_RECORD,
-        "turno/tenancy/rights/grants.py",
-        '"operator_audit": may(owners="INSERT", operator="SELECT"),',
-        '"operator_audit": may(owners="INSERT", operator=READ_WRITE),',
-        (f"{STEERING}::test_the_audit_is_append_only_for_the_operator[remove]",),
-    ),
-    Mutant(
         "a command finds every company's jobs",
         COMPANIES,
         "turno/store/operator/job_search.py",
@@ -127,14 +111,6 @@ MUTANTS = (
         "turno/web/admin/jobs.py",
         "        companies=call.principal.companies,\n",
         "        companies=None,\n",
-        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
-    ),
-    Mutant(
-        "the API shows every company's audit",
-        COMPANIES,
-        "turno/web/api/admin_audit.py",
-        "            companies=call.principal.companies,\n",
-        "            companies=None,\n",
         (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
     ),
     Mutant(

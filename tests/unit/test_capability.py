@@ -20,8 +20,8 @@ def two_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_place_can_be_loaded() -> None:
     for one in installed():
-        commands = [command.place for command in one.commands.values()]
-        for place in (*(task.run for task in one.tasks), *commands, *one.routes, *one.pages, *one.checks):
+        places = [*(task.run for task in one.tasks), *(command.place for command in one.commands.values())]
+        for place in (*places, *one.routes, *one.pages, *one.checks, *one.chart_marks):
             module, _, name = place.partition(":")
             assert hasattr(import_module(module), name), place
 

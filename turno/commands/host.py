@@ -6,7 +6,7 @@ import click
 
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.store.operator.audit import record
+from turno.store.operator.acts import record
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of

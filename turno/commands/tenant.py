@@ -14,7 +14,7 @@ from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.process_name import person
 from turno.store.operator import fairness
-from turno.store.operator.audit import speak_for
+from turno.store.operator.acts import speak_for
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
 from turno.tenancy.provisioning.adopt_many import Added, adopt_many, read_list

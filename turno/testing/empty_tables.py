@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import errors, sql
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import psycopg
 
@@ -16,13 +16,15 @@ FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans an
 
 
 def tables_without_rows(
-    admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str]
+    admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str], emptied: Collection[str]
 ) -> list[sql.Identifier]:
-    """Return the empty tables of these schemas, except `kept`; the rows of the remaining tables stay."""
+    """Return the tables of these schemas that are empty now or named in `emptied`, without those in `kept`."""
     listed = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = ANY (%s) AND tablename <> ALL (%s)"
-    tables = [sql.Identifier(*names) for names in admin.execute(listed, [list(schemas), list(kept)])]
+    tables = [
+        (sql.Identifier(*names), names[1] in emptied) for names in admin.execute(listed, [list(schemas), list(kept)])
+    ]
     first_row = sql.SQL("SELECT FROM {} LIMIT 1")
-    return [table for table in tables if not admin.execute(first_row.format(table)).rowcount]
+    return [table for table, named in tables if named or not admin.execute(first_row.format(table)).rowcount]
 
 
 def empty(admin: psycopg.Connection[Any], tables: Sequence[sql.Identifier]) -> None:

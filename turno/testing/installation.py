@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from turno.capability import installed
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
     from turno.store.engine.engine import Engine
     from turno.tenancy.identity.logins import Logins
+    from turno.tenancy.rights.matrix import Matrix
 
 # Tables of the control schema that tests keep.
 KEPT = ("handlers", "subscriptions", "settings", "rate_limits")
@@ -69,10 +71,9 @@ class Installation(WorkerProcesses):
         self.clock = FrozenClock(lambda: self.admin)
         # Tables that are empty now are emptied between tests; filled tables belong to the tenants' data.
         schemas = [tenant.schema for tenant in self.tenants.values()]
-        self._emptied = [
-            *tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT),
-            *(sql.Identifier("turno", name) for name in ("job_types", "leases", "operator_audit")),
-        ]
+        # Tables of capabilities without a policy have rows of the installation itself, which are removed.
+        emptied = {"job_types", "leases"}.union(*(_without_policy(one.control) for one in installed()))
+        self._emptied = tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT, emptied=emptied)
 
     @property
     def one(self) -> Tenant:
@@ -262,3 +263,7 @@ class Installation(WorkerProcesses):
         self.forget()
         self.extra.clear()
         self.registry, self.backend = registry, "exec"
+
+
+def _without_policy(matrix: Matrix) -> set[str]:
+    return matrix.relations.keys() - {table for table, _ in matrix.policies}

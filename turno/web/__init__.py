@@ -18,7 +18,6 @@ from turno.named import load
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
-from turno.web.admin.audit_list import audit_list
 from turno.web.admin.charts import charts
 from turno.web.admin.job_life import admin_logs, job_life
 from turno.web.admin.jobs import admin_jobs, job_pages
@@ -28,7 +27,6 @@ from turno.web.admin.tenants import admin_tenants, tenant_list
 from turno.web.admin.types import admin_types, type_list
 from turno.web.admin.workers import admin_workers, worker_list
 from turno.web.api.admin import admin
-from turno.web.api.admin_audit import admin_audit
 from turno.web.api.files import files
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
@@ -70,7 +68,6 @@ ROUTES = (
     admin_tenants,
     admin_types,
     admin_workers,
-    admin_audit,
     stats,
     metrics,
     health,
@@ -86,7 +83,6 @@ OPERATOR_PAGES = (
     worker_list,
     charts,
     job_life,
-    audit_list,
 )
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 

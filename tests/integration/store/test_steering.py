@@ -14,23 +14,19 @@ from tests.attempt_here import attempt, claim_here
 from tests.fakes import RecordingQueue
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
+from turno.capabilities.audit.stored import list_audit
 from turno.dispatch.command_across import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.store.engine.outcomes import fold_dead_letters
-from turno.store.operator.audit import list_audit, record
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
-from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
+from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.store.operator.server import server
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
-from turno.tenancy.provisioning.access import reset_login
 from turno.tenancy.provisioning.effects_in_doubt import set_doubt
-from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.removal import remove_tenant
-from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,36 +66,6 @@ class Steering:
     def audit(self) -> list[tuple[Any, ...]]:
         rows = list_audit(self.operator)
         return [(row["actor"], row["action"], row["tenant"], row["jobs"]) for row in reversed(rows)]
-
-
-def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
-) -> None:
-    world.admin.execute("SELECT set_config('turno.actor', 'eva', false)")
-    try:
-        add_company(world.admin, world.logins, "initech", "Initech")
-        add_company(world.admin, world.logins, "initech", "Initech")
-        add_tenant(world.admin, world.logins, "suc0009", "initech", migrations=packaged())
-        reset_login(world.admin, world.logins, "suc0009")
-        set_doubt(world.admin, "suc0009", doubt=True)
-        (row,) = world.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
-        pause = timedelta(minutes=1)
-        world.engine.fail_turn("repair", row["id"], "locked", first=pause, longest=pause)
-        remove_tenant(world.admin, world.logins, "suc0009")
-        assert world.rows("SELECT FROM turno.tenant_failures") == []
-        record(world.admin, "host add", subject="erp")
-    finally:
-        world.admin.execute("SELECT set_config('turno.actor', '', false)")
-    rows = [row for row in reversed(list_audit(operator)) if row["actor"] == "eva"]
-    assert [(row["action"], row["tenant"], row["subject"]) for row in rows] == [
-        ("company add", None, "initech"),
-        ("tenant add", "suc0009", "suc0009"),
-        ("reset login", "suc0009", "suc0009"),
-        ("effects in doubt", "suc0009", None),
-        ("tenant remove", "suc0009", "suc0009"),
-        ("host add", None, "erp"),
-    ]
-    assert (rows[0]["detail"], rows[2]["detail"]) == ({"name": "Initech"}, {"login_epoch": 1})
 
 
 @pytest.fixture
@@ -458,48 +424,6 @@ def test_a_command_of_jobs_in_no_state_for_it_is_refused_with_the_field(
 ) -> None:
     with pytest.raises(ValueError, match=r"^(status|outcome|error): "):
         steering.run(command, wanted)
-
-
-def test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
-) -> None:
-    assert set_tenant(operator, "suc0001", {"weight": 3, "paused": True}, by="eva")
-    assert set_tenant(operator, "suc0001", {"weight": 3}, by="eva")  # changes nothing
-    assert set_tenant(operator, "suc0001", {"weight": 1, "paused": False}, by="eva", companies=["northwind"])
-    set_type(operator, "odd", {"timeout": 7.5, "paused": True}, by="eva")
-    set_type(operator, "odd", {"timeout": None, "paused": False}, by="ben")
-    world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
-    (worker,) = world.rows("SELECT id FROM turno.workers")
-    assert ask_worker(operator, worker["id"], "quiet", by="eva")
-    operator.execute("UPDATE tenants SET cap = 3 WHERE slug = 'suc0002'")
-    operator.execute("UPDATE tenants SET cap = NULL WHERE slug = 'suc0002'")
-    rows = list(reversed(list_audit(operator)))
-    told = [(row["actor"], row["action"], row["tenant"] or row["subject"], sorted(row["detail"])) for row in rows]
-    login = world.logins.operator
-    assert told == [
-        ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
-        ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
-        ("eva", "type set", "odd", ["paused_at", "timeout"]),
-        ("ben", "type set", "odd", ["paused_at", "timeout"]),
-        ("eva", "worker", "here:7", ["request"]),
-        (login, "tenant set", "suc0002", ["cap"]),
-        (login, "tenant set", "suc0002", ["cap"]),
-    ]
-    assert [row["id"] for row in list_audit(operator, companies=["umbrella"])] == []
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        pytest.param("UPDATE operator_audit SET actor = 'nobody'", id="change"),
-        pytest.param("DELETE FROM operator_audit", id="remove"),
-        pytest.param("TRUNCATE operator_audit", id="empty"),
-        pytest.param("INSERT INTO operator_audit (actor, action) VALUES ('nobody', 'x')", id="add"),
-    ],
-)
-def test_the_audit_is_append_only_for_the_operator(operator: psycopg.Connection[Any], statement: str) -> None:
-    with pytest.raises(errors.InsufficientPrivilege):
-        operator.execute(statement.encode())
 
 
 def test_a_value_that_cannot_be_is_refused(operator: psycopg.Connection[Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from turno.store.operator.audit import speak_for
+from turno.store.operator.acts import speak_for
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]

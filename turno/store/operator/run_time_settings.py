@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from turno.store.operator.audit import speak_for
+from turno.store.operator.acts import speak_for
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]

@@ -8,11 +8,6 @@ from psycopg import Connection, sql
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.schema_migrations.locks import limit_lock_wait
 
-_ON_RECORD = """
-INSERT INTO turno.operator_audit (actor, action, tenant_id)
-VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user), %s, turno.tenant_of(current_user))
-"""
-
 
 class Doubt(NamedTuple):
     """The tenants that were changed, and the error of each tenant that could not be changed, by slug."""
@@ -55,4 +50,5 @@ def _set(admin: Connection[Any], schema: str, owner: str, *, doubt: bool) -> Non
     admin.execute(sql.SQL("DELETE FROM {}").format(table))
     if doubt:
         admin.execute(sql.SQL("INSERT INTO {} DEFAULT VALUES").format(table))
-    admin.execute(_ON_RECORD, ["effects in doubt" if doubt else "effects trusted"])
+    act = "effects in doubt" if doubt else "effects trusted"
+    admin.execute("INSERT INTO turno.operator_acts (action) VALUES (%s)", [act])

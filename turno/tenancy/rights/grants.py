@@ -129,7 +129,7 @@ _CONTROL = Matrix(
         "dead_letters": may(owners=READ_WRITE),
         "failed_jobs": may(operator="SELECT"),
         "open_jobs": may(operator="SELECT"),
-        "operator_audit": may(owners="INSERT", operator="SELECT"),
+        "operator_acts": may(owners="INSERT"),
         "dead_letter_counts": {},
         "failed_job_counts": may(operator="SELECT"),
         "waiting_tenants": may(operator="SELECT"),
@@ -152,7 +152,7 @@ _CONTROL = Matrix(
         )
     }
     | {("workers", "request"): may(operator="UPDATE")},
-    invokers=frozenset({"enqueue", "uuid_v7", "error_group", "due_state"})
+    invokers=frozenset({"enqueue", "uuid_v7", "error_group", "due_state", "operator_act"})
     | _CLAIM_STEPS
     | _KEY_STEPS
     | _ENQUEUE_STEPS
@@ -162,8 +162,6 @@ _CONTROL = Matrix(
         ("part_looks", "own_part_looks"): Policy("a", None, OWN_ROWS),
         ("outcome_batches", "own_outcome_batches"): Policy("a", None, OWN_ROWS),
         ("dead_letters", "own_dead_letters"): Policy("*", OWN_ROWS, None),
-        ("operator_audit", "own_audit"): Policy("a", None, OWN_ROWS),
-        ("operator_audit", "all_audit"): Policy("r", "true", None),
     },
 )
 

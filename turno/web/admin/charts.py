@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from flask import Response
 
-from turno.store.operator import audit, over_time, totals
+from turno.capability import installed
+from turno.named import load
+from turno.store.operator import over_time, totals
 from turno.store.operator.over_time import Point
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.http.query import LONGEST_TEXT
@@ -69,7 +71,12 @@ def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
             lines=LINES,
         )
         since = services().clock() - window
-        changes = audit.list_audit(operator, companies=visit.companies, since=since, limit=MARKS)
+        changes = [
+            mark
+            for one in installed()
+            for place in one.chart_marks
+            for mark in load(place)(operator, companies=visit.companies, since=since, limit=MARKS)
+        ]
     return draw(
         "turno/admin/charts.html",
         visit=visit,

@@ -28,8 +28,8 @@ BEGIN
             VALUES (p_job, job.status, job.status, job.attempt, format('%s was settled as %s by %s', p_key, found_state, p_by));
         END IF;
         IF p_user IS NULL THEN  -- an operator's word, not the user's own
-            INSERT INTO turno.operator_audit (actor, action, tenant_id, jobs, detail)
-            VALUES (left(p_by, 255), 'settle', turno.tenant_of(current_user), cardinality(woken),
+            INSERT INTO turno.operator_acts (actor, action, jobs, detail)
+            VALUES (left(p_by, 255), 'settle', cardinality(woken),
                     jsonb_build_object('job', p_job, 'effect', p_key, 'as', found_state));
         END IF;
     END IF;

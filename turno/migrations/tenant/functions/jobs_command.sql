@@ -31,8 +31,8 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     IF changed > 0 THEN
-        INSERT INTO turno.operator_audit (actor, action, tenant_id, jobs, detail, correlation_id)
-        VALUES (p_by, p_command, turno.tenant_of(current_user), changed,
+        INSERT INTO turno.operator_acts (actor, action, jobs, detail, correlation_id)
+        VALUES (p_by, p_command, changed,
                 CASE WHEN cardinality(p_jobs) = 1 THEN jsonb_build_object('job', p_jobs[1]) ELSE '{}' END || coalesce(p_detail, '{}'),
                 p_correlation_id);
     END IF;

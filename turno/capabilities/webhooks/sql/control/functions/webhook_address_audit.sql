@@ -4,9 +4,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     address webhook_addresses := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 BEGIN
-    INSERT INTO operator_audit (actor, action, tenant_id, subject, detail)
-    VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user),
-            CASE TG_OP WHEN 'INSERT' THEN 'webhooks add' ELSE 'webhooks remove' END, address.tenant_id, address.type,
+    INSERT INTO operator_acts (action, tenant_id, subject, detail)
+    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'webhooks add' ELSE 'webhooks remove' END, address.tenant_id, address.type,
             jsonb_strip_nulls(jsonb_build_object('id', address.id, 'type', address.type,
                                                  'host', split_part(address.url, '/', 3))));
     RETURN NULL;

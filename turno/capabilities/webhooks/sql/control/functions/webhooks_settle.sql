@@ -15,9 +15,8 @@ BEGIN
     ), dropped AS (
         DELETE FROM webhooks c USING these WHERE c.id = these.id AND NOT p_again RETURNING c.tenant_id
     ), noted AS (
-        INSERT INTO operator_audit (actor, action, tenant_id, jobs)
-        SELECT coalesce(nullif(current_setting('turno.actor', true), ''), session_user),
-               CASE WHEN p_again THEN 'webhooks resend' ELSE 'webhooks discard' END, tenant_id, count(*)
+        INSERT INTO operator_acts (action, tenant_id, jobs)
+        SELECT CASE WHEN p_again THEN 'webhooks resend' ELSE 'webhooks discard' END, tenant_id, count(*)
         FROM (SELECT tenant_id FROM again UNION ALL SELECT tenant_id FROM dropped) AS s GROUP BY tenant_id
     )
     SELECT (SELECT count(*) FROM again) + (SELECT count(*) FROM dropped) INTO settled;

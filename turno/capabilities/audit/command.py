@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from turno.capabilities.audit.stored import list_audit
 from turno.commands.filters import PAST_MOMENT
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
-from turno.store.operator.audit import list_audit
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ HEADERS = ("at", "who", "action", "tenant", "subject", "jobs", "detail")
 
 @click.group()
 def audit() -> None:
-    """Show what operators changed."""
+    """List the changes by operators."""
 
 
 @audit.command("list")
-@click.option("--by", "actor", help="Only what this operator changed.")
-@click.option("--tenant", help="Only what was changed of this tenant.")
+@click.option("--by", "actor", help="Only changes by this operator.")
+@click.option("--tenant", help="Only changes of this tenant.")
 @click.option("--action", help="Only this kind of change, such as retry or `tenant set`.")
 @click.option("--since", type=PAST_MOMENT, metavar="AGO|TIME", help="Only changes since then.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
@@ -35,7 +35,7 @@ def audit() -> None:
 def list_entries(
     *, actor: str | None, tenant: str | None, action: str | None, since: datetime | None, limit: int, json_wanted: bool
 ) -> None:
-    """List what operators changed, the latest first; nobody can change or remove an entry."""
+    """List the changes by operators, the latest first. Entries cannot be changed or removed."""
     with operator_session(read_settings()) as session:
         rows = list_audit(session, actor=actor, tenant=tenant, action=action, since=since, limit=limit)
     if json_wanted:

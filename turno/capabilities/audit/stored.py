@@ -1,4 +1,4 @@
-"""What operators changed, as the operator's login reads it; each row was written with its change."""
+"""Read the changes by operators, with the operator's login."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -8,20 +8,6 @@ import psycopg
 from psycopg.rows import dict_row
 
 Row = dict[str, Any]
-
-
-def speak_for(operator: psycopg.Connection[Any], actor: str) -> None:
-    """Say who makes the changes of the open transaction: the audit's triggers write it down."""
-    operator.execute("SELECT set_config('turno.actor', %s, true)", (actor,))
-
-
-def record(admin: psycopg.Connection[Any], action: str, *, subject: str) -> None:
-    """Put on record what no trigger sees, such as a role's new rights; the provisioner may."""
-    admin.execute(
-        "INSERT INTO turno.operator_audit (actor, action, subject)"
-        " VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user), %s, %s)",
-        (action, subject),
-    )
 
 
 def list_audit(
@@ -38,7 +24,7 @@ def list_audit(
     """Return a page of the audit, newest first.
 
     Each row has id, at, actor, login, action, tenant, subject, jobs, detail and correlation_id. With `companies` only
-    what was done to their tenants; `before` is the last id of the page before.
+    changes of their tenants; `before` is the last id of the previous page.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""GET /admin/audit: what operators changed, newest first."""
+"""GET /admin/audit: the changes by operators, newest first."""
 
 import json
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from typing import Any
 
 from flask import Response
 
-from turno.store.operator import audit
+from turno.capabilities.audit import stored
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, NumberCursor
 from turno.web.pages.drawing import draw
 from turno.web.services import as_operator
 
-audit_list = OperatorPages("operator_audit", __name__)
+audit_list = OperatorPages("operator_audit", __name__, template_folder="templates")
 
 SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Whose changes, of which tenant; a form sends empty ones, too."""
+    """Filters; a form also sends empty values."""
 
     actor: str = ""
     tenant: str = ""
@@ -28,10 +28,10 @@ class AuditQuery:
 
 @audit_list.page("/admin/audit", AuditQuery)
 def index(visit: OperatorVisit, asked: AuditQuery) -> Response:
-    """List what operators changed."""
+    """List the changes by operators."""
     actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.actor, asked.tenant))
     with as_operator() as operator:
-        rows = audit.list_audit(
+        rows = stored.list_audit(
             operator, companies=visit.companies, actor=actor, tenant=tenant, before=asked.before, limit=SHOWN + 1
         )
     shown = [row | {"words": _words(row["detail"])} for row in rows[:SHOWN]]

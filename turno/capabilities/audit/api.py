@@ -1,10 +1,10 @@
-"""/api/admin/audit: what operators changed."""
+"""GET /api/admin/audit: the changes by operators."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from turno.store.operator.audit import list_audit
+from turno.capabilities.audit.stored import list_audit
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.query import NOT_GIVEN, Moment, NumberCursor, PageSize, Text, described
 from turno.web.routes import OperatorCall, Routes
@@ -15,9 +15,9 @@ admin_audit = Routes("admin_audit", __name__, tag="administration")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One change: by whom, through which login, of which tenant or of what all share, and of how many jobs.
+    """One change: its actor and login, its tenant or subject, and the number of changed jobs.
 
-    `detail` names what is new: a setting's value, a priority, the one job that was asked for.
+    `detail` has the new values: of a setting, a priority, or the id of a single job.
     """
 
     id: int
@@ -42,10 +42,10 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Which changes."""
+    """Filters."""
 
-    actor: Annotated[Text, described("Only what this operator changed.")] = NOT_GIVEN
-    tenant: Annotated[Text, described("Only what was changed of this tenant.")] = NOT_GIVEN
+    actor: Annotated[Text, described("Only changes by this operator.")] = NOT_GIVEN
+    tenant: Annotated[Text, described("Only changes of this tenant.")] = NOT_GIVEN
     action: Annotated[Text, described("Only this kind of change, such as `retry` or `tenant set`.")] = NOT_GIVEN
     since: Annotated[Moment, described("Only changes since then.")] = NOT_GIVEN
     cursor: NumberCursor = NOT_GIVEN
@@ -54,9 +54,9 @@ class AuditQuery:
 
 @admin_audit.operation("GET /api/admin/audit")
 def audit(call: OperatorCall, query: AuditQuery) -> AuditPage:
-    """List what operators changed.
+    """List the changes by operators.
 
-    Nobody can change or remove an entry. Operators of some companies see what was done to their tenants.
+    Entries cannot be changed or removed. Operators of some companies see the changes of their tenants.
     """
     with as_operator() as operator:
         rows = list_audit(

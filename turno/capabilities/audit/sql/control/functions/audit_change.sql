@@ -1,5 +1,4 @@
--- One row of the audit for each row that an operator's statement changed, with what of it is new. Who it was is said by the
--- local setting turno.actor; without it, as by hand in psql, it is the login.
+-- One act for each row that an operator's statement changed, with the new values.
 CREATE OR REPLACE FUNCTION audit_change() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -7,12 +6,12 @@ DECLARE
     after jsonb := CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(to_jsonb(NEW)) WHEN 'DELETE' THEN '{}' ELSE to_jsonb(NEW) END;
     row jsonb := CASE WHEN TG_OP = 'DELETE' THEN before ELSE after END;
     changed jsonb;
-    did text;
+    action text;
 BEGIN
     SELECT coalesce(jsonb_object_agg(key, after -> key), '{}') INTO changed
     FROM (SELECT jsonb_object_keys(before || after) AS key) AS k
     WHERE after -> key IS DISTINCT FROM before -> key AND key NOT IN ('updated_at', 'alive_at', 'type', 'name');
-    did := CASE
+    action := CASE
         WHEN TG_TABLE_NAME = 'tenants' AND changed ? 'state' THEN
             CASE WHEN row ->> 'state' = 'active' THEN 'tenant add' ELSE 'tenant remove' END
         WHEN TG_TABLE_NAME = 'companies' AND TG_OP = 'INSERT' THEN 'company add'
@@ -21,14 +20,13 @@ BEGIN
         WHEN TG_TABLE_NAME = 'job_types' THEN 'type set'
         WHEN TG_TABLE_NAME = 'settings' THEN 'setting'
         ELSE 'worker' END;
-    IF did IN ('tenant add', 'tenant remove', 'company add') THEN
+    IF action IN ('tenant add', 'tenant remove', 'company add') THEN
         changed := jsonb_strip_nulls(jsonb_build_object('schema', row -> 'schema', 'adopted', row -> 'adopted_schema',
                                                         'name', row -> 'name'));
     END IF;
     IF changed <> '{}' THEN
-        INSERT INTO operator_audit (actor, action, tenant_id, subject, detail)
-        VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user),
-                did, CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer END,
+        INSERT INTO operator_acts (action, tenant_id, subject, detail)
+        VALUES (action, CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer END,
                 coalesce(row ->> 'slug', row ->> 'type', row ->> 'name', row ->> 'host' || ':' || (row ->> 'pid')), changed);
     END IF;
     RETURN NULL;

@@ -1,0 +1,1 @@
+"""The audit: a record of each change by an operator."""

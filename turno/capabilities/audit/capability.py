@@ -1,0 +1,16 @@
+"""Audit: a record of each change by an operator. This declaration is all that the core reads."""
+
+from turno.capability import Capability, Command, Link
+from turno.tenancy.rights.matrix import Matrix, may
+
+_HERE = "turno.capabilities.audit"
+
+CAPABILITY = Capability(
+    name="audit",
+    control=Matrix(relations={"operator_audit": may(operator="SELECT")}),
+    commands={"audit": Command(f"{_HERE}.command:audit", "List the changes by operators.")},
+    routes=(f"{_HERE}.api:admin_audit",),
+    pages=(f"{_HERE}.admin_page:audit_list",),
+    operator_menu=(Link("/audit", "admin audit"),),
+    chart_marks=(f"{_HERE}.stored:list_audit",),
+)
