@@ -410,6 +410,7 @@ def test_what_waits_for_its_key_costs_a_claim_nothing(world: ExampleInstallation
         free = world.enqueue(WORK)
         read = "SELECT sum(idx_tup_read)::bigint AS read FROM pg_stat_user_indexes WHERE relname = 'tickets'"
         own = worker(world)
+        world.rows("SELECT pg_stat_force_next_flush()")  # of the session that has inserted: it would report later
         world.engine.execute("SELECT pg_stat_force_next_flush()")
         (before,) = world.rows(read)
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
