@@ -1,4 +1,4 @@
-"""/api/admin/webhooks and /admin/webhooks: addresses that are told of every end, and what nobody took."""
+"""/api/admin/webhooks and /admin/webhooks: the addresses of operators, and the failed deliveries."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ LARGEST_ADDRESS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressBody:
-    """One address, without its path, which may be secret; told of one tenant's ends, of one type's, or of all.
+    """An address, without its path, which may be secret, for the ends of one tenant, of one type, or of all jobs.
 
-    `failing` is how many ends it did not take.
+    `failing` is the number of its failed deliveries.
     """
 
     id: int
@@ -46,9 +46,9 @@ class AddressBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingBody:
-    """One end that an address did not take; without `next_at` it is tried no more.
+    """A failed delivery; without `next_at` no further try is made.
 
-    `address_id` is null where the submission named the address, or asked for a mail.
+    `address_id` is null if the submission named the URL, or requested a mail.
     """
 
     id: int
@@ -63,7 +63,7 @@ class FailingBody:
 
 @dataclass(frozen=True, slots=True)
 class WebhookPage:
-    """All addresses, and a page of what was not taken, the oldest first."""
+    """All addresses, and a page of failed deliveries, the oldest first."""
 
     addresses: list[AddressBody]
     failing: list[FailingBody]
@@ -72,7 +72,7 @@ class WebhookPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingQuery:
-    """Of which tenant, and which page."""
+    """The tenant and the page."""
 
     tenant: Annotated[Text, described("Of this tenant alone.")] = ""
     cursor: Annotated[int, described("What the page before named as next_cursor.", ge=0, le=LARGEST_ID)] = 0
@@ -81,7 +81,7 @@ class FailingQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookListQuery:
-    """Of which tenant, behind which webhook the page begins, and what was done before it."""
+    """The tenant, the delivery before the page, and the notice of the last form."""
 
     tenant: Text = ""
     after: Annotated[int, described("Behind this one.", ge=0, le=LARGEST_ID)] = 0
@@ -90,7 +90,7 @@ class WebhookListQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAddress:
-    """An address, and of which tenant and type it is told; of all without them."""
+    """A new address, for the jobs of a tenant, of a type, or of all."""
 
     url: str
     tenant: str | None = None
@@ -99,14 +99,14 @@ class NewAddress:
 
 @dataclass(frozen=True, slots=True)
 class AddressMade:
-    """Its number, by which it is removed and its secret is printed."""
+    """The number of the address, for its removal and its secret."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """What was not taken: these ones, or all of a tenant's; null for both means all."""
+    """Failed deliveries by id, or all of a tenant; null for both means all."""
 
     ids: Annotated[list[Annotated[int, Meta(ge=1, le=LARGEST_ID)]], Meta(max_length=LONGEST_LIST)] | None = None
     tenant: str | None = None
@@ -114,56 +114,56 @@ class Which:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksSettled:
-    """How many it were."""
+    """The number of deliveries."""
 
     webhooks: int
 
 
 @admin_webhooks.operation("GET /api/admin/webhooks")
 def index(call: OperatorCall, query: FailingQuery) -> WebhookPage:
-    """List addresses that are told of jobs' ends, and what was not taken."""
+    """List the addresses and the failed deliveries."""
     return _page(call.principal.companies, query)
 
 
 @admin_webhooks.operation(
-    "POST /api/admin/webhooks", answers={201: Answer(about="It is told.", body=AddressMade)}, everywhere=True
+    "POST /api/admin/webhooks", answers={201: Answer(about="The address is stored.", body=AddressMade)}, everywhere=True
 )
 def add(call: OperatorCall, body: NewAddress) -> AddressMade:
-    """Have an address told of every end.
+    """Add an address for the ends of jobs.
 
-    From now on, of a tenant's jobs, of a type's, or of all; `WEBHOOK_HOSTS` must name its host. Safe to repeat.
-    `turno webhooks secret` prints what it is signed with.
+    For later ends of a tenant's jobs, of a type's, or of all; `WEBHOOK_HOSTS` must name its host. Safe to repeat.
+    `turno webhooks secret` prints the key of its signatures.
     """
     return AddressMade(_add_address(call.principal.user, body))
 
 
 @admin_webhooks.operation("DELETE /api/admin/webhooks/<address>", everywhere=True, problems=(Kind.NOT_FOUND,))
 def remove(call: OperatorCall, address: str) -> None:
-    """Tell an address no more.
+    """Remove an address.
 
-    Not even of what it has not taken yet.
+    Its undelivered ends are discarded.
     """
     _remove_address(call.principal.user, address)
 
 
 @admin_webhooks.operation("POST /api/admin/webhooks/resend")
 def resend(call: OperatorCall, body: Which) -> WebhooksSettled:
-    """Try again what was not taken.
+    """Resend failed deliveries.
 
-    At once, and from the first try on; webhooks and mails alike.
+    Webhooks and mails, at once and from the first try on.
     """
     return _settled(call.principal, body, again=True)
 
 
 @admin_webhooks.operation("POST /api/admin/webhooks/discard")
 def discard(call: OperatorCall, body: Which) -> WebhooksSettled:
-    """Try no more what was not taken."""
+    """Discard failed deliveries."""
     return _settled(call.principal, body, again=False)
 
 
 @webhook_list.page("/admin/webhooks", WebhookListQuery)
 def listed(visit: OperatorVisit, asked: WebhookListQuery) -> Response:
-    """List the addresses, and what was not taken."""
+    """List the addresses and the failed deliveries."""
     query = FailingQuery(tenant=asked.tenant, cursor=asked.after)
     page = _page(visit.companies, query)
     types = sorted(handler.type for handler in services().registry.handlers)
@@ -172,7 +172,7 @@ def listed(visit: OperatorVisit, asked: WebhookListQuery) -> Response:
 
 @webhook_list.form("/admin/webhooks")
 def change(visit: OperatorVisit) -> Response:
-    """Add or remove an address, or settle what was not taken."""
+    """Add or remove an address, resend or discard failed deliveries."""
     form = {name: text.strip().replace("\0", "") for name, text in request.form.items()}
     done, number, tenant = form.get("do"), form.get("id", ""), form.get("tenant") or None
     if done in ("resend", "discard"):
@@ -232,7 +232,7 @@ def _add_address(by: str, wanted: NewAddress) -> int:
 
 
 def _remove_address(by: str, address: str) -> None:
-    """Remove an address; raises Problem 404 if there is none of this number."""
+    """Remove an address; raises Problem 404 for an unknown number."""
     gone = Problem(Kind.NOT_FOUND, "There is no such address any more.")
     number = _number(address, gone, LARGEST_ADDRESS)
     with as_operator() as operator:

@@ -1,4 +1,4 @@
-"""The commands `turno webhooks …`: who is told of jobs' ends, and what nobody took."""
+"""The commands `turno webhooks …`: the addresses of operators, and the failed deliveries."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from turno.tenancy.identity.directory import Directory, UnknownTenant
 from turno.wiring.logins import operator_session
 
 MOST = 1000
-by_option = click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
+by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
 
 
 class NotTold(TurnoError):
-    """Nothing was changed; the message says why."""
+    """No change was made; the message has the reason."""
 
 
 @click.group()
 def webhooks() -> None:
-    """Have addresses told of every end of jobs, and try again what nobody took."""
+    """Add webhooks; list and resend failed deliveries."""
 
 
 @webhooks.command("list")
-@click.option("--tenant", help="What was not taken of this tenant's ends alone.")
+@click.option("--tenant", help="Only the failed deliveries of this tenant.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of tables.")
 def list_all(*, tenant: str | None, json_wanted: bool) -> None:
-    """List the addresses that are told of every end, and what was not taken at the last try."""
+    """List the addresses and the failed deliveries."""
     with operator_session(read_settings()) as operator:
         addresses, failing = stored.list_addresses(operator), stored.failing(operator, tenant=tenant, limit=MOST)
     if json_wanted:
@@ -61,11 +61,11 @@ def list_all(*, tenant: str | None, json_wanted: bool) -> None:
 
 @webhooks.command()
 @click.argument("url")
-@click.option("--tenant", help="Of this tenant's jobs alone.")
-@click.option("--type", "job_type", help="Of jobs of this type alone.")
+@click.option("--tenant", help="Only the jobs of this tenant.")
+@click.option("--type", "job_type", help="Only jobs of this type.")
 @by_option
 def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
-    """Have URL told of every end from now on; its host must be one of WEBHOOK_HOSTS."""
+    """Add URL for the later ends of jobs; WEBHOOK_HOSTS must name its host."""
     settings = read_settings()
     if wrong := url_problem(url, settings.webhook_hosts, private=settings.webhook_private):
         raise NotTold(f"the address {wrong}")
@@ -82,7 +82,7 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
 @click.argument("number", type=int)
 @by_option
 def remove(number: int, by: str) -> None:
-    """Tell the address NUMBER no more, not even of what it has not taken yet."""
+    """Remove the address NUMBER and discard its undelivered ends."""
     with operator_session(read_settings()) as operator:
         if not stored.remove_address(operator, number, by=by):
             raise NotTold(f"there is no address {number}")
@@ -107,21 +107,21 @@ def secret(number: int | None, tenant: str | None) -> None:
 
 @webhooks.command()
 @click.argument("ids", nargs=-1, type=int)
-@click.option("--tenant", help="All of this tenant's.")
-@click.option("--all", "everything", is_flag=True, help="All.")
+@click.option("--tenant", help="All failed deliveries of this tenant.")
+@click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
 @by_option
 def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
-    """Try what was not taken again, at once: those with these IDS, or all of a tenant's, or all."""
+    """Resend the failed deliveries with these IDS, or all of a tenant, or all, at once."""
     click.echo(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
 
 
 @webhooks.command()
 @click.argument("ids", nargs=-1, type=int)
-@click.option("--tenant", help="All of this tenant's.")
-@click.option("--all", "everything", is_flag=True, help="All.")
+@click.option("--tenant", help="All failed deliveries of this tenant.")
+@click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
 @by_option
 def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
-    """Never try again what was not taken: those with these IDS, or all of a tenant's, or all."""
+    """Discard the failed deliveries with these IDS, or all of a tenant, or all."""
     click.echo(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
 
 

@@ -1,4 +1,4 @@
-"""The mail to a user whose job has ended: in the user's language, without anything that the job stored."""
+"""The mail at the end of a job, in the language of its user, without data of the job."""
 
 from collections.abc import Callable
 from datetime import UTC
@@ -50,7 +50,7 @@ def mail_of(delivery: Delivery, *, title: Title, public_url: str) -> Mail:
 
 
 def send(server: MailServer, mail: Mail, url: str) -> None:
-    """Hand the mail to the server; raises NeverTaken if it refuses the recipient permanently, or as smtplib does."""
+    """Pass the mail to the server; raises NeverTaken if it refuses the recipient permanently, or as smtplib does."""
     recipient = url.removeprefix(MAILTO)
     try:
         server.send(mail, [recipient])

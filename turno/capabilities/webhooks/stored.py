@@ -1,4 +1,4 @@
-"""The addresses that operators have told of jobs' ends, and what nobody took."""
+"""The addresses that operators added, and the failed deliveries."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -28,9 +28,9 @@ def list_addresses(operator: Operator, *, companies: Collection[str] | None = No
 
 
 def add_address(operator: Operator, url: str, *, tenant: str | None, job_type: str | None, by: str) -> int | None:
-    """Have an address told of every end from now on, of this tenant and type alone if named; returns its number.
+    """Add an address for the later ends of jobs, of a tenant and of a type if named; returns its number.
 
-    Asked for twice it is the same one. None if there is no such tenant.
+    A repeated call returns the same number; None if there is no such tenant.
     """
     with operator.transaction():
         speak_for(operator, by)
@@ -59,7 +59,7 @@ def add_address(operator: Operator, url: str, *, tenant: str | None, job_type: s
 
 
 def remove_address(operator: Operator, address: int, *, by: str) -> bool:
-    """Tell it no more, not even of ends that it was to be told of; False if there is none."""
+    """Remove an address with its undelivered ends; False if the number is unknown."""
     with operator.transaction():
         speak_for(operator, by)
         return operator.execute("DELETE FROM webhook_addresses WHERE id = %s", (address,)).rowcount == 1
@@ -73,10 +73,10 @@ def failing(
     after: int = 0,
     limit: int = 100,
 ) -> list[Row]:
-    """Return what was not taken at the last try, the oldest first, behind `after`.
+    """Return the failed deliveries, the oldest first, behind `after`.
 
-    Each has id, tenant, job_id, url without its path, address_id if it is an operator's, attempts, error, and next_at;
-    without that it is tried no more.
+    Each has id, tenant, job_id, url without its path, attempts, error, next_at, and address_id of an operator's address.
+    Without next_at no further try is made.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
@@ -104,9 +104,9 @@ def settle(
     ids: Sequence[int] | None = None,
     companies: Collection[str] | None = None,
 ) -> int:
-    """Try what was not taken `again`, at once and from the first try on, or never again; returns how many.
+    """Resend the failed deliveries, if `again`, at once and from the first try on, or discard them; returns the number.
 
-    Of this tenant, or these, alone if named.
+    `tenant` and `ids` limit the deliveries.
     """
     with operator.transaction():
         speak_for(operator, by)

@@ -10,7 +10,7 @@ MAILTO = "mailto:"
 def url_problem(url: str, hosts: Sequence[str], *, private: bool) -> str | None:
     """Return the problem of a URL, None if it is allowed; `private` allows http, too.
 
-    A host such as *.partner.example stands for those below partner.example.
+    A host such as *.partner.example includes the hosts below partner.example.
     """
     if not hosts:
         return "is not taken here: WEBHOOK_HOSTS names no host"

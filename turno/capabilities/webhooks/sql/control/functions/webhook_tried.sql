@@ -1,5 +1,5 @@
--- Record a try of a delivery: without an error it is done and its row goes; with one it is due after p_pause, or never
--- again without p_pause.
+-- Record a try of a delivery: without an error its row is deleted; with an error it is due after p_pause, or never again if
+-- p_pause is NULL.
 CREATE OR REPLACE FUNCTION webhook_tried(p_id bigint, p_error text, p_pause interval) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 BEGIN ATOMIC

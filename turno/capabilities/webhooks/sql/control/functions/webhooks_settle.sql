@@ -1,5 +1,5 @@
--- Try what was not taken at once and from the first try on, or, unless p_again, never again; as an operator of these
--- companies asks, or with null of all. With p_tenant of its alone, with p_ids these alone. Returns how many.
+-- With p_again resend failed deliveries at once and from the first try on, otherwise discard them: those of p_tenant, with p_ids,
+-- of tenants of p_companies; NULL does not limit. Returns the number of deliveries.
 CREATE OR REPLACE FUNCTION webhooks_settle(p_again boolean, p_tenant text, p_ids bigint[], p_companies text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
