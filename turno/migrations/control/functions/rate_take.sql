@@ -6,7 +6,9 @@
 CREATE OR REPLACE FUNCTION rate_take(
     p_tenant integer, p_user text, p_seconds integer, p_limits jsonb, p_type text DEFAULT NULL, p_jobs bigint DEFAULT 0,
     p_bytes bigint DEFAULT 0, OUT exceeded text, OUT retry_in double precision)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+-- Otherwise the server plans the statements for each length of the arrays anew, at every call.
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     at double precision;
     names text[];
