@@ -16,10 +16,10 @@ from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure
 from benchmarks.scaling_model import Costs, Load, breaks, need, simulate
+from turno.capabilities.statistics.present import queued
 from turno.jobs.new_job import NewJob
 from turno.store.api.commands import ENQUEUE, submission
 from turno.store.operator.fairness import shares
-from turno.store.operator.present import queued
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api, service_session

@@ -171,14 +171,6 @@ MUTANTS = (
         ("tests/unit/jobs/test_traceback_text.py::test_our_frames_are_left_out_and_theirs_stay",),
     ),
     Mutant(
-        "charts count every company's jobs",
-        BY_COMPANY,
-        "turno/web/admin/charts.py",
-        "            companies=visit.companies,\n            lines=LINES,",
-        "            lines=LINES,",
-        (f"{FOREIGN}[/admin/charts?by=tenant]",),
-    ),
-    Mutant(
         "a page that nobody looks at goes on asking",
         "refreshing stops when the tab is hidden",
         "turno/web/static/admin.js",

@@ -6,6 +6,7 @@ from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
+from tests.capabilities.statistics import mutants as statistics
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
     admin,
@@ -85,5 +86,6 @@ MUTANTS = (
     *schedules.MUTANTS,
     *webhooks.MUTANTS,
     *audit.MUTANTS,
+    *statistics.MUTANTS,
     *tax_authority.MUTANTS,
 )

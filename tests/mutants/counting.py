@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 NUMBERS = "numbers that are true"
 COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 READ = "turno/migrations/control/functions/outcomes_read.sql"
-METRICS = "tests/integration/web/test_metrics.py"
+METRICS = "tests/capabilities/statistics/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
 STEERING = "tests/integration/store/test_steering.py"
 ALERTS = "tests/capabilities/alerts/test_alerts.py"
@@ -61,14 +61,6 @@ MUTANTS = (
         (f"{TESTS}::test_types_that_nobody_announced_are_one_except_in_their_tenant",),
     ),
     Mutant(
-        "a chart of one tenant shows all",
-        "one tenant's numbers are not shown under another",
-        "turno/store/operator/over_time.py",
-        'if by == "tenant" or tenant is not None:',
-        'if by == "tenant":',
-        (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
-    ),
-    Mutant(
         "a tenant's threshold of alerts is not looked at",
         NUMBERS,
         "turno/store/operator/troubles.py",
@@ -109,17 +101,9 @@ MUTANTS = (
         ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_each_attempt_once",),
     ),
     Mutant(
-        "a chart of a company's tenants shows all",
-        "one tenant's numbers are not shown under another",
-        "turno/store/operator/over_time.py",
-        "AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
-        "",
-        (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
-    ),
-    Mutant(
         "a chart of companies shows all",
         "one tenant's numbers are not shown under another",
-        "turno/store/operator/over_time.py",
+        "turno/store/operator/board.py",
         "    if companies is None:\n",
         "    if True:\n",
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
@@ -149,22 +133,6 @@ MUTANTS = (
         (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
     ),
     Mutant(
-        "a tenant's weight is left out of fairness",
-        NUMBERS,
-        "turno/store/operator/fairness.py",
-        "coalesce(r.run_ms, 0) / n.weight AS ratio",
-        "coalesce(r.run_ms, 0) AS ratio",
-        (f"{TESTS}::test_fairness_is_told_by_the_weights_of_those_that_wait",),
-    ),
-    Mutant(
-        "a tenant's totals are told for another",
-        "one tenant's numbers are not shown under another",
-        "turno/store/operator/totals.py",
-        "JOIN tenants n ON n.id = s.scope",
-        "JOIN tenants n ON n.id >= s.scope",
-        (f"{TESTS}::test_totals_of_a_tenant_are_its_own",),
-    ),
-    Mutant(
         "an attempt's time is told again with its rescue",
         NUMBERS,
         "turno/migrations/tenant/functions/outcome_put.sql",
@@ -179,29 +147,5 @@ MUTANTS = (
         "    PERFORM outcome_put(p_job, 'retried');\n",
         "",
         (f"{TESTS}::test_every_end_of_an_attempt_is_counted_with_its_own_time",),
-    ),
-    Mutant(
-        "an empty token opens the metrics where none is set",
-        "metrics are for the monitoring system",
-        "turno/web/api/metrics.py",
-        'if token and scheme.lower() == "bearer"',
-        'if scheme.lower() == "bearer"',
-        (f"{METRICS}::test_without_a_token_set_an_empty_one_opens_nothing",),
-    ),
-    Mutant(
-        "an operator of one company sees every company's metrics",
-        "one tenant's numbers are not shown under another",
-        "turno/web/api/metrics.py",
-        "if not principal.everywhere:",
-        "if False:",
-        (f"{METRICS}::test_metrics_are_for_the_monitoring_system_and_operators[company's operator]",),
-    ),
-    Mutant(
-        "stats show every company",
-        "one tenant's numbers are not shown under another",
-        "turno/web/api/stats.py",
-        "named = None if companies is None else list(companies)",
-        "named = None",
-        (f"{METRICS}::test_an_operator_of_another_company_sees_none",),
     ),
 )

@@ -91,10 +91,10 @@ MUTANTS = (
     Mutant(
         "an open job was not submitted",
         "numbers that are true",
-        "turno/migrations/control/schema/0001_control.sql",
+        "turno/capabilities/statistics/sql/control/schema/0001_statistics.sql",
         "        SELECT type, count(*) FROM tickets GROUP BY type\n    ) AS later",
         "        SELECT type, count(*) FROM tickets WHERE false GROUP BY type\n    ) AS later",
-        ("tests/integration/web/test_metrics.py::test_submitted_jobs_are_counted_once",),
+        ("tests/capabilities/statistics/test_metrics.py::test_submitted_jobs_are_counted_once",),
     ),
     Mutant(
         "an operator reads the secrets of a payload",

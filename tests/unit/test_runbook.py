@@ -95,8 +95,8 @@ def test_the_options_of_the_commands_exist(page: str) -> None:
 
 
 def test_the_operators_pages_and_metrics_that_are_named_exist() -> None:
-    admin = (ROOT / "turno" / "web" / "admin").rglob("*.py")
-    pages = {found for path in admin for found in re.findall(r'page\("(/admin[^"]*)"', path.read_text())}
+    modules = (ROOT / "turno").rglob("*.py")
+    pages = {found for path in modules for found in re.findall(r'page\("(/admin[^"]*)"', path.read_text("utf-8"))}
     metrics = set(re.findall(r"^\| `(turno_\w+)", (DOCS / "monitoring.md").read_text(encoding="utf-8"), re.MULTILINE))
     for text in PAGES.values():
         assert {span for span in spans(text) if re.fullmatch(r"/admin[a-z/]*", span)} <= pages

@@ -18,7 +18,6 @@ from turno.named import load
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
-from turno.web.admin.charts import charts
 from turno.web.admin.job_life import admin_logs, job_life
 from turno.web.admin.jobs import admin_jobs, job_pages
 from turno.web.admin.overview import overview
@@ -33,9 +32,7 @@ from turno.web.api.job_commands import job_commands
 from turno.web.api.job_effects import job_effects
 from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
-from turno.web.api.metrics import metrics
 from turno.web.api.notifications import notifications
-from turno.web.api.stats import stats
 from turno.web.api.submit import job_submission
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
@@ -68,8 +65,6 @@ ROUTES = (
     admin_tenants,
     admin_types,
     admin_workers,
-    stats,
-    metrics,
     health,
     docs,
 )
@@ -81,7 +76,6 @@ OPERATOR_PAGES = (
     queue_list,
     type_list,
     worker_list,
-    charts,
     job_life,
 )
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)

@@ -4,7 +4,7 @@ import logging
 import os
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, current_app, g, request
 from werkzeug.sansio.utils import host_is_trusted
 
 from turno.web.errors import problem_document
@@ -14,8 +14,7 @@ from turno.web.services import services
 
 log = logging.getLogger(__name__)
 
-# Probes and monitoring systems ask by the address of a process; what they are told depends on no session.
-ANY_NAME = ("turno.health", "turno.metrics")
+ANY_NAME = "health"  # tag of the routes for probes and monitoring systems, which address a process and have no session
 # A page that needs more sets its own policy first.
 DEFAULTS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -56,7 +55,8 @@ def _refuse_other_hosts() -> Response | None:
     """
     public_url = services().settings.public_url
     host = urlsplit(public_url).hostname
-    if host is None or request.blueprint in ANY_NAME or host_is_trusted(request.host, [host]):
+    tag = getattr(current_app.blueprints.get(request.blueprint or ""), "tag", None)
+    if host is None or tag == ANY_NAME or host_is_trusted(request.host, [host]):
         return None
     told = f"This service answers at {public_url} alone; a proxy in front of it must pass Host on."
     return problem_document(Problem(Kind.INVALID_REQUEST, told))

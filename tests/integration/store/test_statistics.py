@@ -14,12 +14,14 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
+from turno.capabilities.statistics import over_time, present, totals
+from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
+from turno.capabilities.statistics.scrape import evenness
 from turno.capabilities.webhooks import due
 from turno.servers.wait import wait_until
 from turno.store.engine import announcements, outcomes
 from turno.store.one_row import value_of
-from turno.store.operator import board, fairness, over_time, present, totals
-from turno.store.operator.histogram import BOUNDS_MS, cumulative
+from turno.store.operator import board, fairness
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -164,7 +166,7 @@ def test_outcomes_are_kept_until_all_readers_have_read_them(world: ExampleInstal
 def test_statistics_have_the_time_of_the_last_count(world: ExampleInstallation, operator: Operator) -> None:
     (before,) = world.rows("SELECT clock_timestamp() AS now")
     count(world)
-    counted_at = totals.counted_at(operator)
+    counted_at = board.counted_at(operator)
     assert counted_at is not None
     assert counted_at >= before["now"]
 
@@ -313,13 +315,13 @@ def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstal
     for tenant, run in ((world.one, 300), (world.other, 100)):
         ended(world, tenant, run=run)
     count(world)
-    assert fairness.evenness(operator) == 1  # nobody waits
+    assert evenness(operator) == 1  # nobody waits
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
-    assert fairness.evenness(operator) == pytest.approx(0.8)
+    assert evenness(operator) == pytest.approx(0.8)
     world.rows("UPDATE turno.tenants SET weight = 3 WHERE id = %s", world.one.id)
     try:
-        assert fairness.evenness(operator) == pytest.approx(1)
+        assert evenness(operator) == pytest.approx(1)
     finally:
         world.rows("UPDATE turno.tenants SET weight = 1")
 

@@ -125,7 +125,6 @@ _CONTROL = Matrix(
         "outcome_readers": may(operator="SELECT"),
         "outcomes": {},
         "statistics": may(operator="SELECT"),
-        "submitted_jobs": may(operator="SELECT"),
         "dead_letters": may(owners=READ_WRITE),
         "failed_jobs": may(operator="SELECT"),
         "open_jobs": may(operator="SELECT"),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from flask import Response
 
 from turno.jobs.label import FAILURES
-from turno.store.operator import board, job_search, totals
+from turno.store.operator import board, job_search
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.admin.workers import listed_workers
@@ -39,7 +39,7 @@ def index(visit: OperatorVisit) -> Response:
     """Show whether anything is wrong, and what there is."""
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
-        counted_at = totals.counted_at(operator)
+        counted_at = board.counted_at(operator)
         queues = board.queues(operator, visit.companies)
         ended = board.ended_lately(operator, visit.companies)
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)

@@ -531,25 +531,6 @@ SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
 FROM present p FULL JOIN recent r USING (tenant_id) LEFT JOIN percentiles w USING (tenant_id)
 JOIN tenants n ON n.id = tenant_id;
 
--- The jobs of each type that were ever submitted: ended jobs, those of them that are not in the statistics yet, and open jobs.
-CREATE VIEW submitted_jobs AS
-SELECT type, sum(jobs)::bigint AS jobs
-FROM (
-    SELECT type, outcomes AS jobs FROM statistics WHERE scope = 0 AND minute = '-infinity' AND is_end(outcome)
-    UNION ALL
-    SELECT coalesce(h.type, '(other)'), later.jobs
-    FROM (
-        SELECT b.type, cardinality(b.wait_ms) AS jobs
-        FROM outcome_readers r JOIN outcome_batches b ON b.position > r.position
-        WHERE r.reader = 'statistics' AND is_end(b.outcome)
-        UNION ALL
-        SELECT type, cardinality(wait_ms) FROM outcome_batches WHERE position IS NULL AND is_end(outcome)
-        UNION ALL
-        SELECT type, count(*) FROM tickets GROUP BY type
-    ) AS later LEFT JOIN handlers h ON h.type = later.type
-) AS s
-GROUP BY type;
-
 CREATE VIEW failed_job_counts AS
 SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k.jobs, k.open, k.items, k.first_at,
        k.last_at

@@ -1,4 +1,4 @@
-"""Read what waits and runs at this moment, and who could run it, as the operator."""
+"""Read open jobs and living workers, as the operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from psycopg.rows import class_row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """What there is of one backend, queue and type; `oldest_wait` is in seconds, 0 if nothing waits.
+    """Open jobs of one backend, queue and type; `oldest_wait` is in seconds, 0 without a ready job.
 
-    Types that nobody announced are one, '(other)', in a queue of that name. `tenant` is empty for all together.
+    Types without a handler are the type '(other)' in a queue of that name. `tenant` is empty for the sum of tenants.
     """
 
     tenant: str
@@ -29,7 +29,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Living workers of one backend; `silent` are listed and were not heard of for too long."""
+    """Workers of one backend; `silent` ones have an old heartbeat."""
 
     backend: str
     alive: int
@@ -43,9 +43,9 @@ def queued(
     tenant: str | None = None,
     companies: Sequence[str] | None = None,
 ) -> list[Queued]:
-    """Return depth and oldest wait of each backend, queue and type, for each tenant or all together.
+    """Return depth and oldest wait of each backend, queue and type, for each tenant or their sum.
 
-    With `tenant` or `companies` it is what they have alone.
+    `tenant` and `companies` select jobs.
     """
     with operator.cursor(row_factory=class_row(Queued)) as cursor:
         return cursor.execute(

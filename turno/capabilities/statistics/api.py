@@ -1,4 +1,4 @@
-"""/api/admin/jobs/stats: what was done, what waits, and how it went over the last hours."""
+"""GET /api/admin/jobs/stats: totals, open jobs, and the outcomes of the last hours."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from turno.store.operator import present, totals
-from turno.store.operator.over_time import Point, over_time
-from turno.store.operator.present import Served
+from turno.capabilities.statistics import present, totals
+from turno.capabilities.statistics.over_time import Point, over_time
+from turno.capabilities.statistics.present import Served
+from turno.store.operator import board
 from turno.web.http.query import NOT_GIVEN, Text, described
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
@@ -34,7 +35,7 @@ class TypeStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """What there is now of one backend, queue and type; `oldest_wait` is in seconds."""
+    """Open jobs of one backend, queue and type; `oldest_wait` is in seconds."""
 
     backend: str
     queue: str
@@ -62,13 +63,13 @@ class JobStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsQuery:
-    """Of whom, and which points."""
+    """Selection of tenants and points."""
 
-    tenant: Annotated[Text, described("Of this tenant alone.")] = NOT_GIVEN
-    minutes: Annotated[int, described("How far back the points go.", ge=1, le=LONGEST_WINDOW)] = 60
-    step: Annotated[int, described("How many minutes a point is for.", ge=1, le=LONGEST_WINDOW)] = 1
+    tenant: Annotated[Text, described("Only jobs of this tenant.")] = NOT_GIVEN
+    minutes: Annotated[int, described("Length of the window, in minutes.", ge=1, le=LONGEST_WINDOW)] = 60
+    step: Annotated[int, described("Minutes of a point.", ge=1, le=LONGEST_WINDOW)] = 1
     by: Annotated[
-        Literal["all", "type", "tenant"], described("What a line stands for; of many, ten are in the answer.")
+        Literal["all", "type", "tenant"], described("Meaning of a line; the answer has at most ten lines.")
     ] = "all"
 
 
@@ -82,7 +83,7 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
     named = None if companies is None else list(companies)
     with as_operator() as operator, operator.transaction():
         return JobStats(
-            counted_at=totals.counted_at(operator),
+            counted_at=board.counted_at(operator),
             types=list(
                 _of_all(totals.by_type(operator))
                 if query.tenant is None and named is None

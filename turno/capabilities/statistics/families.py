@@ -1,4 +1,4 @@
-"""Turn what the database counts into metric families; docs/monitoring.md says what each means."""
+"""Convert counts of the database into metric families; docs/monitoring.md describes each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
+from turno.capabilities.statistics.present import Queued, Served
+from turno.capabilities.statistics.totals import ENDS, TenantTotal, TypeTotals
 from turno.store.engine.workers import Unserved
-from turno.store.operator.histogram import BOUNDS_MS, cumulative
-from turno.store.operator.present import Queued, Served
 from turno.store.operator.server import Server
-from turno.store.operator.totals import ENDS, TenantTotal, TypeTotals
 
 LE = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
 OTHER = "(other)"  # the type of jobs without a handler
@@ -22,7 +22,7 @@ GIVEN_BACK = ("crashed", "rescheduled", "released")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # a registry keeps it by identity
 class Numbers:
-    """What one scrape read. `tenants` and `shares` are of each tenant and empty unless they were asked for."""
+    """The numbers of one scrape. `tenants` and `shares` are empty unless the request includes tenants."""
 
     totals: Mapping[str, TypeTotals]
     queues: Sequence[Queued]
@@ -39,7 +39,7 @@ class Numbers:
     shares: Sequence[Mapping[str, Any]] = ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric, as a registry asks for it."""
+        """Yield every metric; a registry calls it."""
         yield from _of_types(self.totals)
         yield from _of_queues(self.queues, self.unserved)
         yield from _of_workers(self.workers, self.server)

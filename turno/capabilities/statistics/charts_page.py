@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 from flask import Response
 
+from turno.capabilities.statistics import over_time
+from turno.capabilities.statistics.over_time import Point
 from turno.capability import installed
 from turno.named import load
-from turno.store.operator import over_time, totals
-from turno.store.operator.over_time import Point
+from turno.store.operator import board
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.http.query import LONGEST_TEXT
 from turno.web.pages.drawing import draw
 from turno.web.services import as_operator, services
 
-charts = OperatorPages("operator_charts", __name__)
+charts = OperatorPages("operator_charts", __name__, template_folder="templates")
 
 Window = Literal["1h", "6h", "24h"]
 WINDOWS: dict[Window, timedelta] = {
@@ -32,7 +33,7 @@ MARKS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartsQuery:
-    """Which jobs are drawn, for how long, and what each row of charts stands for; a form sends empty ones, too."""
+    """Window and selection of jobs, and the meaning of a row of charts; a form also sends empty values."""
 
     window: Window = "1h"
     by: over_time.By = ""
@@ -42,7 +43,7 @@ class ChartsQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One row of charts: the same moments in each, with 0 where nothing ended and None where nothing waited."""
+    """One row of charts. Rows have the same moments; without ended jobs a value is 0, without a wait None."""
 
     name: str
     points: Sequence[dict[str, Any]]
@@ -59,7 +60,7 @@ def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
     window, step = WINDOWS[asked.window], STEPS[asked.window]
     with as_operator() as operator:
-        counted_at = totals.counted_at(operator)
+        counted_at = board.counted_at(operator)
         points = over_time.over_time(
             operator,
             window=window - step,

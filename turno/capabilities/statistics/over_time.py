@@ -8,7 +8,8 @@ from typing import Any, Literal, LiteralString
 import psycopg
 from psycopg.rows import class_row
 
-from turno.store.operator.totals import CLAIMS
+from turno.capabilities.statistics.totals import CLAIMS
+from turno.store.operator.board import scopes
 
 By = Literal["", "type", "tenant"]  # the meaning of a line of a chart; "" is one line for all jobs
 MINUTE = timedelta(minutes=1)
@@ -122,11 +123,3 @@ def over_time(
         found = scopes(operator, companies)
     with operator.cursor(row_factory=class_row(Point)) as cursor:
         return cursor.execute(POINTS, given | {"scopes": found}).fetchall()
-
-
-def scopes(operator: psycopg.Connection[Any], companies: Sequence[str] | None) -> list[int]:
-    """Return the scopes of the statistics of these companies, or of the installation."""
-    if companies is None:
-        return [0]
-    rows = operator.execute("SELECT -id FROM companies WHERE slug = ANY (%s)", (list(companies),))
-    return [number for (number,) in rows]

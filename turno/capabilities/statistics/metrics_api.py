@@ -1,4 +1,4 @@
-"""GET /metrics: what a monitoring system scrapes."""
+"""GET /metrics: the metrics for a monitoring system."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,12 +7,12 @@ from typing import Annotated
 
 from flask import Response, request
 
+from turno.capabilities.statistics.families import exposition
+from turno.capabilities.statistics.scrape import scrape
 from turno.web.auth.login import principal_of
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import described, read_query
-from turno.web.metrics.families import exposition
-from turno.web.metrics.scrape import scrape
 from turno.web.routes import Answer, Routes
 from turno.web.services import as_operator, services
 
@@ -21,9 +21,9 @@ metrics = Routes("metrics", __name__, tag="health")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsQuery:
-    """Which metrics there are."""
+    """Selection of metrics."""
 
-    tenants: Annotated[bool, described("Also those of each tenant: a few for each, whatever their number.")] = False
+    tenants: Annotated[bool, described("Add the metrics of each tenant.")] = False
 
 
 @metrics.operation(
@@ -36,8 +36,8 @@ class MetricsQuery:
 def scraped() -> Response:
     """Read numbers for a monitoring system.
 
-    In the format of Prometheus, or of OpenMetrics where that is asked for. It takes METRICS_TOKEN as a bearer
-    token, or the token of an operator of every company.
+    In the format of Prometheus, or of OpenMetrics if the request accepts it. The bearer token is METRICS_TOKEN or
+    the token of an operator of every company.
     """
     _admit()
     query = read_query(request.args, MetricsQuery)
@@ -49,7 +49,7 @@ def scraped() -> Response:
 
 
 def _admit() -> None:
-    """Raise Problem 401 or 403 unless the monitoring system asks, or an operator of every company."""
+    """Raise Problem 401 or 403 unless the caller is the monitoring system or an operator of every company."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     token = services().settings.metrics_token
     if token and scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.encode()):

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, get_args
 
 import psycopg
@@ -48,12 +47,6 @@ class TenantTotal:
     run_ms: int
     items_done: int
     items_failed: int
-
-
-def counted_at(operator: psycopg.Connection[Any]) -> datetime | None:
-    """Return the time of the last reading of outcomes into the statistics; None: there was none."""
-    row = operator.execute("SELECT read_at FROM outcome_readers WHERE reader = 'statistics'").fetchone()
-    return row[0] if row else None
 
 
 def by_type(operator: psycopg.Connection[Any]) -> dict[str, TypeTotals]:

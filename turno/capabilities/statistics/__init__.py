@@ -1,0 +1,1 @@
+"""Statistics: charts, totals and metrics of the outcomes of jobs."""

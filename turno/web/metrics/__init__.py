@@ -1,1 +1,0 @@
-"""The numbers of an installation as a monitoring system reads them."""
