@@ -75,7 +75,7 @@ def failing(
 ) -> list[Row]:
     """Return the failed deliveries, the oldest first, behind `after`.
 
-    Each has id, tenant, job_id, url without its path, attempts, error, next_at, and address_id of an operator's address.
+    Each has id, tenant, job_id, url without its path, attempts, error, next_at, and the address_id of operators.
     Without next_at no further try is made.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
