@@ -58,6 +58,8 @@ def received(world: ExampleInstallation) -> list[Any]:
     return kept
 
 
+# A thread of the connection pool draws a random number while hypothesis draws an example.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @settings(
     max_examples=8, phases=[Phase.generate], deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
