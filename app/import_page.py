@@ -6,7 +6,8 @@ from uuid import uuid4
 from flask import Response, request
 
 from app.job_pages import JobsAbove, jobs_above
-from turno.pages import Pages, Visit, asked, draw, form_is_wrong, form_key, go, keep_upload, submit, submitted_before
+from turno.capabilities.files.pages import keep_upload
+from turno.pages import Pages, Visit, asked, draw, form_is_wrong, form_key, go, submit, submitted_before
 
 import_page = Pages("imports", __name__, template_folder="templates")
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from turno.pages import HomeQuery, Visit, files_of, reading, under_way
+from turno.capabilities.files.pages import files_of
+from turno.pages import HomeQuery, Visit, reading, under_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import LiteralString, NamedTuple, TypeVar
 
 from turno.errors import InvalidSettings
 from turno.tenancy.rights.matrix import Matrix
@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 class Task(NamedTuple):
     """A maintenance task, run every ten seconds: `run(engine, each_tenant) -> TaskReport`.
 
-    `name` is the key of its count in logs and in `turno cleanup`.
+    `name` is the key of its count in logs and in `turno cleanup`; `each_tenant` has the settings.
     """
 
     name: str
@@ -83,9 +83,12 @@ class Capability:
     """One capability. `name` is its folder, its source in ledgers and comments, and its word in TURNO_CAPABILITIES.
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
-    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `backends` are
-    values of QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`. A mark `(operator,
-    companies=, since=, limit=)` reads changes for the charts.
+    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `context` has
+    the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `runner/capability_members.py`.
+    A job section `(reader, visit, job_id) -> Markup` is a part of the job page. `invariants` are queries whose rows the
+    test kit reports. `backends` are values of QUEUE_BACKEND. A submission is a
+    `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=, since=, limit=)` reads changes for
+    the charts.
     """
 
     name: str
@@ -95,6 +98,9 @@ class Capability:
     deliveries: tuple[Delivery, ...] = ()
     submissions: tuple[Place, ...] = ()
     checks: tuple[Place, ...] = ()
+    context: Mapping[str, Place] = field(default_factory=dict)
+    job_sections: tuple[Place, ...] = ()
+    invariants: Mapping[str, LiteralString] = field(default_factory=dict)
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()
     pages: tuple[Place, ...] = ()

@@ -1,9 +1,7 @@
 """What an application builds pages of its own on: signed in, within one tenant, in the reader's language."""
 
-from turno.files.uploads import written_by as files_of
 from turno.web.http.problems import invalid as form_is_wrong
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.files import keep_upload
 from turno.web.pages.home import HomeQuery, PageQuery, asked, listed, under_way
 from turno.web.pages.job_forms import Submitted, form_key, submit, submitted_before
 from turno.web.pages.page_routes import Pages
@@ -17,11 +15,9 @@ __all__ = [
     "Visit",
     "asked",
     "draw",
-    "files_of",
     "form_is_wrong",
     "form_key",
     "go",
-    "keep_upload",
     "listed",
     "reading",
     "submit",

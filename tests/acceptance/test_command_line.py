@@ -294,6 +294,7 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
         "rescued",
         "scheduled",
         "schedules repaired",
+        "files purged",
         "promoted",
         "repaired",
         "expired",

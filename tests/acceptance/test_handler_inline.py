@@ -9,7 +9,8 @@ from turno.wiring.shared import sessions
 
 
 def test_an_unknown_product_does_not_stop_the_others(world: ExampleInstallation) -> None:
-    runner = InlineRunner(sessions(world.settings, server_version=lambda: world.admin.info.server_version))
+    lent = sessions(world.settings, server_version=lambda: world.admin.info.server_version)
+    runner = InlineRunner(lent, world.settings)
     result = runner.run(world.one, RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"}, "ana")
     assert result == {"raised": 2, "failed": 1}
 

@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
     " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
+    "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"
+    " VALUES ('orders.csv', 'text/csv', 3, 1024, 'ana', true, now() + interval '1 hour')",
     # It has no tables; the row refers to its backend.
     "rabbitmq": "INSERT INTO turno.settings (name, value) VALUES ('queue_canary_backend', 'rabbitmq')"
     " ON CONFLICT DO NOTHING",

@@ -161,11 +161,6 @@ def test_a_client_finds_room_beside_any_number_of_slow_ones(web: DemoWeb) -> Non
         assert newest.recv(12) == b"HTTP/1.1 200"
 
 
-def test_a_client_that_sends_nothing_is_closed_without_an_answer(web: DemoWeb) -> None:
-    with socket.create_connection(("127.0.0.1", web.port), timeout=20) as client:
-        assert client.recv(1) == b""
-
-
 def test_one_address_has_half_of_the_connections(web: DemoWeb) -> None:
     with ExitStack() as stack:
         # From a trusted proxy; the oldest connection, which would make room for others.

@@ -59,7 +59,7 @@ def run_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 def run_sql_with_token(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """SQL of an attacker who has learned the token of the attempt from the process's memory."""
-    claim = job._claim  # type: ignore[attr-defined]
+    claim = job.claim  # type: ignore[attr-defined]
     names = "SELECT set_config('siege.job', %s, true), set_config('siege.token', %s, true)"
     job.connection.execute(names, (str(claim.job_id), str(claim.token)))
     return run_sql(job, payload)
@@ -146,7 +146,7 @@ def commit_and_begin(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     """End the transaction and leave one that looks like it."""
     job.connection.execute("COMMIT")
     job.connection.execute("BEGIN")
-    job.connection.execute(f"SAVEPOINT {job._transaction._next_savepoint or 'job'}".encode())  # type: ignore[attr-defined]
+    job.connection.execute(f"SAVEPOINT {job.transaction._next_savepoint or 'job'}".encode())  # type: ignore[attr-defined]
     return {}
 
 
@@ -168,7 +168,7 @@ def collide_at_commit(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     """Release the savepoint of the job, whose name another session has read in pg_stat_activity."""
-    name = job._transaction._next_savepoint  # type: ignore[attr-defined]
+    name = job.transaction._next_savepoint  # type: ignore[attr-defined]
     job.connection.execute(f"RELEASE SAVEPOINT {name}".encode())
     return {}
 

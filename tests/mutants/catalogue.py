@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
+from tests.capabilities.files import mutants as files
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
@@ -20,7 +21,7 @@ from tests.mutants import (
     events,
     failed_items,
     fencing,
-    files,
+    imports_and_reports,
     invoices,
     isolation,
     keys,
@@ -51,6 +52,7 @@ MUTANTS = (
     *adoption.MUTANTS,
     *fencing.MUTANTS,
     *files.MUTANTS,
+    *imports_and_reports.MUTANTS,
     *tickets.MUTANTS,
     *recovery.MUTANTS,
     *running.MUTANTS,

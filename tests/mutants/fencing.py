@@ -126,13 +126,13 @@ MUTANTS = (
             f"{record} is written outside its transaction",
             ONCE,
             file,
-            "        self._transaction.prove()\n",
+            f"        self.{transaction}.prove()\n",
             "",
             (f"{HOSTILE}::test_no_record_is_written_of_work_in_another_transaction[{case}]",),
         )
-        for record, file, case in (
-            ("a checkpoint", "turno/runner/context.py", "checkpoint-COMMIT"),
-            ("the ledger", "turno/runner/items.py", "each-ROLLBACK"),
+        for record, file, transaction, case in (
+            ("a checkpoint", "turno/runner/context.py", "transaction", "checkpoint-COMMIT"),
+            ("the ledger", "turno/runner/items.py", "_transaction", "each-ROLLBACK"),
         )
     ),
     Mutant(

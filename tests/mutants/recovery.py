@@ -350,7 +350,7 @@ MUTANTS = (
         "a dry run of a tenant's task commits",
         DRY,
         "turno/maintenance/each_tenant.py",
-        "with self._engine.transaction(force_rollback=self._dry_run):\n            self._engine.execute(",
+        "with self._engine.transaction(force_rollback=self.dry_run):\n            self._engine.execute(",
         "with self._engine.transaction(force_rollback=False):\n            self._engine.execute(",
         tuple(f"{MENDS}[{damage}]" for damage in ("lose_a_ticket-repaired", "expire-expired", "grow_old-purged")),
     ),

@@ -235,8 +235,8 @@ MUTANTS = (
         "a checkpoint does not record the items before it",
         ONCE,
         "turno/runner/context.py",
-        "        self.finish()\n        self._transaction.prove()\n",
-        "        self._transaction.prove()\n",
+        "        self.finish()\n        self.transaction.prove()\n",
+        "        self.transaction.prove()\n",
         (f"{LEDGER}::test_a_checkpoint_between_two_items_commits_them_with_their_record",),
     ),
     Mutant(

@@ -30,14 +30,6 @@ MUTANTS = (
         ("tests/faults/test_slow_clients.py::test_one_address_has_half_of_the_connections",),
     ),
     Mutant(
-        "a connection without a request stays open",
-        "FAULTS A15: a client has a limited time to its first byte",
-        "turno/http_server/stream_worker.py",
-        "            if now >= phase.due:\n",
-        "            if now >= phase.due and phase.moved:\n",
-        ("tests/faults/test_slow_clients.py::test_a_client_that_sends_nothing_is_closed_without_an_answer",),
-    ),
-    Mutant(
         "a closed connection stays in its address's share",
         "FAULTS A15: a flood of connections delays no other client",
         "turno/http_server/client_connection.py",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from turno.files.kept_file import KeptFile
     from turno.jobs.effect import Effect, Finding
     from turno.jobs.handler import JobHandler
     from turno.jobs.job import Priority
@@ -104,17 +103,37 @@ class Company(Protocol):
         """A session that reads the business tables of these schemas, and of no other."""
 
 
+class KeptFile(Protocol):
+    """A file of the tenant, without its content."""
+
+    @property
+    def id(self) -> UUID:
+        """The id of the file."""
+
+    @property
+    def name(self) -> str:
+        """The name for people; no file is opened by it."""
+
+    @property
+    def media_type(self) -> str:
+        """The media type that the name stands for, such as text/csv."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+
+
 class Files(Protocol):
-    """The tenant's files as a job sees them, as streams: no file is whole in memory."""
+    """The files of the tenant, as streams: a process never holds a whole file."""
 
     def open(self, file_id: UUID) -> AbstractContextManager[tuple[KeptFile, BufferedReader]]:
-        """Lend an upload of the job's user to read and to seek in; it is kept as long as the job from now on.
+        """Open an upload of the job's user, which the database then keeps as long as the job.
 
-        Raises an error that ends the job for good if there is none, or none any more.
+        Raises an error that ends the job for good if the upload was removed or never existed.
         """
 
     def create(self, name: str, media_type: str | None = None) -> AbstractContextManager[BufferedIOBase]:
-        """Lend a stream into a new file of at most 64 MB, which is there once the job's work is committed."""
+        """Open a stream into a new file of at most 64 MB, which is kept once the job's work is committed."""
 
 
 class JobContext(Protocol):

@@ -22,6 +22,7 @@ from time import monotonic
 
 import psycopg
 
+from turno.settings import Settings
 from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.engine_link import DatabaseGone
 from turno.store.outage import in_short, unreachable
@@ -67,6 +68,7 @@ class EachTenant:
     def __init__(
         self,
         engine: Engine,
+        settings: Settings | None = None,
         *,
         dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
@@ -74,11 +76,12 @@ class EachTenant:
     ) -> None:
         """`at_each_step` is called between transactions. A `dry_run` calls the work once for each tenant, rolled back.
 
-        With `complete` set, each run is a whole round, however long it takes.
+        With `complete` set, each run is a whole round, however long it takes. Tasks of capabilities read `settings`.
         """
         self._engine = engine
         self.complete = dry_run
-        self._dry_run = dry_run
+        self.settings = settings or Settings()
+        self.dry_run = dry_run
         self._at_each_step = at_each_step
         self._clock = clock
 
@@ -111,15 +114,15 @@ class EachTenant:
         total = 0
         while True:
             self._at_each_step()
-            with self._engine.transaction(force_rollback=self._dry_run):
+            with self._engine.transaction(force_rollback=self.dry_run):
                 done = work(*parameters)
             total += done
-            if not done or self._dry_run:
+            if not done or self.dry_run:
                 return total
 
     def _turns(self, task: TenantTask, among: Collection[int] | None) -> list[TenantTurn]:
         every = timedelta(0) if self.complete else task.every
-        with self._engine.transaction(force_rollback=self._dry_run):
+        with self._engine.transaction(force_rollback=self.dry_run):
             return self._engine.tenant_turns(task.name, every, among)
 
     def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
@@ -139,7 +142,7 @@ class EachTenant:
                 self._log(task, tenant, error)
             else:
                 report.done += done or 0
-                finished = done is None or not task.repeat or self._dry_run
+                finished = done is None or not task.repeat or self.dry_run
         if refused:
             report.troubles[tenant.slug] = refused[-1]
             pauses = {"first": task.first, "longest": task.longest}
@@ -149,7 +152,7 @@ class EachTenant:
         return finished or bool(refused)
 
     def _in_transaction(self, task: TenantTask, work: Work, tenant: TenantTurn) -> int | None:
-        with self._engine.transaction(force_rollback=self._dry_run):
+        with self._engine.transaction(force_rollback=self.dry_run):
             self._engine.execute(
                 "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)",
                 (task.lock_timeout, task.statement_timeout),
@@ -157,7 +160,7 @@ class EachTenant:
             return work(self._engine, tenant)
 
     def _note(self, record: Callable[..., None], *parameters: object, **options: object) -> None:
-        if not self._dry_run:
+        if not self.dry_run:
             record(*parameters, **options)
 
     @staticmethod

@@ -1,22 +1,22 @@
 """The tasks that repair the effects of crashes: each idempotent, safe to overlap and to miss for a day."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Self
 
-from turno.capability import Task
+from turno.capability import Task, enabled
 from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
-from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
+from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.maintenance.orphans import rescue_orphans
-from turno.maintenance.unreferenced_files import files_without_row
 from turno.named import load
 from turno.queues.interface import QueueInterface
-from turno.store.engine import announcements, events, files, outcomes
+from turno.settings import Settings
+from turno.store.engine import announcements, events, outcomes
 from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -24,25 +24,21 @@ log = logging.getLogger(__name__)
 RESCUE_PAUSE = timedelta(seconds=5)
 MINUTES_KEPT = timedelta(days=2)  # statistics by minute; totals stay
 READ_BATCH = 2000  # batches of outcomes a statement: a tenth of a second
-FILE_BATCH = 10  # files a statement, of up to 64 MB each
 BATCH = 1000  # rows a statement: locks are short
 HOUSEKEEPING = timedelta(minutes=5)  # tasks that visit every tenant and seldom find work
 REPAIR = TenantTask(name="repair", every=HOUSEKEEPING, statement_timeout="30s")
 EXPIRE = TenantTask(name="expire", every=HOUSEKEEPING)
 PURGE_JOBS = TenantTask(name="purge jobs", every=HOUSEKEEPING, repeat=True)
 PURGE_EVENTS = TenantTask(name="purge events", every=HOUSEKEEPING, repeat=True)
-PURGE_UPLOADS = TenantTask(name="purge uploads", every=HOUSEKEEPING, repeat=True)
-PURGE_FOLDERS = TenantTask(name="purge folders", every=HOUSEKEEPING, repeat=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """After how long a task acts, and the folder of files."""
+    """After how long a task acts."""
 
     dead_after: timedelta
     reoffer_after: timedelta
     retention: timedelta
-    files_folder: str = ""
 
 
 class MaintenanceFailed(TurnoError):
@@ -64,7 +60,7 @@ class Tasks:
         queue: QueueInterface,
         registry: Registry,
         terms: Terms,
-        capability_tasks: Callable[[], Iterable[Task]] = tuple,
+        settings: Settings | None = None,
         pending_limit: int | None = 20,
         dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
@@ -80,9 +76,9 @@ class Tasks:
         self._queue = queue
         self._registry = registry
         self._terms = terms
-        self._capability_tasks = capability_tasks
+        self._settings = settings or Settings()
         self._pending_limit = pending_limit
-        self._each_tenant = EachTenant(engine, dry_run=dry_run, at_each_step=self._step)
+        self._each_tenant = EachTenant(engine, self._settings, dry_run=dry_run, at_each_step=self._step)
 
     def announce(self) -> None:
         """Register the handlers of this process and their subscriptions in the database."""
@@ -112,7 +108,8 @@ class Tasks:
 
     def of_capabilities(self) -> dict[str, Callable[[], int]]:
         """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
-        return {task.name: partial(self._of_capability, task) for task in self._capability_tasks()}
+        tasks = (task for one in enabled(self._settings.capabilities) for task in one.tasks)
+        return {task.name: partial(self._of_capability, task) for task in tasks}
 
     def _of_capability(self, task: Task) -> int:
         return _total(load(task.run)(self._engine, self._each_tenant))
@@ -127,22 +124,13 @@ class Tasks:
         return _total(self._each_tenant.run(EXPIRE, lambda engine, one: engine.expire(one.schema)))
 
     def purge(self) -> int:
-        """Remove jobs that ended longer ago than the retention, uploads that no job has read, and files without a row.
-
-        Events of that age are removed, too, and are not counted.
-        """
+        """Remove jobs that ended longer ago than the retention; events of that age are removed and not counted."""
         kept = self._terms.retention
-        tasks: list[tuple[TenantTask, Work]] = [
-            (PURGE_UPLOADS, lambda engine, one: files.purge(engine, one.schema, FILE_BATCH) or None),
-            (PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None),
-        ]
-        if self._terms.files_folder:
-            tasks.append((PURGE_FOLDERS, files_without_row(self._terms.files_folder, dry_run=self._dry_run)))
         purged = self._each_tenant.run(
             PURGE_EVENTS, lambda engine, one: events.purge(engine, one.schema, kept, BATCH) or None
         )
-        reports = [self._each_tenant.run(task, work) for task, work in tasks]
-        return _total(TaskReport(troubles=purged.troubles), *reports)
+        jobs = self._each_tenant.run(PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None)
+        return _total(TaskReport(troubles=purged.troubles), jobs)
 
     def prune(self) -> int:
         """Remove old rows of the control schema; returns how many."""

@@ -11,16 +11,17 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from turno.errors import CancelRequested, HandlerMisuse
-from turno.files.job_files import JobFiles
+from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, Published, UniqueFor, payload_of
 from turno.jobs.part import Part
 from turno.jobs.payload import check_event, check_payload
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
+from turno.runner.capability_members import CapabilityMembers
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.fan_out import FanOut
@@ -29,6 +30,7 @@ from turno.runner.outside_call import Call, OutsideCall, Reconcile
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
+from turno.settings import Settings
 from turno.store.handler import attempts, effects, events
 from turno.store.handler.attempts import Started
 
@@ -36,7 +38,14 @@ T = TypeVar("T")
 PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two checks for a cancellation
 
 
-class AttemptContext:
+def attempt_of(job: JobContext, work: str) -> "AttemptContext":
+    """Return a context that is of an attempt; raises PermanentFailure within a request, which has no job."""
+    if not isinstance(job, AttemptContext):
+        raise PermanentFailure(f"{work} needs background jobs, which are switched off")
+    return job
+
+
+class AttemptContext(CapabilityMembers):
     """One attempt's view of its job; implements `turno.jobs.job_context.JobContext`."""
 
     def __init__(
@@ -49,7 +58,7 @@ class AttemptContext:
         progressed: Callable[[], None],
         handler: type[JobHandler[Any]],
         registry: Registry,
-        files_folder: str = "",
+        settings: Settings,
     ) -> None:
         claim = transaction.claim
         self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
@@ -61,14 +70,14 @@ class AttemptContext:
         self.correlation_id = started.correlation_id
         self.checkpoint_state = started.checkpoint
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), self.log_fields)
-        self._transaction = transaction
+        self.transaction = transaction
         self._shared = shared
         self._registry = registry
-        self._files_folder = files_folder
+        self.settings = settings
         self._progressed = progressed
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
-        self._claim = claim
+        self.claim = claim
         self._over = False
         self._second: HandlerConnection | None = None
         self._for_await: AsyncHandlerConnection | None = None
@@ -82,7 +91,7 @@ class AttemptContext:
         """The tenant's session, inside the job's transaction."""
         if self._over:
             raise HandlerMisuse("this context's job has ended; use that of the present job")
-        return self._transaction.connection
+        return self.transaction.connection
 
     @property
     def async_connection(self) -> AsyncHandlerConnection:
@@ -99,14 +108,6 @@ class AttemptContext:
             raise HandlerMisuse("job.company is for a handler whose class says `reads_company = True`")
         return self._company
 
-    @property
-    def files(self) -> JobFiles:
-        """The tenant's files: uploads to read, and files to write within the job's transaction."""
-        claim = self._claim
-        return JobFiles(
-            lambda: self.connection, self.job_id, claim.token, root=self._files_folder, schema=claim.login.schema
-        )
-
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is; at most four times a second, the last one always."""
         self.stop_if_overdue()
@@ -116,7 +117,7 @@ class AttemptContext:
         if self._batch is not None:
             done, total = 0, 0  # the ledger counts, so only the message is written
         try:
-            asked = attempts.progress(self._second_session(), self._claim, done, total, message)
+            asked = attempts.progress(self._second_session(), self.claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
         self._progressed()
@@ -127,11 +128,11 @@ class AttemptContext:
         """Commit the work so far together with `state`, and stop here if the worker must."""
         if self._batch is not None and self._batch.item is not None:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
-        self._transaction.alone()
+        self.transaction.alone()
         self.finish()
-        self._transaction.prove()
-        asked = attempts.checkpoint(self.connection, self._claim, state)
-        self._transaction.commit(go_on=True)
+        self.transaction.prove()
+        asked = attempts.checkpoint(self.connection, self.claim, state)
+        self.transaction.commit(go_on=True)
         self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
@@ -139,14 +140,14 @@ class AttemptContext:
         """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
         if self._batch is not None:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
-        self._transaction.alone()
-        self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
+        self.transaction.alone()
+        self._batch = batch = LedgerBatch(self, self.transaction, list(items), key=key, chunk=chunk)
         return batch
 
     def once(self, key: str, call: Call, reconcile: Reconcile | None = None, *, idempotent: bool = False) -> Any:
         """Have an outside effect happen once in this tenant, whatever fails; see OutsideCall and the guide."""
-        self._transaction.alone()
-        return OutsideCall(self, self._transaction, key, call, reconcile, idempotent=idempotent).result()
+        self.transaction.alone()
+        return OutsideCall(self, self.transaction, key, call, reconcile, idempotent=idempotent).result()
 
     @contextmanager
     def between_transactions(self) -> Iterator[None]:
@@ -155,13 +156,13 @@ class AttemptContext:
         if item is not None:
             item.suspend()
         self.finish()
-        asked = effects.hold(self.connection, self._claim)
-        self._transaction.commit()
+        asked = effects.hold(self.connection, self.claim)
+        self.transaction.commit()
         try:
             self.safe_place(asked=asked)
             yield
         finally:
-            self._transaction.begin()
+            self.transaction.begin()
             if item is not None:
                 item.resume()
 
@@ -193,12 +194,12 @@ class AttemptContext:
             concurrency_key=concurrency_key,
             queue=queue,
         )
-        return attempts.enqueue_child(self.connection, self._claim, new)
+        return attempts.enqueue_child(self.connection, self.claim, new)
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, committed with this one's work, and with it a job for each type that is subscribed."""
         checked = check_event(self._registry.handlers, event, payload_of(data, fields))
-        return events.publish(self.connection, self._claim, event, checked, key=key)
+        return events.publish(self.connection, self.claim, event, checked, key=key)
 
     def fan_out(
         self,
@@ -212,14 +213,14 @@ class AttemptContext:
         if self._split:
             raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
         self._split = True
-        return FanOut(self, self._transaction, stops=stop_on_failure).parts(job_type, payloads, total)
+        return FanOut(self, self.transaction, stops=stop_on_failure).parts(job_type, payloads, total)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""
         self.stop_if_overdue()
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + PROGRESS_EVERY
-            self.safe_place(asked=attempts.cancel_requested(self.connection, self._claim), drain=False)
+            self.safe_place(asked=attempts.cancel_requested(self.connection, self.claim), drain=False)
 
     def safe_place(self, *, asked: bool, drain: bool = True) -> None:
         """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
@@ -247,10 +248,10 @@ class AttemptContext:
         if self._company is not None:
             self._company.close()
         if self._second is not None:
-            self._sessions.give_back(self._claim.login, self._second)
+            self._sessions.give_back(self.claim.login, self._second)
 
     def _second_session(self) -> HandlerConnection:
         if self._second is None:
-            self._second = self._sessions.take(self._claim.login)
+            self._second = self._sessions.take(self.claim.login)
             self._second.execute("SET lock_timeout = '500ms'")
         return self._second

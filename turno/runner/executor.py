@@ -22,6 +22,7 @@ from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.context import AttemptContext
 from turno.runner.session import SessionSource, collided
 from turno.runner.transaction import BatchTransaction
+from turno.settings import Settings
 from turno.store.handler import batches
 from turno.store.outage import unreachable
 
@@ -43,15 +44,15 @@ class Executor:
         worker: str,
         callbacks: WorkerCallbacks,
         chance: Callable[[], float] = random.random,
-        files_folder: str = "",
+        settings: Settings | None = None,
     ) -> None:
-        """Files that jobs write are kept in `files_folder`, without one in the database."""
+        """Capabilities read `settings`, which have no secrets; by default the defaults."""
         self.registry = registry
         self.callbacks = callbacks
         self.chance = chance
         self.sessions = sessions
         self.worker = worker
-        self.files_folder = files_folder
+        self.settings = settings or Settings()
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
         """Run the jobs in order; returns the status of each ended job. The missing jobs were not begun."""
@@ -174,7 +175,7 @@ class Run:
             progressed=callbacks.progressed,
             handler=self._handler,
             registry=self._executor.registry,
-            files_folder=self._executor.files_folder,
+            settings=self._executor.settings,
         )
         spans = tracing.attempt(started.trace_context, lambda: _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)

@@ -18,9 +18,11 @@ from turno.jobs.part import Part
 from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.awaiting import run_to_end
+from turno.runner.capability_members import CapabilityMembers
 from turno.runner.items import Counts
 from turno.runner.result_json import serialise
 from turno.runner.session import HandlerConnection, SessionSource, transient
+from turno.settings import Settings
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
 T = TypeVar("T")
@@ -29,8 +31,9 @@ T = TypeVar("T")
 class InlineRunner:
     """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
 
-    def __init__(self, sessions: SessionSource) -> None:
+    def __init__(self, sessions: SessionSource, settings: Settings) -> None:
         self._sessions = sessions
+        self._settings = settings
 
     def run(
         self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
@@ -40,7 +43,7 @@ class InlineRunner:
         connection = self._sessions.take(login)
         try:
             connection.execute("BEGIN")
-            job = InlineContext(connection, tenant.slug, user_id, handler)
+            job = InlineContext(connection, tenant.slug, user_id, handler, self._settings)
             runner = handler()
             with runner.around(job):
                 answer = run_to_end(runner.handle(job, restore_payload(handler, payload)))
@@ -53,7 +56,7 @@ class InlineRunner:
             self._sessions.give_back(login, connection)
 
 
-class InlineContext:
+class InlineContext(CapabilityMembers):
     """The context of work done inside a request; implements `turno.jobs.job_context.JobContext`."""
 
     attempt = 1
@@ -61,7 +64,12 @@ class InlineContext:
     checkpoint_state: Any = None
 
     def __init__(
-        self, connection: HandlerConnection, tenant: str, user_id: str, handler: type[JobHandler[Any]]
+        self,
+        connection: HandlerConnection,
+        tenant: str,
+        user_id: str,
+        handler: type[JobHandler[Any]],
+        settings: Settings,
     ) -> None:
         self.job_id: UUID = uuid4()
         self.tenant = tenant
@@ -69,6 +77,7 @@ class InlineContext:
         self.connection = connection
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
         self.is_for_users = handler.is_for_users
+        self.settings = settings
 
     @property
     def async_connection(self) -> AsyncHandlerConnection:
@@ -79,11 +88,6 @@ class InlineContext:
     def company(self) -> NoReturn:
         """Refuse: only workers are given the report login of a company."""
         raise PermanentFailure("a report of a company needs background jobs, which are switched off")
-
-    @property
-    def files(self) -> NoReturn:
-        """Refuse: a file is kept with a job."""
-        raise PermanentFailure("a file needs background jobs, which are switched off")
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Do nothing: the caller is waiting."""

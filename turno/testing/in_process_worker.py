@@ -46,7 +46,7 @@ class InProcessWorker:
             worker="here",
             callbacks=WorkerCallbacks(),
             chance=lambda: STEADY,
-            files_folder=self._installation.settings.files_folder,
+            settings=self._installation.settings,
         )
         if self._registry.handler(claim.type).reads_company:
             claim = self._installation.engine.with_company(claim)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from turno.capability import installed, merged
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from uuid import UUID
@@ -61,8 +63,7 @@ RULES: dict[str, LiteralString] = {
                             SELECT job_id FROM background_job_items UNION ALL
                             SELECT job_id FROM background_job_events UNION ALL
                             SELECT job_id FROM background_jobs_dead_letter UNION ALL
-                            SELECT job_id FROM notifications UNION ALL
-                            SELECT job_id FROM job_files WHERE job_id IS NOT NULL) AS history
+                            SELECT job_id FROM notifications) AS history
         WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = history.job_id)
     """,
     "I1: two jobs under one key": """
@@ -267,7 +268,8 @@ class Judge:
 
     def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
         self._connection = connection
-        self._always = one_query(RULES | dict(effects or {}))
+        of_capabilities = merged("invariant", (one.invariants for one in installed()))
+        self._always = one_query(RULES | of_capabilities | dict(effects or {}))
 
     def broken(self, *, accepted: Collection[UUID] = (), lost: Collection[UUID] = ()) -> list[str]:
         """Name every rule that does not hold, and for which job; `lost` are jobs that may miss their tickets."""

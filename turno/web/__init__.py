@@ -26,7 +26,6 @@ from turno.web.admin.tenants import admin_tenants, tenant_list
 from turno.web.admin.types import admin_types, type_list
 from turno.web.admin.workers import admin_workers, worker_list
 from turno.web.api.admin import admin
-from turno.web.api.files import files
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
 from turno.web.api.job_effects import job_effects
@@ -40,7 +39,6 @@ from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
 from turno.web.pages.commands import commands
-from turno.web.pages.file_page import file_page
 from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
@@ -57,7 +55,6 @@ ROUTES = (
     job_commands,
     job_history,
     job_effects,
-    files,
     notifications,
     admin,
     admin_jobs,
@@ -68,7 +65,7 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (home, job_page, file_page, commands, notification_pages)
+PAGES = (home, job_page, commands, notification_pages)
 OPERATOR_PAGES = (
     overview,
     job_pages,
@@ -146,6 +143,7 @@ def install(
         submission_parts=tuple(load(place) for one in capabilities for place in one.submissions),
         menu=tuple(link for one in capabilities for link in one.menu),
         operator_menu=tuple(link for one in capabilities for link in one.operator_menu),
+        job_sections=tuple(load(place) for one in capabilities for place in one.job_sections),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from os import getpid
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from flask import Flask, Request, current_app
+from markupsafe import Markup
 
 from turno.capability import Link
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
@@ -15,6 +17,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
+from turno.store.api.jobs import Reader
 from turno.store.operator.board import Operator
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
@@ -25,12 +28,14 @@ if TYPE_CHECKING:
     from turno.web.auth.principal import Principal
     from turno.web.auth.tokens import TokenCheck
     from turno.web.pages.catalogue import Catalogues
+    from turno.web.pages.visit import Visit
 
 # Returns who asks, None if nobody is signed in.
 AskPrincipal = Callable[[Request], "Principal | None"]
 
 Inline = Callable[[Tenant, type[JobHandler[Any]], Any, str], dict[str, Any] | None]  # payload, user
 Clock = Callable[[], datetime]
+JobSection = Callable[[Reader, "Visit", UUID], Markup]
 # Returns None when the service may get requests, else a sentence that says what it waits for.
 Readiness = Callable[[], str | None]
 
@@ -66,6 +71,7 @@ class Services:
     submission_parts: "tuple[SubmissionPart, ...]"
     menu: tuple[Link, ...]
     operator_menu: tuple[Link, ...]
+    job_sections: tuple[JobSection, ...]
     principal: "AskPrincipal | None"
     sign_in: str | None
     layout: str | None

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from turno.capability import BACKENDS, backends, enabled
+from turno.capability import BACKENDS, backends
 from turno.environment import variables
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
@@ -139,9 +139,8 @@ def maintenance(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
             retention=timedelta(days=settings.retention_days),
-            files_folder=settings.files_folder,
         ),
-        capability_tasks=lambda: (task for one in enabled(settings.capabilities) for task in one.tasks),
+        settings=settings,
         pending_limit=settings.pending_limit,
     )
 
@@ -168,4 +167,4 @@ def regular_maintenance(
 
 def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:
     """Return the function that runs a service inside a request."""
-    return InlineRunner(sessions(settings, server_version=server_version))
+    return InlineRunner(sessions(settings, server_version=server_version), settings)

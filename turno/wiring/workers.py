@@ -169,9 +169,7 @@ def _child_config(
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
-        executor = Executor(
-            registry=registry, sessions=cache, worker=worker, callbacks=callbacks, files_folder=public.files_folder
-        )
+        executor = Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks, settings=public)
         return executor.execute(batch)
 
     level = public.job_log_level

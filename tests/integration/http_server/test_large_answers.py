@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.test_live_streams import resident_kb
 from tests.integration.streaming.test_streams import web_of
-from turno.files.link import Link
+from turno.capabilities.files.link import Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,6 @@ from handlers import build_registry
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
-from turno.capability import installed
 from turno.jobs.job import JobRef
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import MaintenanceFailed, Terms
@@ -26,6 +25,7 @@ NOTHING = {
     "rescued": 0,
     "scheduled": 0,
     "schedules repaired": 0,
+    "files purged": 0,
     "promoted": 0,
     "repaired": 0,
     "expired": 0,
@@ -236,7 +236,6 @@ def passes_of(world: ExampleInstallation, queue: RecordingQueue, *, dry_run: boo
         queue=queue,
         registry=build_registry(),
         terms=terms,
-        capability_tasks=lambda: (task for one in installed() for task in one.tasks),
         dry_run=dry_run,
     )
 

@@ -210,14 +210,6 @@ _TENANT = Matrix(
         "job_repair": roles("engine"),
         "job_expire": roles("engine"),
         "job_purge": roles("engine"),
-        "file_begin": roles("api"),
-        "file_put": roles("api"),
-        "file_create": roles("handler"),
-        "file_append": roles("handler"),
-        "file_finish": roles("handler"),
-        "files_unknown": roles("engine"),
-        "file_take": roles("handler"),
-        "file_purge": roles("engine"),
     },
     relations={
         "background_jobs": _READ_JOBS,
@@ -239,8 +231,6 @@ _TENANT = Matrix(
         "notifications": may(api="SELECT"),
         "notifications_of_ends": may(api="SELECT"),
         "notifications_of_reviews": may(api="SELECT"),
-        "job_files": _READ_JOBS,
-        "job_file_pieces": _READ_JOBS,
         "schema_migrations": {},
     },
     # All but the token: a claim's token is its pass.

@@ -6,7 +6,6 @@ from typing import Any
 
 from flask import Response
 
-from turno.files.uploads import written_by
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
@@ -20,6 +19,7 @@ from turno.web.pages.job_view import JobView, job_views
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.reasons import of_event, of_job
 from turno.web.pages.visit import Visit, reading
+from turno.web.services import services
 
 job_page = Pages("job_page", __name__)
 
@@ -46,7 +46,7 @@ def show(visit: Visit, job_id: str) -> Response:
         if row is None:
             raise no_such_job()
         detail = job_detail(reader, row, visit, state=query.items, after=query.after, limit=ITEMS_SHOWN)
-        files = written_by(reader, wanted)
+        sections = [section(reader, visit, wanted) for section in services().job_sections]
         parts = stored.search(reader, stored.JobFilter(part_of=wanted, limit=PARTS_SHOWN)) if row["parts"] else []
         part_views = job_views(reader, parts[::-1], visit)
         events = stored.events(reader, wanted)
@@ -61,7 +61,7 @@ def show(visit: Visit, job_id: str) -> Response:
         asked=query,
         detail=detail,
         unread=unread,
-        files=files,
+        sections=sections,
         parts=part_views,
         events=history,
         written=_written,

@@ -177,7 +177,7 @@ def test_an_intent_that_comes_just_too_late_gets_the_result(world: ExampleInstal
     attempt(world, place.enqueue())
 
     def intend_all_the_same(job: Any) -> dict[str, Any]:
-        known = effects.intend(job.connection, job._transaction.claim, KEY, place.effect()["outside_key"])
+        known = effects.intend(job.connection, job.transaction.claim, KEY, place.effect()["outside_key"])
         return {"verdict": known.verdict, "result": known.result}
 
     assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}

@@ -42,7 +42,6 @@ BEGIN
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM notifications_of_reviews WHERE job_id = ANY (old);
     DELETE FROM background_job_parts WHERE job_id = ANY (old);
-    DELETE FROM job_files WHERE job_id = ANY (old);
     INSERT INTO background_job_keys (user_id, type, idempotency_key, job_id, payload_hash)
     SELECT j.user_id, j.type, j.idempotency_key, j.id, j.payload_hash FROM background_jobs j
     WHERE j.id = ANY (old) AND j.unique_while = 'for ever'

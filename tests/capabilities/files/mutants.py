@@ -1,0 +1,69 @@
+"""Guards of uploads and of the files that jobs write."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+WEB = "tests/capabilities/files/test_api.py"
+JOBS = "tests/capabilities/files/test_job_files.py"
+OWN = "promise 5: nobody reads what is another's"
+OWN_TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
+
+MUTANTS = (
+    Mutant(
+        "a link to a file needs no signature",
+        OWN,
+        "turno/capabilities/files/api.py",
+        "    if not link.signed(query.signature, secret()):\n",
+        "    if False:\n",
+        (f"{WEB}::test_a_link_that_was_changed_is_refused",),
+    ),
+    Mutant(
+        "a link to a file never ends",
+        "decision 0070: a link ends after five minutes",
+        "turno/capabilities/files/api.py",
+        "    if link.until < services().clock().timestamp():\n",
+        "    if False:\n",
+        (f"{WEB}::test_a_link_ends",),
+    ),
+    Mutant(
+        "a job reads another user's upload",
+        OWN,
+        "turno/capabilities/files/sql/tenant/functions/file_take.sql",
+        "      AND user_id = (SELECT j.user_id FROM background_jobs j WHERE j.id = p_job);",
+        ";",
+        (f"{JOBS}::test_a_file_that_is_not_all_here_or_another_user_s_is_not_read",),
+    ),
+    Mutant(
+        "the clean-up removes files that a row knows",
+        "decision 78: what a row knows stays",
+        "turno/capabilities/files/sql/tenant/functions/files_unknown.sql",
+        "WHERE f.id = u.id AND f.in_folder",
+        "WHERE false",
+        ("tests/capabilities/files/test_folder.py::test_what_no_row_knows_is_removed_once_it_is_old_and_nothing_else",),
+    ),
+    Mutant(
+        "a file of any size is announced",
+        OWN_TROUBLE,
+        "turno/capabilities/files/uploads.py",
+        "    if size > settings.max_file_mb * MEGABYTE:\n",
+        "    if False:\n",
+        (f"{WEB}::test_a_file_of_a_gigabyte_is_refused_before_it_is_sent",),
+    ),
+    Mutant(
+        "files outlive their job",
+        "a file goes with its job",
+        "turno/capabilities/files/sql/tenant/functions/job_files_forget.sql",
+        "USING gone g WHERE f.job_id = g.id",
+        "WHERE false",
+        (f"{JOBS}::test_files_go_with_their_job_and_what_no_job_read_after_its_time",),
+    ),
+    Mutant(
+        "a capability that is off implements its members",
+        "decision 0106: a member of a disabled capability is refused",
+        "turno/runner/capability_members.py",
+        "            if one not in enabled(switch):\n",
+        "            if False:\n",
+        ("tests/capabilities/files/test_job_files.py::test_a_job_without_the_capability_fails_with_the_remedy",),
+    ),
+)

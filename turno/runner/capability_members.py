@@ -1,0 +1,34 @@
+"""The members of `JobContext` that capabilities implement."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast
+
+from turno.capability import HOME, enabled, installed
+from turno.errors import HandlerMisuse
+from turno.jobs.job_context import Files
+from turno.named import load
+from turno.settings import Settings
+
+
+class CapabilityMembers:
+    """A base of contexts: it calls the declared implementations, each loaded at its first use in a process."""
+
+    settings: Settings
+
+    @property
+    def files(self) -> Files:
+        """The tenant's files: uploads to read, and files to write within the job's transaction."""
+        files: Files = member("files", self.settings.capabilities)(self)
+        return files
+
+
+@cache
+def member(name: str, switch: str) -> Callable[..., Any]:
+    """Return the implementation of a member of `JobContext`; raises HandlerMisuse without its capability."""
+    for one in installed():
+        if name in one.context:
+            if one not in enabled(switch):
+                raise HandlerMisuse(f"job.{name} needs the capability {one.name}; remove it from CAPABILITIES={switch}")
+            return cast("Callable[..., Any]", load(one.context[name]))
+    raise HandlerMisuse(f"job.{name} needs a capability that is not installed; restore its folder in {HOME}")
