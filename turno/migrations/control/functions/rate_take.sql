@@ -7,74 +7,72 @@ CREATE OR REPLACE FUNCTION rate_take(
     p_tenant integer, p_user text, p_seconds integer, p_limits jsonb, p_type text DEFAULT NULL, p_jobs bigint DEFAULT 0,
     p_bytes bigint DEFAULT 0, OUT exceeded text, OUT retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
--- Otherwise the server plans the statements for each length of the arrays anew, at every call.
+-- Otherwise the server plans each statement anew, at the first five calls of each session.
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    at double precision;
-    names text[];
-    subjects text[];
-    costs double precision[];  -- seconds
-    taken text[];
-    full_subject text;
+    -- Limits of users first: a flood of one user then does not lock the rows of the tenant.
+    limits CONSTANT text[] := CASE p_jobs
+        WHEN 0 THEN '{commands_per_minute_per_user,mails_per_day_per_user,commands_per_minute_per_tenant}'::text[]
+        ELSE '{jobs_per_day_per_user,payload_mb_per_day_per_user,jobs_per_day_per_type,jobs_per_day_per_tenant,
+               payload_mb_per_day_per_tenant}'::text[] END;
+    at double precision := extract(epoch FROM clock_timestamp());
+    of_limit text;
+    of_subject text;
+    most bigint;
+    amount bigint;
+    cost double precision;  -- seconds
+    before double precision;
+    taken text[] := '{}';
+    costs double precision[] := '{}';
 BEGIN
-    SELECT array_agg(l.name), array_agg(l.subject), array_agg(p_seconds * least(l.amount, l.most)::double precision / l.most)
-    INTO names, subjects, costs
-    FROM (VALUES
-        ('commands_per_minute_per_user', p_user, 1, (p_limits ->> 'commands_per_minute_per_user')::bigint),
-        ('mails_per_day_per_user', p_user, 1, (p_limits ->> 'mails_per_day_per_user')::bigint),
-        ('jobs_per_day_per_user', p_user, p_jobs, (p_limits ->> 'jobs_per_day_per_user')::bigint),
-        ('payload_mb_per_day_per_user', p_user, p_bytes, (p_limits ->> 'payload_mb_per_day_per_user')::bigint * 1048576),
-        ('jobs_per_day_per_type', p_type, p_jobs, (SELECT t.jobs_per_day FROM job_types t WHERE t.type = p_type)),
-        ('commands_per_minute_per_tenant', '', 1, (p_limits ->> 'commands_per_minute_per_tenant')::bigint),
-        -- The limit that operators set for this tenant replaces that of the settings.
-        ('jobs_per_day_per_tenant', '', p_jobs,
-         coalesce((SELECT n.jobs_per_day FROM tenants n WHERE n.id = p_tenant),
-                  (p_limits ->> 'jobs_per_day_per_tenant')::bigint)),
-        ('payload_mb_per_day_per_tenant', '', p_bytes, (p_limits ->> 'payload_mb_per_day_per_tenant')::bigint * 1048576)
-    ) AS l (name, subject, amount, most)
-    WHERE l.amount > 0 AND l.most > 0;
-    IF names IS NULL THEN
-        RETURN;
-    END IF;
     IF p_jobs = 0 THEN
         -- A transaction without jobs. A crash of the server loses its last counts, which gives a user a few more requests.
         PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '1s', true);
     END IF;
-    LOOP
-        at := extract(epoch FROM clock_timestamp());
-        -- A refusal writes nothing, so a flood of one user does not lock the row of the tenant. The LIMIT keeps the planner
-        -- from joining the whole table.
-        SELECT u.name, u.subject, greatest(r.empty_at, at) + u.cost - at - p_seconds AS wait
-        INTO exceeded, full_subject, retry_in
-        FROM unnest(names, subjects, costs) AS u (name, subject, cost)
-        CROSS JOIN LATERAL (SELECT l.empty_at FROM rate_limits l
-                            WHERE l.tenant_id = p_tenant AND l.name = u.name AND l.subject = u.subject LIMIT 1) AS r
-        -- A millisecond that rounding may have cost.
-        WHERE greatest(r.empty_at, at) + u.cost - at - p_seconds >= 0.001
-        ORDER BY wait DESC LIMIT 1;
-        IF exceeded IS NOT NULL THEN
-            -- More than the whole limit is in use after the clock was set back; the excess would block for as long.
-            UPDATE rate_limits l SET empty_at = at + p_seconds
-            WHERE l.tenant_id = p_tenant AND l.name = exceeded AND l.subject = full_subject
-              AND l.empty_at >= at + p_seconds + 0.001;
-            CONTINUE WHEN FOUND;
-            RETURN;
+    FOREACH of_limit IN ARRAY limits LOOP
+        most := p_limits ->> of_limit;
+        amount := greatest(p_jobs, 1);
+        IF p_jobs = 0 THEN
+            NULL;  -- commands and mails are counted one by one
+        ELSIF of_limit = 'jobs_per_day_per_type' THEN
+            SELECT t.jobs_per_day INTO most FROM job_types t WHERE t.type = p_type;
+        ELSIF of_limit = 'jobs_per_day_per_tenant' THEN
+            -- The limit that operators set for this tenant replaces that of the settings.
+            SELECT coalesce(n.jobs_per_day, most) INTO most FROM tenants n WHERE n.id = p_tenant;
+        ELSIF of_limit LIKE 'payload%' THEN
+            most := most * 1048576;
+            amount := p_bytes;
         END IF;
-        WITH used AS (
-            INSERT INTO rate_limits AS l (tenant_id, name, subject, empty_at)
-            SELECT p_tenant, u.name, u.subject, at + u.cost
-            FROM unnest(names, subjects, costs) AS u (name, subject, cost)
-            ON CONFLICT (tenant_id, name, subject)
-            DO UPDATE SET empty_at = greatest(l.empty_at, at) + excluded.empty_at - at
-            WHERE greatest(l.empty_at, at) + excluded.empty_at - at < at + p_seconds + 0.001
-            RETURNING l.name
-        )
-        SELECT array_agg(name) INTO taken FROM used;
-        EXIT WHEN cardinality(taken) = cardinality(names);
-        -- A concurrent transaction used the rest of a limit since the query above.
-        FOR i IN 1 .. cardinality(names) LOOP
-            UPDATE rate_limits l SET empty_at = l.empty_at - costs[i]
-            WHERE l.tenant_id = p_tenant AND l.name = names[i] AND l.subject = subjects[i] AND names[i] = ANY (taken);
+        CONTINUE WHEN coalesce(most, 0) = 0 OR amount = 0;
+        of_subject := CASE WHEN of_limit LIKE '%_user' THEN p_user WHEN of_limit LIKE '%_type' THEN p_type ELSE '' END;
+        cost := p_seconds * least(amount, most)::double precision / most;
+        LOOP
+            UPDATE rate_limits l SET empty_at = greatest(l.empty_at, at) + cost
+            WHERE l.tenant_id = p_tenant AND l.name = of_limit AND l.subject = of_subject
+              -- A millisecond more, which rounding may have cost.
+              AND greatest(l.empty_at, at) + cost < at + p_seconds + 0.001;
+            EXIT WHEN FOUND;
+            SELECT l.empty_at INTO before FROM rate_limits l
+            WHERE l.tenant_id = p_tenant AND l.name = of_limit AND l.subject = of_subject;
+            IF NOT FOUND THEN
+                INSERT INTO rate_limits VALUES (p_tenant, of_limit, of_subject, at) ON CONFLICT DO NOTHING;
+            ELSIF before >= at + p_seconds + 0.001 THEN
+                -- More than the whole limit is in use after the clock was set back; the excess would block for as long.
+                UPDATE rate_limits l SET empty_at = least(l.empty_at, at + p_seconds)
+                WHERE l.tenant_id = p_tenant AND l.name = of_limit AND l.subject = of_subject;
+            ELSIF before + cost >= at + p_seconds + 0.001 THEN
+                exceeded := of_limit;
+                retry_in := before + cost - at - p_seconds;
+                FOR i IN 1 .. cardinality(taken) LOOP
+                    UPDATE rate_limits l SET empty_at = l.empty_at - costs[i]
+                    WHERE l.tenant_id = p_tenant AND l.name = taken[i]
+                      AND l.subject = CASE WHEN taken[i] LIKE '%_user' THEN p_user
+                                           WHEN taken[i] LIKE '%_type' THEN p_type ELSE '' END;
+                END LOOP;
+                RETURN;
+            END IF;
         END LOOP;
+        taken := taken || of_limit;
+        costs := costs || cost;
     END LOOP;
 END $$;
