@@ -341,9 +341,9 @@ MUTANTS = (
     Mutant(
         "a dry run commits",
         DRY,
-        "turno/maintenance/tasks.py",
-        "with self._engine.transaction(force_rollback=self._dry_run):",
-        "with self._engine.transaction(force_rollback=False):",
+        "turno/maintenance/each_tenant.py",
+        "with self._engine.transaction(force_rollback=self.dry_run):\n                done = work(",
+        "with self._engine.transaction(force_rollback=False):\n                done = work(",
         (f"{MENDS}[be_due-promoted]",),
     ),
     Mutant(
@@ -357,9 +357,10 @@ MUTANTS = (
     Mutant(
         "a dry run moves tickets",
         DRY,
-        "turno/maintenance/tasks.py",
-        "with self._engine.transaction(force_rollback=self._dry_run):",
-        "with self._engine.transaction(force_rollback=self._dry_run and verb != self._engine.move_unserved):",
+        "turno/maintenance/each_tenant.py",
+        "with self._engine.transaction(force_rollback=self.dry_run):\n                done = work(",
+        "with self._engine.transaction(force_rollback=self.dry_run and work != self._engine.move_unserved):\n"
+        "                done = work(",
         (f"{MAINTENANCE}::test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is",),
     ),
     Mutant(
