@@ -72,7 +72,8 @@ class Installation(WorkerProcesses):
         # Tables that are empty now are emptied between tests; filled tables belong to the tenants' data.
         schemas = [tenant.schema for tenant in self.tenants.values()]
         # Tables of capabilities without a policy have rows of the installation itself, which are removed.
-        emptied = {"job_types", "leases"}.union(*(_without_policy(one.control) for one in installed()))
+        of_processes = {"job_types", "leases", "tenant_tasks", "tenant_failures"}
+        emptied = of_processes.union(*(_without_policy(one.control) for one in installed()))
         self._emptied = tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT, emptied=emptied)
 
     @property
