@@ -1,4 +1,4 @@
-"""A private broker, and what a machine or an operator may do to it, beside all other faults but one at a time."""
+"""A private RabbitMQ node and its faults: one broker fault at a time, next to all other faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOW, USUAL = "0.00001", "0.4"  # of the memory that the node may use
 
 
 class FaultyBroker:
-    """Does one thing after the other in a thread: the node takes seconds to start, its commands a second each."""
+    """Executes broker faults in sequence in a thread: the node starts in seconds, and each command takes a second."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -33,7 +33,7 @@ class FaultyBroker:
         self.refusals: list[str] = []
 
     def strike(self, kind: str, hold: float) -> int:
-        """Begin a fault that lasts `hold` seconds; returns 0 while the last one goes on."""
+        """Begin a fault that lasts `hold` seconds; return 0 during an earlier fault."""
         if self._doing is not None and not self._doing.done():
             return 0
         self._settle()
@@ -47,7 +47,7 @@ class FaultyBroker:
         return 1
 
     def heal(self) -> None:
-        """Return when the broker is as it was; raises NodeError if it could not be started again."""
+        """Wait until the broker is restored; raises NodeError if the node does not start again."""
         self._healing.set()
         self._settle()
         self._healing.clear()
@@ -62,11 +62,11 @@ class FaultyBroker:
             doing.result()
 
     def _command(self, *command: str) -> None:
-        """Run a command of the node; one that takes too long is noted, and the run goes on without it."""
+        """Run a command of the node; record a command that exceeds its time limit, and continue."""
         try:
             self._node.control(*command)
         except (NodeError, subprocess.TimeoutExpired) as error:
-            # To close the connection of a frozen client takes until the client wakes.
+            # Closing the connection of a frozen client takes until the client resumes.
             self.refusals.append(f"{command[0]}: {str(error)[:200]}")
 
     def _kill(self, hold: float) -> None:

@@ -1,4 +1,4 @@
-"""Impatient clients: they submit jobs, some twice, again when nothing answers, cancel and retry."""
+"""Impatient clients: they submit jobs, some twice, repeat unanswered requests, cancel and retry."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from turno.testing.client_log import ClientLog
     from turno.testing.leak_detector import LeakDetector
 
-AGAIN = 0.2  # seconds until a client that got no answer asks again
+AGAIN = 0.2  # seconds until a client repeats an unanswered request
 CANCELLED = 0.15  # of all jobs
 log = logging.getLogger(__name__)
 
 
 class Client(Thread):
-    """One person at one keyboard, with a chance of their own."""
+    """A client with its own random numbers."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Client(Thread):
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"
-        self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
+        self._chance = Random(f"{seed}/{number}")  # noqa: S311 - reproducible, not secret
         self._environment = environment
         self._workload = workload
         self._http_client = http_client
@@ -61,11 +61,11 @@ class Client(Thread):
         self._asked = 0
 
     def leave(self) -> None:
-        """Ask for nothing more."""
+        """Stop sending requests."""
         self._over.set()
 
     def run(self) -> None:
-        """Ask for one piece of work after the other."""
+        """Submit jobs in sequence."""
         while self._workload.asked and not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
                 if self._environment.open_jobs() < self._workload.most_open:
@@ -87,7 +87,7 @@ class Client(Thread):
             self._cancel_or_retry(tenant, job_id)
 
     def _submit(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
-        """Submit until there is an answer, or it is time to leave."""
+        """Repeat a submission until the web answers or the client stops."""
         while not self._over.is_set():
             path = f"/api/jobs/{asked.type}"
             try:
@@ -104,7 +104,7 @@ class Client(Thread):
         return None
 
     def _cancel_or_retry(self, tenant: Tenant, job_id: UUID) -> None:
-        """Cancel, and perhaps retry; without an answer nothing more is asked."""
+        """Cancel, and sometimes retry; do not repeat an unanswered request."""
         self._over.wait(self._chance.uniform(0, 1.5))
         with suppress(NoAnswer):
             self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
@@ -115,7 +115,7 @@ class Client(Thread):
 
 
 def submit_without_hint(environment: Environment, queue: QueueInterface, client_log: ClientLog) -> None:
-    """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
+    """Submit a last job of each tenant and lose its hint: only maintenance finds the job."""
     for tenant in environment.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
         wanted = NewJob.of(Plain, asdict(Work()), user_id="last", idempotency_key=asked.key)

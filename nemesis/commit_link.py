@@ -1,4 +1,4 @@
-"""A link to the database that can lose the reply to a COMMIT: the server has committed, the client cannot know."""
+"""A link to the database that can lose the reply to a COMMIT: the client does not learn of its commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER without lingering: closing sends RS
 
 
 class CommitLink:
-    """Forwards connections from a port of its own, in threads that end with this process."""
+    """Forwards connections from its port, in threads that end with this process."""
 
     def __init__(self, target: int) -> None:
         """`target` is the server's loopback port."""
@@ -24,7 +24,7 @@ class CommitLink:
         Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def lose_one(self, *, within: float) -> bool:
-        """Lose the next reply to a COMMIT; False if none came in this time."""
+        """Lose the next reply to a COMMIT; return False without such a reply in this time."""
         with self._changed:
             self._armed = True
             lost = self._changed.wait_for(lambda: not self._armed, within)

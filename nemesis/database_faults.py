@@ -1,4 +1,4 @@
-"""Faults of one tenant's schema and of resources that the server shares; each returns the function that ends it."""
+"""Faults of a tenant's schema and of shared server resources; each returns the function that ends the fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LOCK = "LOCK TABLE background_jobs, background_job_attempts, background_job_events IN EXCLUSIVE MODE"
 MISSING = "{}_of_the_next_release"
-# Without one of these, a request is answered 500: the release needs a function that the migration has not made yet.
+# A request needs these functions: without them the web answers 500.
 OF_REQUESTS = {
     "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
     "job_end_cancelled", "shortened", "error_kept", "outcome_of", "webhooks_put",
@@ -35,7 +35,7 @@ RESTORE_TRIES = 20
 
 
 def strike(environment: Environment, kind: str, whom: float) -> Callable[[], object] | None:
-    """Begin a fault of DATABASE with the tenant, or the tenant and function, at this fraction; None if it failed."""
+    """Begin a fault of DATABASE for the tenant (and function) at this fraction; return None if the fault fails."""
     tenant = environment.tenants[int(whom * len(environment.tenants))]
     match kind:
         case "lock tenant":
@@ -51,7 +51,7 @@ def strike(environment: Environment, kind: str, whom: float) -> Callable[[], obj
 
 
 def lock_job_tables(environment: Environment, tenant: Tenant) -> Callable[[], object] | None:
-    """Hold the tenant's job tables in EXCLUSIVE MODE: reads go on, all writes wait. None if a lock was not free."""
+    """Lock the tenant's job tables in EXCLUSIVE MODE: writes wait. Return None if a lock was not free."""
     session = _session(environment, tenant)
     try:
         session.execute("SET lock_timeout = '900ms'")  # below deadlock_timeout: no worker is the victim of this wait
@@ -64,7 +64,7 @@ def lock_job_tables(environment: Environment, tenant: Tenant) -> Callable[[], ob
 
 
 def take_function_away(environment: Environment, tenant: Tenant, name: str) -> Callable[[], object] | None:
-    """Leave the tenant's schema one function behind this release; None if the function is missing already."""
+    """Rename a function of the tenant's schema; return None if the function is missing already."""
     try:
         _rename(environment, tenant, name, MISSING.format(name))
     except psycopg.Error:
@@ -73,14 +73,14 @@ def take_function_away(environment: Environment, tenant: Tenant, name: str) -> C
 
 
 def pause(environment: Environment, tenant: Tenant) -> Callable[[], object] | None:
-    """Pause the tenant as an operator does; None if the command was refused."""
+    """Pause the tenant as an operator does; return None if the command fails."""
     if not _set_tenant(environment, tenant, "--paused"):
         return None
     return partial(_until_done, lambda: _set_tenant(environment, tenant, "--resumed"))
 
 
 def fill_notifications(environment: Environment) -> Callable[[], object] | None:
-    """Fill the server's notification queue, whose tail a listening session in an open transaction holds."""
+    """Fill the server's notification queue; a listening session in an open transaction holds the tail of the queue."""
     listener = _session(environment)
     try:
         listener.execute("LISTEN nemesis_full")

@@ -1,16 +1,16 @@
-"""What the nemesis' handlers leave in business tables, and the rules that find it doubled, missing or of nobody."""
+"""Business rows of the nemesis' handlers, and queries that find doubled, missing and foreign rows."""
 
 from __future__ import annotations
 
 from typing import LiteralString
 
-# A business write made in the transaction of its record: which job did which piece, in which attempt. Any column but
-# a key, so that a doubled effect is kept for the judge to see.
+# A business row in the transaction of its record: job, piece and attempt. No column is unique, so that the table keeps
+# a doubled effect for the check.
 EFFECT: LiteralString = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
 VALUES (gen_random_uuid()::text, %s, 'exempt', %s, %s, 'effect')
 """
-THE_END = "the end"  # the piece that is done together with jobs_finish
+THE_END = "the end"  # the piece in the transaction of jobs_finish
 
 EFFECTS: dict[str, LiteralString] = {
     "I2: an effect is doubled": """
@@ -55,7 +55,7 @@ EFFECTS: dict[str, LiteralString] = {
                OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> wanted.reached)
     """,
     "I9: two jobs of a key were at work at once": "SELECT address FROM customers WHERE country = 'overlap'",
-    "I9: more than two of a key were at work at once": """
+    "I9: more than two jobs of a key were at work at once": """
         SELECT a.job_id FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id
         WHERE j.type = 'nemesis_pairs' AND 2 <= (
             SELECT count(*) FROM background_job_attempts b JOIN background_jobs o ON o.id = b.job_id
@@ -69,27 +69,27 @@ EFFECTS: dict[str, LiteralString] = {
         SELECT address || ' ' || company_name FROM customers WHERE country = 'heard'
         GROUP BY address, company_name HAVING count(*) > 1
     """,
-    "I11: what was told is no event, or an event was not told": """
+    "I11: a publication has no event, or an event has no publication": """
         SELECT coalesce(t.address || ' ' || t.company_name, e.id::text)
         FROM (SELECT address, company_name FROM customers WHERE country = 'told') AS t
         FULL JOIN background_events e ON (e.key, e.data ->> 'number') = (t.address, t.company_name)
         WHERE t.address IS NULL OR e.id IS NULL
     """,
-    "I11: an event has not one job for each subscriber": """
+    "I11: an event has no job, or several jobs, of a subscriber": """
         SELECT e.id::text || ' ' || s.type
         FROM background_events e CROSS JOIN (VALUES ('nemesis_hear'), ('nemesis_in_order')) AS s (type)
         WHERE 1 <> (SELECT count(*) FROM background_jobs j
                     WHERE j.type = s.type AND j.parent_id IS NULL
                       AND (j.payload ->> 'key', j.payload ->> 'number') = (e.key, e.data ->> 'number'))
     """,
-    "I11: a moment of a schedule has not one job": """
+    "I11: a moment of a schedule has no job, or several jobs": """
         SELECT coalesce(r.job_id, j.id)
         FROM job_schedule_runs r
         FULL JOIN (SELECT id FROM background_jobs WHERE type = 'nemesis_tick' AND parent_id IS NULL) AS j
           ON j.id = r.job_id
         WHERE r.job_id IS NULL OR j.id IS NULL
     """,
-    "I11: a schedule left a moment out": """
+    "I11: a schedule omitted a moment": """
         SELECT schedule_id FROM (
             SELECT schedule_id, moment - lag(moment) OVER (PARTITION BY schedule_id ORDER BY moment) AS step
             FROM job_schedule_runs) AS steps
@@ -98,7 +98,7 @@ EFFECTS: dict[str, LiteralString] = {
         SELECT s.id FROM job_schedules s
         WHERE s.next_at <> (SELECT max(r.moment) + interval '60 s' FROM job_schedule_runs r WHERE r.schedule_id = s.id)
     """,
-    "I10: a job has not the parts that it asked for": """
+    "I10: a job has other parts than its payload requests": """
         SELECT j.id FROM background_jobs j
         CROSS JOIN LATERAL (SELECT count(*) AS made, count(DISTINCT b.part_id) AS different FROM background_job_parts b
                             WHERE b.job_id = j.id) AS parts
@@ -109,7 +109,7 @@ EFFECTS: dict[str, LiteralString] = {
         SELECT j.id FROM background_jobs j
         WHERE j.type = 'nemesis_part' AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
     """,
-    "I1: a job that may be there once is there twice": """
+    "I1: a unique job exists twice": """
         SELECT payload ->> 'pieces' FROM background_jobs WHERE type = 'nemesis_once' AND parent_id IS NULL
         GROUP BY 1 HAVING count(*) > 1
         UNION ALL
@@ -118,7 +118,7 @@ EFFECTS: dict[str, LiteralString] = {
              AND o.created_at < coalesce(j.finished_at, 'infinity')
         WHERE j.type = 'nemesis_sole'
     """,
-    "I3: a completed batch has left an item out": """
+    "I3: a completed batch omitted an item": """
         SELECT j.id FROM background_jobs j
         WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_part', 'nemesis_invoicing')
           AND (SELECT count(*) FROM background_job_items i WHERE i.job_id = j.id)
@@ -132,7 +132,7 @@ EFFECTS: dict[str, LiteralString] = {
         WHERE v.order_id IS NULL OR i.key IS NULL
     """,
     "I2: an order was invoiced twice": "SELECT order_id FROM invoices GROUP BY order_id HAVING count(*) > 1",
-    "I2: a number is missing, doubled or out of sequence": """
+    "I2: an invoice number is missing, doubled or out of sequence": """
         SELECT c.letter || ' ' || c.point_of_sale FROM invoice_counters c
         CROSS JOIN LATERAL (
             SELECT count(*) AS given, count(DISTINCT v.number) AS different, max(v.number) AS highest FROM invoices v

@@ -1,4 +1,4 @@
-"""Where it all happens: a server of its own, three tenants with orders, and nothing that anybody else uses."""
+"""The environment of a run: a private PostgreSQL server with three tenants and their orders."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ SHORT_TIMES = {
     "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
     "MAX_COMMANDS_PER_MINUTE_PER_TENANT": "0",
 }
-# A crash of its processes loses nothing that the kernel has; only a power cut would, and nobody cuts the power here.
-# The smallest notification queue that PostgreSQL accepts: a fault fills it.
+# Without fsync a crash of the server loses no commit: the kernel keeps the pages. Only a power cut would lose them.
+# 64 pages is the smallest notification queue that PostgreSQL accepts: a fault fills the queue.
 SERVER = {"synchronous_commit": "on", "full_page_writes": "on", "max_notify_queue_pages": "64"}
 COPY_ORDERS = """
 WITH chosen AS (
@@ -91,7 +91,7 @@ class Environment:
         self._orders = count(1_000_000, 1000)
 
     def variables(self, backend: str, url: str = "") -> dict[str, str]:
-        """Return the variables of a worker; each carries the folder as its mark."""
+        """Return the environment variables of a worker; the folder marks the processes of this run."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNO_")}
         return {
             **kept,
@@ -112,52 +112,52 @@ class Environment:
         }
 
     def linked_url(self) -> str:
-        """Return where the superuser reaches the database through the link that loses replies, if there is one."""
+        """Return the superuser's URL through the link that loses replies, or the direct URL without a link."""
         here = f"127.0.0.1:{self.cluster.port}"
         return self.url.replace(here, f"127.0.0.1:{self.link_port}") if self.link_port else self.url
 
     def web_variables(self, url: str = "") -> dict[str, str]:
-        """Return the variables of the web; it is no worker, and those that it launches are marked by it."""
+        """Return the environment variables of the web, without the mark of workers; launched workers get the mark."""
         kept = {name: value for name, value in self.variables("pool", url).items() if name != MARK}
         return {**kept, FOLDER: str(self.folder)}
 
     @property
     def workers_log(self) -> Path:
-        """Return where all workers write."""
+        """Return the log file of all workers."""
         return self.logs / "workers.log"
 
     def settings(self, backend: str) -> Settings:
-        """Return the settings of this process as one of the run's."""
+        """Return the settings of the run for this process."""
         return Settings.read(self.variables(backend))
 
     @contextmanager
     def web(self) -> Iterator[TimeoutConnection]:
-        """Lend a session as the web's role, new each time: the last one may be dead."""
+        """Open a new session as the web role: a fault may have ended the previous session."""
         with service_session(self.logins, self.logins.web, application="nemesis-client") as session:
             yield session
 
     @contextmanager
     def admin(self, tenant: Tenant | None = None) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a session as the superuser, in a tenant's schema."""
+        """Open a session as the superuser, in a tenant's schema."""
         with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as session:
             if tenant is not None:
                 session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
             yield session
 
     def open_jobs(self) -> int:
-        """Return how many jobs might run now, or are running."""
+        """Return the number of due and running jobs."""
         with self.admin() as session:
             return int(session.execute("SELECT count(*) FROM turno.tickets WHERE run_at <= now()").fetchall()[0][0])
 
     def new_orders(self, tenant: Tenant, n: int) -> list[int]:
-        """Have the tenant take up to `n` new orders, and return their ids."""
+        """Insert up to `n` new orders of the tenant, and return their ids."""
         with self.admin(tenant) as session:
             return [order for (order,) in session.execute(COPY_ORDERS, {"first": next(self._orders), "n": n})]
 
 
 @contextmanager
 def open_environment() -> Iterator[Environment]:
-    """Start the server, install, add the tenants; in the end all of it is gone."""
+    """Start the server, install Turno and add the tenants; at the end, remove everything."""
     folder = Path(tempfile.mkdtemp(prefix="turno-nemesis-"))
     try:
         with Cluster(data=folder / "data", durable=False, tcp=True, settings=SERVER) as cluster:
@@ -170,7 +170,7 @@ def open_environment() -> Iterator[Environment]:
 
 
 def spread_backends(environment: Environment) -> None:
-    """Give each tenant another backend to begin with, so that every one has work even if none is ever changed."""
+    """Give each tenant a different backend, so that every backend has work without a change of backend."""
     backends = ("exec", "pool", "rabbitmq" if environment.broker_url else "exec")
     with environment.admin() as session:
         for tenant, backend in zip(environment.tenants, backends, strict=True):
@@ -182,7 +182,7 @@ def _install(url: str) -> list[Tenant]:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
-        Engine.on(admin).announce(of(REGISTRY), None)  # before the first event is told
+        Engine.on(admin).announce(of(REGISTRY), None)  # before the first event is published
         tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind", migrations=TABLES) for n in (1, 2, 3)]
         for tenant, share in zip(tenants, BRANCH_SHARES, strict=True):
             with admin.transaction():

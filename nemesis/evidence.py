@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nemesis.environment import Environment
 
 JOB_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each table with the column that holds the job's id.
+# Each table with its column of job ids.
 TABLES = {
     "background_jobs": "id",
     "background_job_attempts": "job_id",
@@ -28,7 +28,7 @@ MOST_JOBS, MOST_ROWS, MOST_LINES = 3, 60, 60
 
 
 def evidence_of(environment: Environment, violations: Iterable[str]) -> list[str]:
-    """Return the rows of the first jobs that are named, of each tenant that has them, and the workers' lines."""
+    """Return the rows of the first named jobs in each tenant, and the log lines of workers about these jobs."""
     jobs = list(dict.fromkeys(JOB_ID.findall(" ".join(violations))))[:MOST_JOBS]
     return [line for job in jobs for line in (*_rows(environment, job), *_log_lines(environment, job))]
 

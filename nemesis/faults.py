@@ -1,4 +1,4 @@
-"""How each kind of fault is done, and how it is healed."""
+"""The injection and the end of each kind of fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-WAKES_LATER = 2.0  # seconds by which a frozen worker's supervisor lags behind its children: it would end them
+WAKES_LATER = 2.0  # seconds between resuming the children and the supervisor, which would end them
 SESSIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND usename <> current_user AND backend_type = 'client backend' ORDER BY pid
@@ -43,13 +43,13 @@ GROUP BY w.pid ORDER BY w.pid
 STARTED_ANEW = """
 SELECT FROM background_job_attempt_rows WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
 """
-FREEZE_PAUSE = 14.0  # seconds from waking a frozen worker to freezing the next: as long as the longest work
+FREEZE_PAUSE = 14.0  # seconds from resuming a frozen worker to freezing the next: the length of the longest work
 COMMIT_WITHIN = 2.0  # seconds in which a process behind the link commits
-LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
+LOOK_EVERY = 0.4  # seconds between two checks whether another worker has begun the job of a frozen worker
 
 
 class Holder(NamedTuple):
-    """A worker that holds jobs now."""
+    """A worker with running jobs."""
 
     pid: int
     jobs: list[UUID]
@@ -58,7 +58,7 @@ class Holder(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """What ends a fault: due at a time, or as soon as `early` says."""
+    """The end of a fault: due at a time, or when `early` returns True."""
 
     at: float
     what: Callable[[], object]
@@ -66,7 +66,7 @@ class Undo(NamedTuple):
 
 
 class Faults:
-    """Does what the schedule says, and undoes what lasts when its time has come."""
+    """Injects the faults of the schedule, and ends each lasting fault after its time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Faults:
         self._frozen_again_at = 0.0
 
     def do(self, fault: Fault) -> int:
-        """Do it; returns how many were struck, 0 when there was nobody."""
+        """Inject a fault; return the number of victims, 0 without a candidate."""
         match fault.kind:
             case "restart database":
                 self._environment.cluster.restart_immediate()
@@ -124,7 +124,7 @@ class Faults:
                 return self._signal(fault)
 
     def heal(self, *, everything: bool = False) -> None:
-        """Undo what has lasted long enough, or everything."""
+        """End the faults whose time is over, or all faults."""
         now = time.monotonic()
         due = [one for one in self._to_heal if everything or one.at <= now or one.early()]
         self._to_heal = [one for one in self._to_heal if one not in due]
@@ -160,19 +160,19 @@ class Faults:
         return len(frozen)
 
     def _freeze_worker(self, workers: dict[int, list[int]], fault: Fault) -> int:
-        """Freeze a worker with all its children until others have its jobs, which is when it does most harm."""
-        # One at a time, or nobody is left to run what a frozen one holds; and whoever took its jobs over is left in
-        # peace, or what the woken one does to them could not be seen.
+        """Freeze a worker with its children until other workers run its jobs: then its writes do most harm."""
+        # Freeze a single worker at a time: other workers must run its jobs, and must not be frozen in turn, so that the
+        # run can see the writes of the resumed worker.
         if time.monotonic() < self._frozen_again_at or any(processes.state(pid) == "T" for pid in workers):
             return 0
-        # First whoever does long work without a look at its claim: all else is over, or warned, before harm is done.
+        # Prefer a worker with a long job that does not check its claim: shorter jobs end before any harm.
         holders = [holder for holder in self._holders() if holder.pid in workers]
         holder = _pick([holder for holder in holders if holder.long] or holders, fault.whom)
         if holder is None:
             return 0
         supervisor = holder.pid
-        # The parent first, as it would notice what happens to its children; the children wake before it, and have to
-        # find out by themselves that they are nobody's any more.
+        # Stop the parent first, because it watches its children; the children resume before the parent, and must notice
+        # the loss of their claims without its help.
         children = [pid for pid in (supervisor, *workers[supervisor]) if processes.stop(pid)][1:]
         self._to_heal.append(
             Undo(
@@ -194,9 +194,9 @@ class Faults:
         return []
 
     def _taken_over(self, frozen: Holder) -> Callable[[], bool]:
-        """Return what says whether somebody else has begun a job of a frozen worker: to have claimed it is not enough.
+        """Return a check whether another worker has begun a job of a frozen worker; a claim alone is not enough.
 
-        Woken earlier, the frozen attempt would find nothing that it could end in another's place.
+        A frozen attempt that resumes earlier finds no attempt that it could end wrongly.
         """
         looked = time.monotonic()
 
@@ -236,11 +236,11 @@ class Faults:
         victim = _pick(found, fault.whom)
         if victim is None:
             return 0
-        # With its parent all go; alone, a process that answers is replaced by its parent.
+        # The parent takes all processes with it; the parent replaces a single serving process.
         return len(processes.kill(*(found if victim == found[0] else [victim])))
 
     def _change_backend(self, whom: float) -> int:
-        """Do what an operator does, for all tenants, for half of them or for one."""
+        """Change the backend as an operator does, for all tenants, half of them or a single tenant."""
         names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
         some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._environment.tenants)]
         orders = [(name,) for name in names] + [(name, *one) for name in (*names, "default") for one in some]

@@ -1,4 +1,4 @@
-"""The handlers of what nobody asked for over HTTP: events, moments of schedules, and jobs that are there once."""
+"""Handlers of events, schedules and unique jobs, which no client submits over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from turno.jobs.registry import Registry
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
-# Which event of its key a subscriber heard, and whether a later one was heard before.
+# The number of the received event within its key, and whether the subscriber received a later event before.
 HEARD = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
 SELECT gen_random_uuid()::text, %(number)s, 'exempt', %(key)s, %(attempt)s, kind
@@ -39,7 +39,7 @@ WHERE kind = 'heard' OR EXISTS (SELECT FROM customers c WHERE c.country = 'heard
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was told: the so-manieth of its key; in order it is done once so many attempts have failed."""
+    """An event: its number within its key, and the number of attempts that fail before it is done."""
 
     key: str
     number: int
@@ -49,26 +49,26 @@ class Told:
 
 
 class Hear(JobHandler[Told]):
-    """Hears what is told, in any order."""
+    """Receives events in any order."""
 
     type = "nemesis_hear"
     retry = SOON
     subscribes = ("nemesis.told",)
 
     def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
-        """Leave the effect."""
+        """Write the effect."""
         write_effect(job, THE_END)
         return {"number": payload.number}
 
 
 class InOrder(Hear):
-    """Hears what is told of a key in its order, in spite of errors; what comes too late leaves a trace."""
+    """Receives the events of a key in order, in spite of errors; an event out of order leaves a trace."""
 
     type = "nemesis_in_order"
     ordered = True
 
     def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
-        """Fail as often as is told, after the effect."""
+        """Fail in the requested number of attempts, after the effect."""
         job.connection.execute(HEARD, {"number": payload.number, "key": payload.key, "attempt": str(job.attempt)})
         time.sleep(payload.seconds)
         if job.attempt <= payload.errors:
@@ -77,20 +77,20 @@ class InOrder(Hear):
 
 
 class Once(JobHandler[Work]):
-    """Is there once for ever for each number of pieces."""
+    """Unique for ever for each number of pieces."""
 
     type = "nemesis_once"
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Take a moment."""
+        """Run for a short time."""
         time.sleep(payload.seconds)
         write_effect(job, THE_END)
         return {"note": payload.note}
 
 
 class Sole(Once):
-    """Is there once at a time."""
+    """Unique while open."""
 
     type = "nemesis_sole"
 
@@ -102,7 +102,7 @@ class Tick(Once):
 
 
 class Pairs(Once):
-    """Two at a time, whoever asks."""
+    """Runs at most twice at a time."""
 
     type = "nemesis_pairs"
     key_limit = 2

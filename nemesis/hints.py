@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from turno.jobs.job import JobRef
     from turno.queues.interface import QueueInterface
 
-LOST = 0.3  # of all hints: whoever should have sent them died between the commit and the hint
+LOST = 0.3  # of all hints, as if the sender had died between the commit and the hint
 
 
 class LossyQueue:
-    """Passes most hints on; implements QueueInterface."""
+    """Forwards most hints; implements QueueInterface."""
 
     def __init__(self, queue: QueueInterface, chance: Random, *, lost: float = LOST) -> None:
         self._queue = queue
@@ -24,9 +24,9 @@ class LossyQueue:
         self.useful = queue.useful
 
     def offer(self, ref: JobRef) -> bool:
-        """Lose the hint, or pass it on."""
+        """Lose or forward the hint."""
         return self._chance.random() < self._lost or self._queue.offer(ref)
 
     def close(self) -> None:
-        """Close the queue behind."""
+        """Close the wrapped queue."""
         self._queue.close()

@@ -1,4 +1,4 @@
-"""What clients say to the web over HTTP, each request on a connection of its own, and what they are told."""
+"""HTTP requests of clients, each on a new connection, and a record of the answers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from turno.testing.leak_detector import LeakDetector
 
 PATIENCE = 5.0  # seconds
-HUNG_UP = 0.1  # of all requests: their client is gone before the answer comes
+HUNG_UP = 0.1  # of all requests: the client closes the connection before the answer
 EXPECTED = {
     HTTPStatus.OK, HTTPStatus.ACCEPTED,
-    HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT,  # what was to be cancelled or done again is not in that state
+    HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT,  # the job is in no state to be cancelled or retried
     HTTPStatus.SERVICE_UNAVAILABLE,
 }  # fmt: skip
 
 
 class NoAnswer(Exception):
-    """Nobody answered, or the web could not; what was asked for may have been done all the same."""
+    """The web did not answer, or answered that it could not; the request may have taken effect."""
 
 
 class Answer(NamedTuple):
-    """A status, and a body that is JSON."""
+    """An HTTP status and a JSON body."""
 
     status: int
     body: dict[str, Any]
 
     @property
     def job_id(self) -> UUID | None:
-        """Return the job that was accepted, if one was."""
+        """Return the id of the accepted job, or None."""
         return UUID(self.body["job_id"]) if self.status == HTTPStatus.ACCEPTED else None
 
 
 class HttpClient:
-    """Asks the web at a port, and remembers what it said to whom; safe to share between threads."""
+    """Sends requests to the web and records the answers; safe to share between threads."""
 
     def __init__(self, port: int, settings: Settings, *, leak_detector: LeakDetector) -> None:
         self._port = port
@@ -88,7 +88,7 @@ class HttpClient:
         return Answer(response.status, json.loads(text))
 
     def answers_at_all(self) -> bool:
-        """Say whether the web is ready."""
+        """Return whether the web is ready."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
         try:
             connection.request("GET", "/readyz")

@@ -1,4 +1,4 @@
-"""A network of our own that can swallow every packet: a namespace at the end of a pair of virtual cables."""
+"""A network namespace behind a veth pair, which can drop every packet."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ GIVEN_UP_MS = 10_000
 
 
 class Network:
-    """Our end is on this machine, the other in a namespace; needs root."""
+    """The local end is on this machine, the remote end in a namespace; needs root."""
 
     def __init__(self, number: int) -> None:
-        """Name both ends; `number` tells networks on one machine apart."""
+        """Name both ends; `number` distinguishes networks on the same machine."""
         self.space, self.ours, self.theirs = f"turno-{number}", f"tu{number % 10**6}a", f"tu{number % 10**6}b"
         self.our_ip, self.their_ip = f"198.18.{number % 250}.1", f"198.18.{number % 250}.2"
 
     def ip(self, *arguments: str, inside: bool = False) -> None:
-        """Run `ip`, in the namespace if told."""
+        """Run `ip`, on request in the namespace."""
         where = ("-n", self.space) if inside else ()
         subprocess.run(["ip", *where, *arguments], check=True, capture_output=True)
 
     def up(self) -> None:
-        """Make both ends; raises OSError or CalledProcessError where that is not permitted."""
+        """Create both ends; raises OSError or CalledProcessError without the permission."""
         self.ip("netns", "add", self.space)
         self.ip("link", "add", self.ours, "type", "veth", "peer", "name", self.theirs, "netns", self.space)
         self.ip("address", "add", f"{self.our_ip}/30", "dev", self.ours)
@@ -34,29 +34,29 @@ class Network:
         self.ip("link", "set", self.theirs, "up", inside=True)
 
     def swallow(self) -> None:
-        """From now on no packet arrives on either side, and nobody is told."""
+        """Drop every packet in both directions, without an error to either side."""
         wrong = ("lladdr", NOBODY, "nud", "permanent")
         self.ip("neigh", "replace", self.their_ip, "dev", self.ours, *wrong)
         self.ip("neigh", "replace", self.our_ip, "dev", self.theirs, *wrong, inside=True)
 
     def restore(self) -> None:
-        """Let packets arrive again."""
+        """Deliver packets again."""
         self.ip("neigh", "flush", "dev", self.ours, "nud", "permanent")
         self.ip("neigh", "flush", "dev", self.theirs, "nud", "permanent", inside=True)
 
     def down(self) -> None:
-        """Take both ends away; harmless when they are gone."""
-        # The pair first: with its namespace alone it would go some time later, and its name not be free yet.
+        """Remove both ends; harmless if they are absent."""
+        # The pair first: the kernel removes the pair of a deleted namespace later, and its name stays in use.
         for arguments in (("link", "delete", self.ours), ("netns", "delete", self.space)):
             with suppress(subprocess.CalledProcessError, OSError):
                 self.ip(*arguments)
 
     def prefix(self) -> list[str]:
-        """Return what makes a command run in the namespace."""
+        """Return the command prefix that runs a command in the namespace."""
         return ["ip", "netns", "exec", self.space]
 
     def forward(self, target: int) -> int:
-        """Answer on our end for a loopback port, in threads that end with this process; returns the port."""
+        """Forward a new port of the local end to a loopback port, in threads of this process; return the port."""
         listener = socket.create_server((self.our_ip, 0))
         Thread(target=_serve, args=(listener, target), daemon=True).start()
         port: int = listener.getsockname()[1]
@@ -66,7 +66,7 @@ class Network:
 def _serve(listener: socket.socket, target: int) -> None:
     while True:
         near, _ = listener.accept()
-        # Whoever vanished must not seem to be there: the server behind us knows only our own connection.
+        # Close the connection to the server with the connection of the vanished client.
         near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)

@@ -1,4 +1,4 @@
-"""Who does the work: residents that are started again when they end, workers for single jobs, cron, and the web."""
+"""The processes of a run: resident workers and web, restarted when they end, workers for single jobs, and cron."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ WEB = "web"
 
 
 class Processes:
-    """Everything that runs jobs, from `start` to `stop`."""
+    """All processes that run jobs, from `start` to `stop`."""
 
     def __init__(self, environment: Environment, *, network: Network | None) -> None:
-        """`network` is how the first pool reaches the database; there are consumers if there is a broker."""
+        """Connect the first pool through `network`; consumers start if the run has a broker."""
         self._environment = environment
         self._network = network
         self._port = network.forward(environment.cluster.port) if network else 0
@@ -57,13 +57,13 @@ class Processes:
         self._web_log = (environment.logs / "web.log").open("ab")
 
     def start(self) -> None:
-        """Start the residents and cron; each resident is started again when it has ended, as an init system would."""
+        """Start the resident processes and cron; restart each resident process that ends, as an init system does."""
         self._keeping.set()
         self._keeper.start()
         self._cron.start()
 
     def dismiss(self) -> None:
-        """End the residents in good order, and let the others finish; cron goes on, for what the dead have left."""
+        """Terminate the resident processes; workers for single jobs finish, and cron continues to rescue jobs."""
         self._keeping.clear()
         self._keeper.join()
         processes.terminate(*(resident.pid for resident in self._residents.values()))
@@ -73,7 +73,7 @@ class Processes:
         wait_until(lambda: not self.everybody(), within=PARTING, every=0.1)
 
     def stop(self) -> None:
-        """End whatever is left by force, and cron."""
+        """Kill the remaining processes and end cron."""
         self._over.set()
         self._keeping.clear()
         self._cron.join()
@@ -89,17 +89,17 @@ class Processes:
         self._web_log.close()
 
     def exec_queue(self) -> ExecQueue:
-        """Return what launches a worker for a job."""
+        """Return the queue that launches a worker for each job."""
         return exec_queue(self._environment.settings("exec"), self._environment.variables("exec"))
 
     def everybody(self) -> list[int]:
-        """Return every process of the run's workers."""
+        """Return the pids of all worker processes of the run."""
         marked = set(processes.marked(MARK, str(self._environment.folder)))
-        # A child that shows a title has written it over its environment, the mark with it.
+        # A process title overwrites the environment of a child, and so its mark.
         return sorted(marked | {child for pid in marked for child in processes.children(pid)})
 
     def workers(self) -> dict[int, list[int]]:
-        """Return the supervisors that live, each with its children that run jobs, or that speak AMQP for it."""
+        """Return the living supervisors, each with the children that run jobs or speak AMQP."""
         everybody = set(self.everybody())
         children = {pid: [child for child in processes.children(pid) if child in everybody] for pid in everybody}
         born = {child for found in children.values() for child in found}
@@ -107,12 +107,12 @@ class Processes:
                 if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
 
     def web_processes(self) -> list[int]:
-        """Return the web's parent and those below it that answer; none while it is being started again."""
+        """Return the parent of the web and its serving processes, or an empty list during a restart."""
         web = self._residents.get(WEB)
         return [] if web is None or web.poll() is not None else [web.pid, *processes.below(web.pid)]
 
     def only_residents_are_left(self) -> bool:
-        """Say whether every worker for a single job has gone."""
+        """Return whether every worker for a single job has ended."""
         return set(self.workers()) <= {resident.pid for resident in self._residents.values()}
 
     def _keep_residents(self) -> None:

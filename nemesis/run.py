@@ -1,4 +1,4 @@
-"""One run from its seed to its verdict: work under faults, heal, drain, judge."""
+"""A run from its seed to its verdict: work under faults, end the faults, drain, check the invariants."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 CLIENTS = 4
 JUDGE_EVERY = 5.0
 READY_WITHIN = 60.0  # seconds for the web's first answer
-UNSEEN_LOOKS = 15  # in a row, a tenth of a second apart
-GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
-OPEN = "SELECT count(*) FROM turno.tickets"  # none waits for a person, and those that wait for their parts go on
+UNSEEN_LOOKS = 15  # consecutive checks, a tenth of a second apart
+GONE_WITHIN = 20.0  # seconds after the end of the last worker in which its traces must disappear
+OPEN = "SELECT count(*) FROM turno.tickets"  # no job waits for a review, and jobs that wait for their parts continue
 FIGURES = {
     "jobs": "SELECT type || ' ' || status, count(*) FROM background_jobs GROUP BY 1",
     "attempts": "SELECT coalesce(outcome, 'open'), count(*) FROM background_job_attempts GROUP BY 1",
@@ -56,7 +56,7 @@ FIGURES = {
 
 @dataclass(slots=True)
 class Verdict:
-    """What a run has seen, and what was broken in it; nothing broken is what must be."""
+    """The counts and the violations of a run; a correct run has no violations."""
 
     seed: int
     minutes: float
@@ -78,10 +78,10 @@ class Verdict:
 
 
 class Run:
-    """Runs a schedule in an environment of its own."""
+    """Runs a schedule of faults in a private environment."""
 
     def __init__(self, schedule: Schedule, workload: Workload, *, patience: float) -> None:
-        """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
+        """Treat the drain as stuck after `patience` seconds without any change."""
         self._schedule = schedule
         self._workload = workload
         self._patience = patience
@@ -89,7 +89,7 @@ class Run:
         self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
 
     def run(self) -> Verdict:
-        """Return what became of it; every process is gone by then."""
+        """Return the verdict, after the end of every process."""
         with ExitStack() as held:
             network = self._network(held)
             environment = held.enter_context(open_environment())
@@ -112,7 +112,7 @@ class Run:
                 faults.heal(everything=True)
                 pause_schedules(environment, within=self._patience)
                 if not self.verdict.violations and self._drained(environment):
-                    # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
+                    # A worker that finishes claims further jobs. Without workers only maintenance finds these jobs.
                     self._wait_for_the_launched(run_processes)
                     submit_without_hint(environment, run_processes.exec_queue(), self._client_log)
                     if self._drained(environment):
@@ -132,7 +132,7 @@ class Run:
             network.up()
         except (OSError, subprocess.CalledProcessError) as error:
             network.down() if os.geteuid() == 0 else None
-            self._left_out(NETWORK, f"no network namespace can be made here: {error}")
+            self._left_out(NETWORK, f"this machine permits no network namespace: {error}")
             return None
         held.callback(network.down)
         return network
@@ -206,17 +206,17 @@ class Run:
             self.verdict.answers = dict(self._http_client.answers)
 
     def _judge(self) -> None:
-        """Look while it goes on: what must always hold, holds between any two commits."""
+        """Check the invariants during the run: they hold between any two commits."""
         with suppress(psycopg.OperationalError):
             self.verdict.violations = self._checker.violations() + self._http_client.faults
             self.verdict.judged += 1
 
     def _drained(self, environment: Environment) -> bool:
-        """Wait until every job has ended, as long as anything happens at all; False when something is stuck."""
+        """Wait until every job has ended; return False if nothing changes for `patience` seconds."""
         began = moved = time.monotonic()
         last: list[Any] = []
         while True:
-            settle(environment, Random(0))  # noqa: S311 - anything will do
+            settle(environment, Random(0))  # noqa: S311 - any numbers will do
             left, now = self._state(environment)
             if left == 0 or time.monotonic() > moved + self._patience:
                 break
@@ -238,7 +238,7 @@ class Run:
         return int(left), events
 
     def _wait_for_the_launched(self, run_processes: Processes) -> None:
-        """Wait until no worker for a single job was seen for a while: one that is being launched is not seen yet."""
+        """Wait until consecutive checks find no worker for a single job: a starting worker is not visible yet."""
         looks = 0
 
         def gone() -> bool:
@@ -260,7 +260,7 @@ class Run:
 
     def _judge_the_end(self, environment: Environment) -> None:
         if not self.verdict.violations:
-            # A backend sees that its client has gone at its next look, a moment later.
+            # A server process notices the end of its client a moment later.
             wait_until(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
             self.verdict.judged += 1
         self.verdict.evidence = evidence_of(environment, self.verdict.violations)

@@ -1,4 +1,4 @@
-"""What will go wrong and when: a pure function of the seed, so that a run can be had again."""
+"""The schedule of faults: a pure function of the seed, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Each kind with its weight: what is cheap to recover from comes more often.
+# Each kind with its weight: faults with a fast recovery are more frequent.
 WEIGHTS = {
     "kill child": 6,
     "kill worker": 4,
@@ -44,7 +44,7 @@ DATABASE = ("lock tenant", "old schema", "pause tenant", "fill notifications")
 PAUSES = (0.4, 3.0)  # seconds between two faults
 HOLDS = {
     "freeze child": (0.5, 6.0),
-    "freeze worker": (30.0, 45.0),  # at most: until somebody else has begun its job
+    "freeze worker": (30.0, 45.0),  # at most: until another worker has begun its job
     "stop cron": (2.0, 8.0),
     "blackhole": (1.0, 8.0),
     "lock tenant": (0.5, 6.0),
@@ -58,7 +58,7 @@ HOLDS = {
 
 
 class Fault(NamedTuple):
-    """At `at` seconds, do `kind` to the victim at this fraction of the list of candidates, for `hold` seconds."""
+    """A fault `kind` at `at` seconds, for `hold` seconds; `whom` is the fraction that selects the victim."""
 
     at: float
     kind: str
@@ -73,7 +73,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The faults of one run, in their order."""
+    """The faults of a run, in order of time."""
 
     seed: int
     seconds: float
@@ -81,8 +81,8 @@ class Schedule:
 
     @classmethod
     def of(cls, seed: int, seconds: float, kinds: Iterable[str] = WEIGHTS) -> Schedule:
-        """Draw the faults of a seed; the first second and the last two are left in peace."""
-        chance = Random(seed)  # noqa: S311 - it is to be had again, not to be secret
+        """Draw the faults of a seed, without faults in the first second and the last two."""
+        chance = Random(seed)  # noqa: S311 - reproducible, not secret
         chosen = [kind for kind in WEIGHTS if kind in set(kinds)]
         weights = [WEIGHTS[kind] for kind in chosen]
         faults, at = [], 1.0

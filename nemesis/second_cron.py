@@ -1,4 +1,4 @@
-"""Maintenance without a pause, `python -m nemesis.second_cron`: beside cron's, in a process that is killed."""
+"""Maintenance without a pause, `python -m nemesis.second_cron`: a second process next to cron, killed later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turno.wiring.shared import maintenance
 
 
 def main() -> None:
-    """Run one round after the other; the workers that a round launches carry the run's mark."""
+    """Run rounds of maintenance in sequence; launched workers carry the mark of the run."""
     tasks = maintenance(read_settings(), {**os.environ, MARK: os.environ[FOLDER]})
     while True:
         with suppress(psycopg.Error, MaintenanceFailed):

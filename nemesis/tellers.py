@@ -1,4 +1,4 @@
-"""Who publishes events in transactions of the business enqueues what is to be there once, and settles failures."""
+"""An application that publishes events and enqueues unique jobs in its own transactions, and settles failures."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 KEYS = ("a", "b", "c")
 ROLLED_BACK = 0.15  # of the transactions
-DIFFERENT = 12  # jobs that may be there once each
+DIFFERENT = 12  # unique jobs
 USER = "teller"
 SCHEDULES = 10  # of a tenant, spread over the minute
-# One at a time for a key, as whoever changes the row that an event is about; its number is one more than the last.
+# Publishers of a key take turns, as if they changed the same business row; each event has the next number.
 TELL = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
 SELECT gen_random_uuid()::text, coalesce(max(company_name::integer), 0) + 1, 'exempt', %(key)s, 'told', 'told'
@@ -53,7 +53,7 @@ SPREAD = 59
 
 
 class Teller(Thread):
-    """An application of the tenants', which shares their database."""
+    """An application in the database of the tenants."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Teller(Thread):
         leak_detector: LeakDetector,
     ) -> None:
         super().__init__(name="teller")
-        self._chance = Random(f"{seed}/teller")  # noqa: S311 - it is to be had again, not to be secret
+        self._chance = Random(f"{seed}/teller")  # noqa: S311 - reproducible, not secret
         self._environment = environment
         self._workload = workload
         self._client_log = client_log
@@ -73,11 +73,11 @@ class Teller(Thread):
         self._over = Event()
 
     def leave(self) -> None:
-        """Tell nothing more."""
+        """Stop publishing."""
         self._over.set()
 
     def run(self) -> None:
-        """Tell one thing after the other, and decide about failures that keep others waiting."""
+        """Publish events in sequence, and settle dead letters that block later events."""
         told = [what for kind, what in (("events", self._tell), ("unique", self._enqueue)) if self._workload.has(kind)]
         while told and not self._over.wait(self._chance.expovariate(4)):
             with suppress(psycopg.Error):
@@ -101,13 +101,13 @@ class Teller(Thread):
                 session.execute(PUBLISH, (tenant.slug, json.dumps(asdict(told)), key, USER))
 
     def _enqueue(self, tenant: Tenant) -> None:
-        """Ask for a job that may be there once for ever, or once at a time."""
+        """Enqueue a job that is unique for ever, or unique while open."""
         which = self._chance.randrange(DIFFERENT)
         handler, key, lasting = (Once, f"once-{which}", "for ever") if which % 3 else (Sole, "sole", "open")
         work = Work(note=self._leak_detector.marker_of(tenant), pieces=which, seconds=0.3)
         asked = Asked(tenant.slug, USER, handler.type, key)
         self._client_log.ask(asked)
-        self._client_log.ask(asked._replace(key="None"))  # as the key reads once it is free again
+        self._client_log.ask(asked._replace(key="None"))  # the text of the key after its release
         regrets = self._regrets()
         with self._environment.admin(tenant) as session:
             with session.transaction(force_rollback=regrets):
@@ -121,7 +121,7 @@ class Teller(Thread):
 
 
 def settle(environment: Environment, chance: Random) -> None:
-    """Replay or discard each dead letter that keeps those behind it in an order waiting, as a person would."""
+    """Replay or discard each dead letter that blocks later events of its key, as a person does."""
     for tenant in environment.tenants:
         with environment.admin(tenant) as session:
             for (job_id,) in session.execute(BLOCKING, [InOrder.type]).fetchall():
@@ -132,7 +132,7 @@ def settle(environment: Environment, chance: Random) -> None:
 
 
 def put_schedules(environment: Environment) -> None:
-    """Save schedules in each tenant, each with its second of the minute."""
+    """Save schedules in each tenant, each for another second of the minute."""
     for tenant in environment.tenants:
         with environment.admin(tenant) as session:
             for number in range(SCHEDULES):
@@ -144,7 +144,7 @@ def put_schedules(environment: Environment) -> None:
 
 
 def pause_schedules(environment: Environment, *, within: float) -> None:
-    """Pause the schedules once each moment that has come has its job: the drain would wait for those to come."""
+    """Pause the schedules once each past moment has its job: the drain would wait for future moments."""
 
     def behind() -> bool:
         with environment.admin() as session:

@@ -1,4 +1,4 @@
-"""The web of a run, `python -m nemesis.web`: as `turno serve`, but for its handlers and the hints it loses."""
+"""The web of a run, `python -m nemesis.web`: `turno serve` with the handlers of the run and lost hints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LossyWeb(WebServer):
-    """Serves the run's handlers."""
+    """Serves the handlers of the run."""
 
     def load(self) -> Any:
         """Build the application, in the web process."""
@@ -34,10 +34,10 @@ class LossyWeb(WebServer):
 
 
 def lossy(name: str, settings: Settings) -> QueueInterface:
-    """Return a backend that loses hints, and whose workers carry the run's mark, which the web itself does not."""
+    """Return a queue that loses hints and marks its workers as processes of the run; the web has no mark."""
     environment = {**os.environ, "QUEUE_BACKEND": "exec", MARK: os.environ[FOLDER]}
     queue = exec_queue(settings, environment) if name == "exec" else queue_named(name, settings)
-    return LossyQueue(queue, Random())  # noqa: S311 - which hints are lost is chance, like all that is killed
+    return LossyQueue(queue, Random())  # noqa: S311 - random, like the victims of faults
 
 
 def main() -> None:

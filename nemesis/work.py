@@ -1,4 +1,4 @@
-"""The work that is done under the nemesis: a handler for each thing a handler may do, each leaving its effects."""
+"""The work of a run: a handler for each feature of handlers, each with its effects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much there is to do; every `bad`-th piece fails, and the first `errors` attempts do.
+    """The amount of work; every `bad`-th piece fails, and the first `errors` attempts fail.
 
     `note` is the tenant's own business: it comes back in results and errors, and must be seen nowhere else.
     """
@@ -35,13 +35,13 @@ class Work:
 
 
 class Plain(JobHandler[Work]):
-    """One transaction, however long."""
+    """A single transaction of any length."""
 
     type = "nemesis_plain"
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Take the time, in small sleeps that a signal ends."""
+        """Wait in short sleeps, which a signal ends."""
         end = time.monotonic() + payload.seconds
         while time.monotonic() < end:
             time.sleep(PAUSE)
@@ -51,7 +51,7 @@ class Plain(JobHandler[Work]):
 
 
 class Batch(JobHandler[Work]):
-    """Items in chunks, some of which fail after they have written."""
+    """Items in chunks; some items fail after their write."""
 
     type = "nemesis_batch"
     retry = SOON
@@ -76,7 +76,7 @@ class Steps(JobHandler[Work]):
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Go on where the last attempt committed."""
+        """Continue from the last committed checkpoint."""
         for step in range((job.checkpoint_state or 0) + 1, payload.pieces + 1):
             write_effect(job, str(step), kind="step")
             time.sleep(payload.seconds / payload.pieces)
@@ -86,29 +86,29 @@ class Steps(JobHandler[Work]):
 
 
 class Flaky(JobHandler[Work]):
-    """Fails as often as it is told, after it has written; more often than it may is for good."""
+    """Fails in the requested number of attempts, after its write; too many failures are permanent."""
 
     type = "nemesis_flaky"
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Leave an effect that an error must undo."""
+        """Write an effect, which an error must undo."""
         write_effect(job, THE_END)
         if payload.bad:
-            raise PermanentFailure(f"this one is never done: {payload.note}")
+            raise PermanentFailure(f"this job always fails: {payload.note}")
         if job.attempt <= payload.errors:
             raise ValueError(f"not yet: {payload.note}")
         return {"attempt": job.attempt}
 
 
 class Later(JobHandler[Work]):
-    """Comes back a few times before it does anything."""
+    """Reschedules itself a few times before its work."""
 
     type = "nemesis_later"
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any] | Reschedule:
-        """Ask for a later time, then do it."""
+        """Reschedule, then work."""
         if job.attempt <= payload.errors:
             return Reschedule(after=0.3)
         write_effect(job, THE_END)
@@ -116,18 +116,18 @@ class Later(JobHandler[Work]):
 
 
 class Serial(JobHandler[Work]):
-    """One at a time of those with the same number of pieces; two at once leave a trace."""
+    """Runs alone among jobs with the same number of pieces; two such jobs at once leave a trace."""
 
     type = "nemesis_serial"
     retry = SOON
 
     @classmethod
     def concurrency_key(cls, payload: Work) -> str | None:
-        """Return the key of this many pieces."""
+        """Return the concurrency key for this number of pieces."""
         return f"of {payload.pieces} pieces"
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Commit that it began, so that another one of its key would be seen to begin meanwhile."""
+        """Commit the beginning, so that a second job of the key is detected."""
         key = f"of {payload.pieces} pieces"
         before = _others(job, key)
         write_effect(job, key, kind="turn")
@@ -140,25 +140,25 @@ class Serial(JobHandler[Work]):
 
 
 class Some(Batch):
-    """A part of a whole: a batch that fails in some attempts, or for good."""
+    """A part: a batch that fails in some attempts, or permanently."""
 
     type = "nemesis_part"
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Do each item once, after so many errors."""
+        """Do each item once, after the requested number of errors."""
         if job.attempt <= payload.errors:
             raise ValueError(f"not yet: {payload.note}")
         return super().handle(job, payload)
 
 
 class Whole(JobHandler[Work]):
-    """Splits itself into parts, and adds them up."""
+    """Splits into parts and adds their results."""
 
     type = "nemesis_whole"
     retry = SOON
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
-        """Wait for the parts, in no process; a failed one fails the whole."""
+        """Wait for the parts without a process; a failed part fails the job."""
         some = Work(payload.note, payload.errors + 2, payload.bad, seconds=payload.seconds)
         errors = [n % (payload.errors + 1) for n in range(payload.pieces)]
         parts = job.fan_out(Some, [asdict(replace(some, errors=n)) for n in errors], stop_on_failure=payload.bad > 0)
@@ -169,18 +169,18 @@ class Whole(JobHandler[Work]):
 
 
 class Invoicing(BatchInvoicing):
-    """The example's own batch, with an effect at its end like all others."""
+    """`batch_invoicing` of the example, with an effect at its end."""
 
     type = "nemesis_invoicing"
     retry = SOON
 
     def after(self, job: JobContext) -> None:
-        """Leave the end's effect in the transaction of the end."""
+        """Write the effect of the end in the transaction of the end."""
         write_effect(job, THE_END)
 
 
 def write_effect(job: JobContext, piece: str, *, kind: str = "effect") -> None:
-    """Write a piece's effect, with the number of the attempt that does it."""
+    """Write the effect of a piece, with the number of its attempt."""
     job.connection.execute(
         """
         INSERT INTO customers (id, company_name, tax_condition, address, city, country)

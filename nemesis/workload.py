@@ -1,4 +1,4 @@
-"""What the clients ask for: how often each type of work, how much of it, and how many jobs at a time."""
+"""The workload of the clients: types of work with weights and sizes, and the number of open jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from turno.jobs.handler import JobHandler
 
-# What clients ask for over HTTP, each with its weight; and what an application does in the database.
+# Job types that clients submit over HTTP, each with its weight; and acts of an application in the database.
 ASKED = {
     "invoicing": 4,
     "batch": 4,
@@ -29,29 +29,29 @@ ASKED = {
 }
 TOLD = ("events", "unique", "schedules")
 KINDS = (*ASKED, *TOLD)
-MOST_OPEN = 40  # jobs; more would only make the drain longer
+MOST_OPEN = 40  # jobs; more jobs only make the drain longer
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The kinds of work that are asked for while fewer than `most_open` jobs are open."""
+    """The kinds of work that clients submit while fewer than `most_open` jobs are open."""
 
     kinds: Sequence[str] = KINDS
     most_open: int = MOST_OPEN
 
     def has(self, kind: str) -> bool:
-        """Say whether this kind is wanted."""
+        """Return whether the workload contains this kind."""
         return kind in self.kinds
 
     @property
     def asked(self) -> Sequence[str]:
-        """Return what clients ask for."""
+        """Return the job types that clients submit."""
         return [kind for kind in self.kinds if kind in ASKED]
 
     def draw(
         self, chance: Random, new_orders: Callable[[int], list[int]]
     ) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
-        """Return a handler and what it is to do; `new_orders` makes so many orders to invoice."""
+        """Return a handler and its payload; `new_orders` inserts a number of orders to invoice."""
         (kind,) = chance.choices(self.asked, [ASKED[kind] for kind in self.asked])
         match kind:
             case "invoicing":

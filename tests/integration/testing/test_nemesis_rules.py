@@ -45,22 +45,22 @@ SELECT w.id, 1, p.id, false FROM background_jobs w, background_jobs p
 WHERE w.status = 'completed' AND p.status = 'pending'
 """
 SEEDS: dict[str, list[str]] = {
-    "I9: more than two of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
+    "I9: more than two jobs of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
     "I9: a job in an order overtook the one before it": [JOBS.format("nemesis_in_order", "'a', n")],
     "I9: the next in an order is forgotten": [WAITING],
     "I9: an event was heard before an earlier one of its key": [HEARD.format("1", "overtaken")],
     "I11: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],
-    "I11: what was told is no event, or an event was not told": [HEARD.format("1", "told")],
-    "I11: an event has not one job for each subscriber": [EVENT],
-    "I11: a moment of a schedule has not one job": [RUN.format(ID.format(1), 1, ID.format(2))],
-    "I11: a schedule left a moment out": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
+    "I11: a publication has no event, or an event has no publication": [HEARD.format("1", "told")],
+    "I11: an event has no job, or several jobs, of a subscriber": [EVENT],
+    "I11: a moment of a schedule has no job, or several jobs": [RUN.format(ID.format(1), 1, ID.format(2))],
+    "I11: a schedule omitted a moment": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
     "I10: a job whose parts have ended is forgotten": [
         WAITING,
         "UPDATE turno.tickets SET state = 'parts'",
     ],
     "I10: a completed job has a part that has not ended": [JOBS.format("nemesis_whole", "NULL, NULL"), WAITING, PARTS],
-    "I10: a job has not the parts that it asked for": [JOBS.format("nemesis_whole", "NULL, NULL")],
-    "I1: a job that may be there once is there twice": [JOBS.format("nemesis_once", "NULL, NULL")],
+    "I10: a job has other parts than its payload requests": [JOBS.format("nemesis_whole", "NULL, NULL")],
+    "I1: a unique job exists twice": [JOBS.format("nemesis_once", "NULL, NULL")],
 }
 
 
@@ -128,5 +128,5 @@ def test_a_unique_job_that_comes_after_the_one_before_has_ended_is_none_too_many
     sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
     world.rows(sole)
     with judge_of(world.url, world.one, EFFECTS) as judge:
-        found = [one for one in judge.broken() if one.startswith("I1: a job that may")]
+        found = [one for one in judge.broken() if one.startswith("I1: a unique job exists")]
     assert found == []
