@@ -19,8 +19,8 @@ from benchmarks.resident import resident
 from benchmarks.sampling import quantile
 from turno.capabilities.schedules import due_schedules as schedules
 from turno.capabilities.schedules.changes import NewSchedule, checked_rule
-from turno.capabilities.schedules.firing import AHEAD
 from turno.capabilities.schedules.maintenance import fire_due
+from turno.jobs.firing import AHEAD
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine

@@ -66,7 +66,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.tracing": {"turno.traces", "opentelemetry"},
     "turno.orm": {"turno.errors", "turno.jobs", "psycopg", "sqlalchemy"},
     "turno.process_name": set(),
-    "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant", "msgspec"},
+    "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant", "cronsim", "msgspec"},
     "turno.store.engine": {
         "turno.errors",
         "turno.jobs",
@@ -258,12 +258,11 @@ ARROWS: dict[str, set[str]] = {
         "turno.errors",
         "turno.jobs",
         "turno.maintenance.each_tenant",
-        "turno.process_name",
+        "turno.maintenance.recurring",
         "turno.store",
         "turno.tenancy.identity",
         "turno.tenancy.rights.matrix",
         "turno.web",
-        "cronsim",
         "flask",
         "msgspec",
         "psycopg",
@@ -394,9 +393,9 @@ def test_neither_the_core_nor_a_capability_imports_a_capability(tmp_path: Path) 
     wrong = {name: found for name, path in modules() if (found := foreign_capabilities(name, path))}
     assert {name for name in wrong if not name.startswith("nemesis.")} == set()
     file = tmp_path / "wrong.py"
-    file.write_text("def f():\n    from turno.capabilities.schedules import rule\n", encoding="utf-8")
-    assert foreign_capabilities("turno.maintenance.tasks", file) == ["turno.capabilities.schedules.rule"]
-    assert foreign_capabilities("turno.capabilities.files.api", file) == ["turno.capabilities.schedules.rule"]
+    file.write_text("def f():\n    from turno.capabilities.schedules import changes\n", encoding="utf-8")
+    assert foreign_capabilities("turno.maintenance.tasks", file) == ["turno.capabilities.schedules.changes"]
+    assert foreign_capabilities("turno.capabilities.files.api", file) == ["turno.capabilities.schedules.changes"]
     assert foreign_capabilities("turno.capabilities.schedules.api", file) == []
 
 

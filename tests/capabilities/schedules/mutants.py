@@ -6,11 +6,11 @@ from tests.mutants.mutant import Mutant
 
 ONCE = "issue 17: one firing across hosts, under faults and clock steps"
 SWEEPS = "tests/capabilities/schedules/test_firing_due.py"
-RULES = "tests/capabilities/schedules/test_rule.py"
-FIRING = "tests/capabilities/schedules/test_firing.py"
+RULES = "tests/unit/jobs/test_recurrence.py"
+FIRING = "tests/unit/jobs/test_firing.py"
 FIRE = "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql"
 PUT = "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql"
-TASK = "turno/capabilities/schedules/maintenance.py"
+TASK = "turno/maintenance/recurring.py"
 DUE = "turno/capabilities/schedules/sql/control/functions/schedules_due.sql"
 
 MUTANTS = (
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
-        "turno/capabilities/schedules/rule.py",
+        "turno/jobs/recurrence.py",
         "(max(ended, began) if of_day else began)",
         "began",
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "what was missed is made although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
-        "turno/capabilities/schedules/firing.py",
+        "turno/jobs/firing.py",
         'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
         "if overdue:",
         (f"{FIRING}::test_missed_moments",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "at most a hundred missed moments are counted",
         "missed_runs counts what got no job",
-        "turno/capabilities/schedules/firing.py",
+        "turno/jobs/firing.py",
         "overdue = rule.count(next_at, now - LATE)",
         "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",
         (f"{FIRING}::test_every_missed_moment_of_a_year_is_counted",),
@@ -122,14 +122,14 @@ MUTANTS = (
         "a host without zone data moves the schedule",
         "a host without required data leaves the row unchanged",
         TASK,
-        "return Firing([], schedule.next_at, 0),",
-        "return Firing([], schedule.now + timedelta(hours=1), 0),",
+        "return Firing([], due.next_at, 0),",
+        "return Firing([], due.now + timedelta(hours=1), 0),",
         (f"{SWEEPS}::test_a_host_without_zone_data_leaves_the_schedule_due",),
     ),
     Mutant(
         "a missing hour fires each minute's jobs at the change of the clocks",
         "issue 17: time zones and daylight saving",
-        "turno/capabilities/schedules/rule.py",
+        "turno/jobs/recurrence.py",
         "if of_day and naive < began:",
         "if naive < began:",
         (f"{RULES}::test_a_day_without_midnight_keeps_its_minutes",),

@@ -11,12 +11,12 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
-from turno.capabilities.schedules import changes, due_schedules
+from turno.capabilities.schedules import changes, due_schedules, maintenance
 from turno.capabilities.schedules.changes import NewSchedule
-from turno.capabilities.schedules.due_schedules import DueSchedule
-from turno.capabilities.schedules.firing import AHEAD
 from turno.capabilities.schedules.maintenance import fire_due, repair
+from turno.jobs.firing import AHEAD, Firing
 from turno.maintenance.each_tenant import EachTenant, TaskReport
+from turno.maintenance.recurring import DueRule
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
@@ -42,7 +42,7 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
     usual: dict[str, Any] = {"cron": "* * * * *", "payload": {"order_ids": [1]}, "user_id": "ana"}
     with pytest.MonkeyPatch.context() as patch:
         if next_at is not None:  # as if it had been saved a while ago
-            patch.setattr("turno.capabilities.schedules.rule.Rule.next_after", lambda *_: next_at)
+            patch.setattr("turno.jobs.recurrence.Rule.next_after", lambda *_: next_at)
         word = changes.save(
             world.web, world.one, NewSchedule(name=name, handler=BatchInvoicing, **usual | options), only=None
         )
@@ -60,8 +60,8 @@ def sweep(world: ExampleInstallation) -> int:
     return report.done
 
 
-def fire_one(engine: Engine, world: ExampleInstallation, due: DueSchedule, moment: datetime, next_at: datetime) -> int:
-    return due_schedules.fire(engine, world.one.schema, due, [moment], next_at, 0, None, 100)
+def fire_one(engine: Engine, world: ExampleInstallation, due: DueRule, moment: datetime, next_at: datetime) -> int:
+    return due_schedules.fire(engine, world.one.schema, due, Firing([moment], next_at, 0), None)
 
 
 def moments(world: ExampleInstallation) -> list[datetime]:
@@ -281,7 +281,7 @@ def test_a_locked_table_costs_one_lock_timeout(
         fires.append(slugs[schema])
         return real(engine, schema, *given)
 
-    monkeypatch.setattr(due_schedules, "fire", recorded)
+    monkeypatch.setattr(maintenance, "SOURCE", maintenance.SOURCE._replace(fire=recorded))
     world.rows(FILL, noon, 5)
     world.rows(FILL, noon, 1, tenant=other)
     with psycopg.connect(world.url) as locking:
@@ -318,7 +318,7 @@ def test_a_host_without_zone_data_leaves_the_schedule_due(
 ) -> None:
     save(world, cron="0 * * * *", zone="America/Argentina/Buenos_Aires")
     with monkeypatch.context() as patch:
-        patch.setattr("turno.capabilities.schedules.rule._known", lambda _zone: False)
+        patch.setattr("turno.jobs.recurrence._known", lambda _zone: False)
         assert sweep(world) == 0
         assert sweep(world) == 0
     row = stored(world)

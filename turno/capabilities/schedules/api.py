@@ -14,7 +14,7 @@ from turno.capabilities.schedules.body import (
     schedule_body,
     schedule_links,
 )
-from turno.capabilities.schedules.rule import InvalidRule
+from turno.jobs.recurrence import InvalidRule
 from turno.web.addresses import at
 from turno.web.api.submit_body import known_handler
 from turno.web.auth.tenant_scope import Scope

@@ -11,8 +11,8 @@ from uuid import UUID
 import msgspec
 
 from turno.capabilities.schedules.changes import NewSchedule, stored_rule
-from turno.capabilities.schedules.rule import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.jobs.job import Priority
+from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.api.submit_body import Band
 from turno.web.http.json_answers import from_row

@@ -9,10 +9,10 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from turno.capabilities.schedules import stored
-from turno.capabilities.schedules.rule import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.new_job import key_of
+from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant

@@ -14,7 +14,6 @@ import click
 from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.changes import NewSchedule, stored_rule
 from turno.capabilities.schedules.listed import all_schedules
-from turno.capabilities.schedules.rule import MISSED, InvalidRule, rule_of
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, text
 from turno.commands.tenant_session import session_of
@@ -24,6 +23,7 @@ from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import check_payload, payload_text
+from turno.jobs.recurrence import MISSED, InvalidRule, rule_of
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:

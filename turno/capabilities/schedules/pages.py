@@ -11,12 +11,12 @@ from flask import Response, request
 from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.api import find_schedule, remove_schedule, save_schedule, switch_schedule
 from turno.capabilities.schedules.body import ScheduleRequest, ScheduleSummary, schedule_body
-from turno.capabilities.schedules.rule import MISSED
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.payload import payload_text
+from turno.jobs.recurrence import MISSED
 from turno.store.api import notifications
 from turno.web.addresses import at
 from turno.web.http.problems import FieldProblem, Kind, Problem

@@ -1,4 +1,4 @@
-"""When a schedule fires: five cron fields in a time zone, or a number of seconds; both spread by name."""
+"""Recurrence rules: five cron fields in a time zone, or an interval in seconds; both spread by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALLOWED = {
 
 
 class InvalidRule(TurnoError):
-    """A schedule's rule is invalid; `problems` are pairs of a field and its error."""
+    """A recurrence rule is invalid; `problems` are pairs of a field and its error."""
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{field}: {problem}" for field, problem in problems))
@@ -49,7 +49,7 @@ class InvalidRule(TurnoError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a schedule fires. Make it by `rule_of`, which checks it.
+    """The moments of a schedule. Constructed by `rule_of`, which checks the fields.
 
     `offset` is the number of seconds, at most the rule's spread, by which each of its moments comes later.
     """
@@ -177,9 +177,9 @@ def _change(zone: ZoneInfo, since: datetime, until: datetime) -> datetime | None
 def rule_of(
     *, cron: str | None, every: int | None, zone: str, spread: int, missed: str, name: str, tenant: str
 ) -> Rule:
-    """Return the rule of the tenant's schedule of this name; raises InvalidRule with all errors.
+    """Return the rule of this name in a tenant; raises InvalidRule with all errors.
 
-    The offset is the same wherever it is computed: it depends on tenant, name and spread alone.
+    The offset depends on tenant, name and spread alone: each host computes the same.
     """
     problems: list[tuple[str, str]] = []
     if (cron is None) == (every is None):

@@ -1,11 +1,11 @@
-"""Which moments get a job now: those that come soon, and of the missed ones what the schedule says."""
+"""Which moments get a job now: those that come soon, and the missed moments that the policy keeps."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turno.capabilities.schedules.firing import AHEAD, MOST_MISSED, firing
-from turno.capabilities.schedules.rule import Missed, rule_of
+from turno.jobs.firing import AHEAD, MOST_MISSED, firing
+from turno.jobs.recurrence import Missed, rule_of
 
 NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
 HOURLY = rule_of(cron="0 * * * *", every=None, zone="UTC", spread=0, missed="once", name="n", tenant="t")

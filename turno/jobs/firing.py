@@ -1,4 +1,4 @@
-"""Decide which moments of a schedule get a job now, and which come later: a pure function of rule and clock."""
+"""Decide which moments of a recurrence rule get a job now, and which come later: a function of rule and clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from turno.capabilities.schedules.rule import Missed, Rule
+    from turno.jobs.recurrence import Missed, Rule
 
 # Jobs are made this long before their moment, so that late maintenance delays no job. Longer than cron's interval of a
 # minute, for installations without a resident process.
@@ -18,7 +18,7 @@ AHEAD = timedelta(seconds=90)
 # A moment counts as missed if no maintenance ran until this long after it.
 LATE = timedelta(minutes=5)
 FAR = timedelta(days=3650)  # where cron finds nothing within 50 years
-MOST_MISSED = 100  # jobs of missed moments that are made at once, and jobs of one schedule that may be open
+MOST_MISSED = 100  # jobs of missed moments that are made at once, and jobs of a rule that may be open
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Firing:
     missed: int
 
 
-def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime) -> Firing:
-    """Return a schedule's due moments at the database's time `now`; `next_at` is its first moment without a job.
+def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime, ahead: timedelta = AHEAD) -> Firing:
+    """Return a rule's moments that come within `ahead` of the database's time `now`; `next_at` has no job yet.
 
     "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all of them: that of a moment that
     comes now, else that of the last missed one.
     """
-    horizon = now + AHEAD
+    horizon = now + ahead
     begin = max(next_at, now - LATE) - timedelta(microseconds=1)
     punctual = list(takewhile(lambda moment: moment <= horizon, rule.after(begin)))
     kept: list[datetime] = []
