@@ -29,6 +29,7 @@ __all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "bui
 
 LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
 NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
+WORLDS = {"world": LOOK_ALIKE, "northwind": NORTHWIND}
 HANDLERS = "handlers:build_registry"
 WEB_APP = "app:create_app"
 TABLES = ROOT / "migrations"
@@ -89,9 +90,7 @@ def _nothing(_session: psycopg.Connection[Any]) -> None:
 
 
 @contextmanager
-def clone_world(
-    cluster: Cluster, folder: Path, name: str, shares: Mapping[str, range]
-) -> Iterator[ExampleInstallation]:
+def clone_world(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleInstallation]:
     """Clone a world that is built once for each server, which takes a third of the time of building another.
 
     A clone has the name of its original, from which the names of the roles derive. Roles and the database's own rights
@@ -101,14 +100,16 @@ def clone_world(
     with psycopg.connect(cluster.url, autocommit=True) as server:
         if not server.execute("SELECT FROM pg_database WHERE datname = %s", [f"{name}_template"]).rowcount:
             server.execute(sql.SQL("CREATE DATABASE {}").format(database))
-            with build_world(cluster.url_of(name), folder, shares):
+            with build_world(cluster.url_of(name), folder, WORLDS[name]):
                 pass
             server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(database, template))
+        # A run of a mutant that was killed has left its clone.
+        server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
         server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
         before = _roles(server)
         mine = ""
         try:
-            with build_world(cluster.url_of(name), folder, shares, filled=True) as world:
+            with build_world(cluster.url_of(name), folder, WORLDS[name], filled=True) as world:
                 mine = f"turno_{world.logins.installation}_"
                 yield world
         finally:
@@ -125,7 +126,7 @@ def _roles(server: psycopg.Connection[Any]) -> set[str]:
 @pytest.fixture(scope="module")
 def module_world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
     """A world of two look-alike tenants for the tests of one module."""
-    with clone_world(cluster, tmp_path_factory.mktemp("world"), "world", LOOK_ALIKE) as world:
+    with clone_world(cluster, tmp_path_factory.mktemp("world"), "world") as world:
         yield world
 
 
@@ -139,7 +140,7 @@ def world(module_world: ExampleInstallation) -> ExampleInstallation:
 @pytest.fixture(scope="module")
 def module_northwind(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
     """All 830 orders over three tenants, for the tests of one module."""
-    with clone_world(cluster, tmp_path_factory.mktemp("northwind"), "northwind", NORTHWIND) as world:
+    with clone_world(cluster, tmp_path_factory.mktemp("northwind"), "northwind") as world:
         yield world
 
 

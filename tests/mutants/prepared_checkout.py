@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
+from tests.installation import WORLDS, clone_world
 from tests.mutants.copied_tree import copied_tree
 from turno.servers.postgres_binaries import find_binaries
 from turno.testing import processes
@@ -37,6 +38,9 @@ PLUGINS = (
     *("-p", "tests.mutants.witness"),
     *("-p", "tests.mutants.short_waits"),
 )
+# A template of a world was made with every guard in place. Building on its clone defines all functions again, but
+# neither repeats the steps of a schema nor everything that tenancy does: without a guard of these, a run builds anew.
+TENANCY, STEPS = "turno/tenancy/", "/schema/"
 # What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
 OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_")
 # In the copy every module is found there, and compiled once.
@@ -55,9 +59,13 @@ class PreparedCheckout:
 
     def __init__(self) -> None:
         self._moments = count(1)
+        self._shares_worlds = True
         with ExitStack() as stack:
             self.tree = stack.enter_context(copied_tree())
             self._cluster = stack.enter_context(quick_server(find_binaries()))
+            for name in WORLDS:
+                with clone_world(self._cluster, self.tree.parent, name):
+                    pass  # from now on its template is on the server
             self._forks = stack.enter_context(
                 subprocess.Popen(
                     [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
@@ -88,16 +96,19 @@ class PreparedCheckout:
         path.write_text(mutant.without_guard(whole), encoding="utf-8")
         # A compiled module is taken if the source is as long and as old, in whole seconds, as when it was compiled.
         os.utime(path, (next(self._moments),) * 2)
+        self._shares_worlds = not mutant.file.startswith(TENANCY) and STEPS not in mutant.file
         try:
             yield
         finally:
+            self._shares_worlds = True
             path.write_text(whole, encoding="utf-8")
             os.utime(path, ns=(written, written))
 
     def run(self, tests: Sequence[str], *, patience: float = PATIENCE, whole_waits: bool = False) -> Ended:
         """Run these tests on the copy until the first failure; what does not end in `patience` seconds is killed."""
         output = self.tree.with_name("output.txt")
-        arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", f"--server={self._cluster.url}", *tests]
+        arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", *tests]
+        arguments += [f"--server={self._cluster.data}"] if self._shares_worlds else []
         arguments += ["--whole-waits"] if whole_waits else []
         requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
         requests.write(json.dumps({"arguments": arguments, "output": str(output)}).encode() + b"\n")

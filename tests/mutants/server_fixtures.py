@@ -1,34 +1,25 @@
-"""Databases for a mutant's tests on the server that serves one run after another, instead of one for each run."""
+"""The server that serves the runs of many mutants, as the fixture `cluster` of such a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
 
 import pytest
 
-from turno.testing.servers import fresh_database
+from turno.servers.embedded_postgres import Cluster
+
+SOCKETS = 4  # the line of postmaster.pid with the folder of the socket
 
 
-class Server(NamedTuple):
-    """Where the superuser reaches the server: `url` is of its database `postgres`, on a socket."""
+class StartedElsewhere(Cluster):
+    """A server that another process started, and stops."""
 
-    url: str
-
-    def url_of(self, database: str) -> str:
-        """Return where the superuser reaches `database`."""
-        return self.url.replace("/postgres?", f"/{database}?")
+    def __init__(self, data: Path) -> None:
+        super().__init__(data=data, durable=False)
+        self._sockets = Path((data / "postmaster.pid").read_text().splitlines()[SOCKETS])
 
 
-@pytest.fixture
-def database(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The URL of an empty database, new for each test."""
-    with fresh_database(Server(pytestconfig.getoption("--server"))) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def module_database(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The URL of an empty database, new for each module."""
-    with fresh_database(Server(pytestconfig.getoption("--server"))) as url:
-        yield url
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Cluster:
+    """The server whose data folder the option names."""
+    return StartedElsewhere(Path(pytestconfig.getoption("--server")))

@@ -20,15 +20,16 @@ UNABLE = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the URL of the server for this run."""
-    parser.addoption("--server", required=True)
+    """Take the data folder of the server for this run; without the option the run starts its own."""
+    parser.addoption("--server")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put databases on that server. What is registered here wins over the fixtures of every conftest.py."""
-    from tests.mutants import server_fixtures  # noqa: PLC0415 - registered late, and only in such a run
+    if config.getoption("--server"):
+        from tests.mutants import server_fixtures  # noqa: PLC0415 - registered late, and only in such a run
 
-    config.pluginmanager.register(server_fixtures)
+        config.pluginmanager.register(server_fixtures)
     config.stash[UNABLE] = []
 
 
