@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.installation import ROOT
 from tests.wheel import run
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
@@ -129,6 +131,14 @@ def test_it_has_one_package_and_runs_a_job_beside_a_package_called_app(
         shop / "slots" / "workers.log"
     ).read_text()
     assert ask(f"{web}/api/jobs/{job}", token)["result"] == {"greeted": "Ana"}
+
+
+def test_mypy_accepts_the_readme_s_handler(wheel: Path, programs: Path, tmp_path: Path) -> None:
+    assert "turno/py.typed" in zipfile.ZipFile(wheel).namelist()
+    sample = (ROOT / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "raise_prices.py").write_text(sample)
+    of_the_wheel = ("--python-executable", str(programs / "python"))
+    run(sys.executable, "-m", "mypy", "--strict", *of_the_wheel, "raise_prices.py", cwd=tmp_path)
 
 
 def test_uv_is_here() -> None:
