@@ -12,9 +12,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
-from turno.process_name import person
 from turno.store.operator import fairness
-from turno.store.operator.acts import speak_for
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
 from turno.tenancy.provisioning.adopt_many import Added, adopt_many, read_list
@@ -190,7 +188,6 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
 @click.argument("slug")
 def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
-    with operator_session(read_settings()) as connection, connection.transaction():
-        speak_for(connection, person())
+    with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
     click.echo(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

@@ -3,6 +3,7 @@
 import psycopg
 
 from turno.errors import InvalidSettings
+from turno.process_name import person
 from turno.settings import Settings
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
@@ -21,6 +22,11 @@ def logins_of(settings: Settings) -> Logins:
 
 
 def operator_session(settings: Settings) -> TimeoutConnection:
-    """Log in as the operator: counts of all tenants, and no payload of any."""
+    """Log in as the operator, who reads counts of all tenants and no payload.
+
+    The audit records the session's changes under the name of the command's user.
+    """
     logins = logins_of(settings)
-    return service_session(logins, logins.operator, application="turno-cli")
+    session = service_session(logins, logins.operator, application="turno-cli")
+    session.execute("SELECT set_config('turno.actor', %s, false)", [person()])
+    return session

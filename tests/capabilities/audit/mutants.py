@@ -42,4 +42,12 @@ MUTANTS = (
         "NEW.tenant_id",
         (f"{TESTS}::test_an_owner_acts_for_its_own_tenant_alone",),
     ),
+    Mutant(
+        "a command is audited under the login",
+        "each change of an operator is recorded with its actor",
+        "turno/wiring/logins.py",
+        """    session.execute("SELECT set_config('turno.actor', %s, false)", [person()])\n""",
+        "",
+        ("tests/capabilities/audit/test_audit.py::test_a_command_is_recorded_under_its_user",),
+    ),
 )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from psycopg import errors, sql
 
 from turno.capabilities.audit.stored import list_audit
+from turno.commands.main import main
 from turno.store.operator.acts import record
 from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
 from turno.tenancy.identity.session import service_session
@@ -59,6 +61,16 @@ def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
         ("host add", None, "erp"),
     ]
     assert (rows[0]["detail"], rows[2]["detail"]) == ({"name": "Initech"}, {"login_epoch": 1})
+
+
+def test_a_command_is_recorded_under_its_user(
+    world: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (world.environment | {"LOGNAME": "eva"}).items():
+        monkeypatch.setenv(name, value)
+    for command in (["backend", "set", "pool"], ["backend", "set", "pool", "--tenant", "suc0001"]):
+        assert CliRunner().invoke(main, command).exit_code == 0
+    assert [row["actor"] for row in list_audit(operator)] == ["eva", "eva"]
 
 
 def test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them(
