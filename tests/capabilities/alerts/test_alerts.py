@@ -106,6 +106,17 @@ def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
     assert world.one.slug not in str(one)
 
 
+def test_a_new_receiver_gets_present_alerts_once(
+    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
+) -> None:
+    fail(world, world.one)
+    alerts(world, by_mail(mail.url)).run_round()
+    both = alerts(world, by_mail(mail.url), Webhook(webhook.url, generic))
+    for _ in range(2):
+        both.run_round()
+    assert (events(webhook), len(mail.mails)) == ([("raised", world.one.slug)], 1)
+
+
 def test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_installation_s(
     world: ExampleInstallation, webhook: Hook
 ) -> None:

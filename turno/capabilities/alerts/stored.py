@@ -63,7 +63,7 @@ def record(
 ) -> None:
     """Raise new alerts, repeat lasting alerts, and end alerts without a trouble for `settle`.
 
-    Each change is an event for each receiver, in the same transaction.
+    Each change is an event for each receiver, in the same transaction. For a new receiver, present alerts are new.
     """
     columns = [[getattr(one, name) for one in alerts] for name in ("key", "kind", "tenant", "sentence", "command")]
     with operator.transaction():
@@ -74,25 +74,26 @@ def record(
                 SELECT * FROM unnest(%(key)s::text[], %(kind)s::text[], %(tenant)s::text[], %(sentence)s::text[],
                                      %(command)s::text[]) AS s (key, kind, tenant, sentence, command)
             ), before AS (
-                SELECT key, told_at <= clock_timestamp() - %(repeat)s::interval AS again FROM alert_states
+                SELECT key, receivers, told_at <= clock_timestamp() - %(repeat)s::interval AS again FROM alert_states
             ), kept AS (
-                INSERT INTO alert_states AS a (key, kind, tenant, sentence, command) SELECT * FROM seen ORDER BY key
+                INSERT INTO alert_states AS a (key, kind, tenant, sentence, command, receivers)
+                SELECT *, %(receivers)s::text[] FROM seen ORDER BY key
                 ON CONFLICT (key) DO UPDATE SET sentence = excluded.sentence, seen_at = clock_timestamp(),
+                    receivers = excluded.receivers,
                     told_at = CASE WHEN a.told_at <= clock_timestamp() - %(repeat)s::interval THEN clock_timestamp()
                                    ELSE a.told_at END
             ), over AS (
                 DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval
                   AND NOT EXISTS (SELECT FROM seen s WHERE s.key = a.key)
                 RETURNING a.kind, a.tenant, a.sentence, a.command
-            ), events AS (
-                SELECT CASE WHEN b.key IS NULL THEN 'raised' ELSE 'repeated' END AS event,
-                       s.kind, s.tenant, s.sentence, s.command
-                FROM seen s LEFT JOIN before b ON b.key = s.key WHERE b.key IS NULL OR b.again
-                UNION ALL
-                SELECT 'recovered', kind, tenant, sentence, command FROM over
             )
             INSERT INTO alert_messages (receiver, event, kind, tenant, sentence, command)
-            SELECT r.receiver, e.* FROM events e CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver)
+            SELECT r.receiver, CASE WHEN r.receiver = ANY (b.receivers) THEN 'repeated' ELSE 'raised' END,
+                   s.kind, s.tenant, s.sentence, s.command
+            FROM seen s CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver) LEFT JOIN before b ON b.key = s.key
+            WHERE b.again OR r.receiver = ANY (b.receivers) IS NOT TRUE
+            UNION ALL
+            SELECT r.receiver, 'recovered', o.* FROM over o CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver)
             """,
             dict(zip(("key", "kind", "tenant", "sentence", "command"), columns, strict=True))
             | {"receivers": list(receivers), "repeat": repeat, "settle": settle},

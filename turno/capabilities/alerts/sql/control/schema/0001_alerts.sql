@@ -7,7 +7,8 @@ CREATE TABLE alert_states (
     command   text NOT NULL,
     raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    told_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+    told_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    receivers text[] NOT NULL DEFAULT '{}'  -- the names of the receivers at the last look
 );
 
 -- The undelivered messages of each receiver; the delivery deletes the row.
