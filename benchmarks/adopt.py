@@ -94,7 +94,7 @@ def run(options: Options) -> Report:
             OUR_FILES,
             (
                 ("turno", *keys, "migrate", "--yes"),
-                ("turno", *keys, "tenant", "add", "suc0001", "--schema", "suc0001"),
+                ("turno", *keys, "schema", "adopt", "suc0001"),
                 ("python", "-m", "app.close_month"),
                 ("turno", *keys, "worker"),
             ),

@@ -23,7 +23,7 @@ and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
 | host | no | the group of the roles that were in the database before Turno: it has what PUBLIC had, \
 and enqueues for every tenant |
-| handlers | no | the group of all `r_<t>` where `SHARED_SCHEMAS` names look-up schemas: it may read those |
+| handlers | no | the group of all `r_<t>` where look-up schemas are shared: it may read these schemas |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing but the group above, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
@@ -39,7 +39,7 @@ ADOPTED = """\
 ## An adopted schema of the application
 
 Its owner, its objects and the rights of the application's roles stay as they are. What Turno's roles get there, by the
-rights that `turno tenant add --schema` was given ([existing-schemas.md](existing-schemas.md)):
+rights that `turno schema adopt` was given ([existing-schemas.md](existing-schemas.md)):
 
 | | handler, `read` | handler, `write` | handler, listed | report |
 |---|---|---|---|---|
@@ -49,7 +49,7 @@ rights that `turno tenant add --schema` was given ([existing-schemas.md](existin
 | views, tables and foreign tables that read elsewhere | | | as tables | S where the handler has it |
 | sequences | | u | u of listed tables with SIUD | |
 
-In a schema that `SHARED_SCHEMAS` names, the group of handlers has S on every table and view, now and later.
+In a schema of `turno schema share`, the group of handlers has S on every table and view, now and later.
 """
 
 AROUND = """\

@@ -30,9 +30,17 @@ ARROWS: dict[str, set[str]] = {
     "turno.migrations": set(),
     "turno.tenancy.identity": {"turno.tenancy.identity", "psycopg"},
     "turno.capability": {"turno.errors", "turno.tenancy.rights.matrix"},
-    "turno.tenancy.rights": {"turno.capability", "turno.tenancy.identity", "turno.tenancy.rights", "psycopg"},
+    "turno.tenancy.rights": {
+        "turno.capability",
+        "turno.errors",
+        "turno.named",
+        "turno.tenancy.identity",
+        "turno.tenancy.rights",
+        "psycopg",
+    },
     "turno.tenancy.schema_migrations": {
         "turno.capability",
+        "turno.errors",
         "turno.migrations",
         "turno.tenancy.identity",
         "turno.tenancy.rights",
@@ -40,6 +48,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.tenancy.provisioning": {
+        "turno.errors",
         "turno.tenancy.identity",
         "turno.tenancy.rights",
         "turno.tenancy.schema_migrations",
@@ -48,6 +57,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno.tenancy.catalog": {
         "turno.capability",
+        "turno.named",
         "turno.tenancy.identity",
         "turno.tenancy.rights",
         "turno.tenancy.provisioning",
@@ -203,6 +213,13 @@ ARROWS: dict[str, set[str]] = {
         "werkzeug",
     },
     "turno.capabilities": set(),
+    "turno.capabilities.adoption": {
+        "turno.capabilities.adoption",
+        "turno.capability",
+        "turno.errors",
+        "turno.tenancy",
+        "psycopg",
+    },
     "turno.capabilities.alerts": {
         "turno.capabilities.alerts",
         "turno.capability",
@@ -407,9 +424,9 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     lists = re.compile(r"tenant_schemas\(admin|list_active\(\)|FROM turno\.tenants\b(?s:.{0,120})ORDER BY")
     others = {module for module, path in modules() if not above(module) and lists.search(path.read_text("utf-8"))}
     assert others == {
+        "turno.capabilities.adoption.uninstall",
         "turno.tenancy.provisioning.effects_in_doubt",
         "turno.tenancy.provisioning.installation",
-        "turno.tenancy.provisioning.uninstall",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",
         "turno.web.admin.jobs",
@@ -445,6 +462,7 @@ def test_a_forbidden_arrow_is_found(tmp_path: Path) -> None:
 # What an application may use of the library, as `docs/library.md` names it: names of these modules, and these rooms.
 PUBLIC_NAMES = (
     "turno",
+    "turno.capabilities.adoption.program",
     "turno.capabilities.files.pages",
     "turno.pages",
     "turno.administration",

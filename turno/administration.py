@@ -19,10 +19,8 @@ from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.access import reset_login
-from turno.tenancy.provisioning.adoption import Adoption, CannotAdopt
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant, raise_connections
-from turno.tenancy.rights.adopted import WRITE, InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
@@ -30,15 +28,13 @@ from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from psycopg import Connection
 
 __all__ = [
     "DEMO_ENVIRONMENT",
     "Administration",
-    "CannotAdopt",
-    "InvalidRights",
     "MigrationFailed",
     "Tenant",
     "UnknownTenant",
@@ -78,25 +74,16 @@ class Administration:
     def add_tenant(
         self,
         slug: str,
-        company: str | None = None,
+        company: str,
         *,
-        schema: str | None = None,
-        owner: str | None = None,
-        rights: str = WRITE,
+        adopt: Callable[[Connection[Any], Tenant], str] | None = None,
     ) -> Tenant:
-        """Return the tenant, made if it is missing, with a login that the present MASTER_KEY opens.
+        """Return the tenant, created if it is missing, with a login for the present MASTER_KEY.
 
-        With `schema` it adopts that schema of the application, as `turno tenant add --schema` does: `owner` makes its
-        tables, by default the schema's owner, and `rights` are read, write, or a list such as
-        orders:write,customers:read. Without a `company` it is then one of its own. Raises CannotAdopt or InvalidRights,
-        having changed nothing.
+        `adopt` is called in the transaction that registers the tenant, and returns the schema of the application in
+        which its handlers work, too; see `turno.capabilities.adoption.program`.
         """
-        adoption = None if schema is None else Adoption(schema, owner, TableRights.parse(rights))
-        if adoption is None and company is None:
-            raise ValueError("name the company that the tenant is a branch of, or the schema that it adopts")
         with opened(self._connect) as admin:
-            if company is None:
-                add_company(admin, self._logins, company := slug, slug)
             tenant = add_tenant(
                 admin,
                 self._logins,
@@ -104,7 +91,7 @@ class Administration:
                 company,
                 connections=tenant_connections(admin, self._settings),
                 migrations=self._migrations,
-                adoption=adoption,
+                adopt=adopt,
             )
             login = HandlerLogin.of(tenant)
             try:

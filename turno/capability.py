@@ -44,6 +44,18 @@ class Delivery(NamedTuple):
     prepare: Place
 
 
+class Outside(NamedTuple):
+    """Rights of a tenant's roles outside of its schema: three functions of `(admin, schema)`.
+
+    `grant` runs at the end of each migration of the schema, in its transaction, and returns whether a right changed;
+    `revoke` at the removal of the tenant; `check` yields findings.
+    """
+
+    grant: Place
+    revoke: Place
+    check: Place
+
+
 class Command(NamedTuple):
     """A Click command and its line in `turno --help`."""
 
@@ -94,6 +106,7 @@ class Capability:
     name: str
     control: Matrix = field(default_factory=Matrix)
     tenant: Matrix = field(default_factory=Matrix)
+    outside: Outside | None = None
     tasks: tuple[Task, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     submissions: tuple[Place, ...] = ()

@@ -46,9 +46,6 @@ class Settings:
         form=PLACE,
     )
     migrations: str = variable("", "a folder of NNNN_name.sql: the application's tables in each tenant's schema")
-    shared_schemas: tuple[str, ...] = variable(
-        (), "look-up schemas that the handlers of every tenant may read, by comma; set by `turno migrate`"
-    )
     commands: str = variable("", "further commands of `turno`, as package.module:name", form=PLACE)
     capabilities: str = variable(
         "", "capabilities whose routes, pages, commands and tasks are off: all-but-NAME,NAME; by default none"

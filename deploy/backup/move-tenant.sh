@@ -55,7 +55,7 @@ echo "COPY (SELECT $new_id, key, at, start FROM turno.key_looks WHERE tenant_id 
 ask "$from" > "$work/settings.sql" <<'SQL'
 SELECT format('UPDATE turno.tenants SET %s WHERE slug = %L;', string_agg(format('%I = %L', e.key, e.value), ', '), n.slug)
 FROM turno.tenants n, jsonb_each_text(to_jsonb(n) - '{id, slug, company_id, schema, owner_role, handler_role, api_role,
-    adopted_schema, table_owner, table_rights, state, paused_at, login_epoch, created_at}'::text[]) AS e
+    adopted_schema, state, paused_at, login_epoch, created_at}'::text[]) AS e
 WHERE n.slug = :'slug' GROUP BY n.slug;
 SQL
 [ "$(jobs "$from" "$schema")" = "$before" ] || refuse "$slug gets new jobs in the old cell: stop its submissions first"

@@ -16,10 +16,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tests.acceptance.turno_process import bare_environment, turno
+from turno.capabilities.adoption.uninstall import obstacles
 from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.provisioning.uninstall import obstacles
 from turno.testing.servers import fresh_database
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_every_command_works_for_an_administrator_that_is_no_superuser(
     command(environment, "migrate", "--yes")
     assert "0 failed" in command(environment, "migrate", "--yes", "--redefine")
     command(environment, "tenant", "add", "made", "--company", "acme", "--name", "Acme")
-    command(environment, "tenant", "add", "adopted", "--schema", "erp")
+    command(environment, "schema", "adopt", "erp", "--tenant", "adopted")
     job = command(environment, "jobs", "submit", "raise_orders", "--tenant", "adopted", "--payload", '{"amount": 5}')
     with psycopg.connect(make_conninfo(managed.url, user=managed.erp, password="x")) as application:
         application.execute("SELECT turno.enqueue('adopted', 'raise_orders', '{\"amount\": 7}')")

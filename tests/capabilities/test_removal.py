@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 # What fills the tables of a capability in one tenant's schema.
 ROWS = {
+    "adoption": "INSERT INTO turno.adoptions (tenant_id, table_owner, rights)"
+    " SELECT id, 'erp', 'write' FROM turno.tenants WHERE schema = current_schema()",
     "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
     " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
     "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from tests.authority import tax_authority
+from tests.capabilities.adoption.host_application import Host
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_outside_effects import invoices
-from tests.host_application import Host
 from tests.hurried_sync import URL_VARIABLE, HurriedSync
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd

@@ -47,10 +47,10 @@ MUTANTS = (
     Mutant(
         "nobody hears of a name that hides one of ours",
         "the check reports names that hide ours",
-        "turno/tenancy/catalog/check_schemas.py",
-        "    for kind, hiding in hiding_names(admin, adopted.name):\n",
-        "    for kind, hiding in ():\n",
-        ("tests/integration/tenancy/test_adoption.py::test_check_reports_names_that_hide_ours",),
+        "turno/capabilities/adoption/check.py",
+        "    for what, hiding in hiding_names(admin, adopted.name):\n",
+        "    for what, hiding in ():\n",
+        ("tests/capabilities/adoption/test_adopting.py::test_check_reports_names_that_hide_ours",),
     ),
     Mutant(
         "a job of another user begins before the ends of the others are written",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.capabilities.adoption import mutants as adoption
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
 from tests.capabilities.files import mutants as files
@@ -11,7 +12,6 @@ from tests.capabilities.statistics import mutants as statistics
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
     admin,
-    adoption,
     authorising,
     batches,
     counting,

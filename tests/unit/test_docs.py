@@ -28,6 +28,8 @@ OTHER_NAMES = {
     *VARIABLES,
     "PR_SET_PDEATHSIG",
     "DUMMY",
+    # A setting of former releases, in decision records.
+    "SHARED_SCHEMAS",
     "LC_MESSAGES",
     "ERP_DATABASE_URL",
     "PHP_EOL",

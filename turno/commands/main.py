@@ -36,8 +36,6 @@ COMMANDS = {
     "events": Command("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
     "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
-    "host": Command("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
-    "uninstall": Command("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
     "company": Command("turno.commands.company:company", "Add companies, which group tenants."),
     "token": Command("turno.commands.token:token", "Print a token for development."),
 }

@@ -92,7 +92,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     if not options["dry_run"]:
         _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
-            progress.control(install(admin, logins, shared=settings.shared_schemas))
+            progress.control(install(admin, logins))
             raise_connections(admin, tenant_connections(admin, settings))
             unregistered = _announce(admin, settings)
     how = {name: options[name] for name in ("canary", "redefine", "over_newer")}
@@ -101,9 +101,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
 
 def _plan(settings: Settings) -> int:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
-        statements = plan_installation(
-            admin, logins_of(settings), migrations=migrations(settings), shared=settings.shared_schemas
-        )
+        statements = plan_installation(admin, logins_of(settings), migrations=migrations(settings))
     for statement in statements:
         click.echo(f"{statement};")
     return 0

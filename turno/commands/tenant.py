@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, TextIO
 
 import click
 
@@ -15,17 +14,12 @@ from turno.environment import read_settings
 from turno.store.operator import fairness
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
-from turno.tenancy.provisioning.adopt_many import Added, adopt_many, read_list
-from turno.tenancy.provisioning.adoption import Adoption
 from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
-from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import migrations, provisioner, tenant_connections
-
-STEP = 100  # tenants of a list between two lines that say how far it is
 
 
 @click.group()
@@ -37,35 +31,16 @@ tenant.add_command(set_settings)
 
 
 @tenant.command("add")
-@click.argument("slug", required=False)
-@click.option("--company", help="The company of the tenant; with --schema by default a new company.")
+@click.argument("slug")
+@click.option("--company", required=True, help="The company of the tenant.")
 @click.option("--name", help="Full name of the company, which is added if it is new.")
-@click.option("--schema", help="Adopt this schema of the application for the handlers, unchanged.")
-@click.option("--owner", help="Role that creates the schema's tables; by default the schema's owner.")
-@click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
-@click.option(
-    "--from", "source", type=click.File(encoding="utf-8-sig"), help="Adopt the schemas of a CSV file; - is the input."
-)
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
-def add(slug: str | None, company: str | None, source: TextIO | None, **options: Any) -> int:
-    """Create the tenant SLUG with its schema and roles, or complete an interrupted creation.
-
-    A list has the columns slug, schema, owner, rights and company; the last three may be missing or empty.
-    """
-    if source is not None and slug is None:
-        return _add_listed(source, jobs=options["jobs"])
-    if slug is None or source is not None:
-        raise click.UsageError("give either SLUG or --from")
-    schema, name = options["schema"], options["name"]
-    if schema is None and company is None:
-        raise click.UsageError("give --company, the company of the tenant")
-    adoption = schema and Adoption(schema, options["owner"], TableRights.parse(options["rights"]))
+def add(slug: str, company: str, name: str | None) -> None:
+    """Create the tenant SLUG with its schema and roles, or complete an interrupted creation."""
     settings = read_settings()
     logins = logins_of(settings)
-    company = company or slug
     with opened(provisioner(settings)) as admin:
-        if name or (adoption and company == slug):
-            add_company(admin, logins, company, name or company)
+        if name:
+            add_company(admin, logins, company, name)
         added = add_tenant(
             admin,
             logins,
@@ -73,39 +48,8 @@ def add(slug: str | None, company: str | None, source: TextIO | None, **options:
             company,
             connections=tenant_connections(admin, settings),
             migrations=migrations(settings),
-            adoption=adoption or None,
         )
-    place = f"{added.schema} beside {schema}" if schema else added.schema
-    click.echo(f"tenant {added.slug} of {added.company}: schema {place}")
-    return 0
-
-
-def _add_listed(source: TextIO, *, jobs: int) -> int:
-    settings = read_settings()
-    connect = provisioner(settings)
-    listed = read_list(source)
-
-    def show(added: Added, ended: int, total: int) -> None:
-        if added.error:
-            click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
-        elif ended % STEP == 0 or ended == total:
-            click.echo(f"{ended}/{total} {added.listed.slug}")
-
-    with opened(connect) as admin:
-        connections = tenant_connections(admin, settings)
-    done = adopt_many(
-        connect,
-        logins_of(settings),
-        listed,
-        jobs=jobs,
-        connections=connections,
-        migrations=migrations(settings),
-        progress=show,
-    )
-    failed = sum(1 for one in done if one.error)
-    before = len(listed) - len(done)
-    click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
-    return 1 if failed else 0
+    click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 
 
 @tenant.command("list")
@@ -144,7 +88,7 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     settings = read_settings()
     if dry_run:
         with opened(provisioner(settings)) as admin:
-            for line in what_removal_takes(admin, logins_of(settings), slug):
+            for line in what_removal_takes(admin, slug):
                 click.echo(line)
         return
     if not yes:

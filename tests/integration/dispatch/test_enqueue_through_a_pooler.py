@@ -13,13 +13,13 @@ import turno
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from tests.pgbouncer import pooled
+from turno.capabilities.adoption.uninstall import uninstall
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
-from turno.tenancy.provisioning.uninstall import uninstall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "REFERENCES to a handler": ("GRANT REFERENCES ON {schema}.orders TO {handler}", "{handler} may REFERENCES"),
     "the right to pass on": (
         "GRANT SELECT ON {schema}.orders TO {handler} WITH GRANT OPTION",
-        "{handler} may SELECT, and pass it on",
+        "{handler} may SELECT, and grant it to others",
     ),
     "CREATE on the schema": ("GRANT CREATE ON SCHEMA {schema} TO {handler}", "{handler} may CREATE"),
     "the schema to everybody": ("GRANT USAGE ON SCHEMA {schema} TO PUBLIC", "PUBLIC may USAGE"),

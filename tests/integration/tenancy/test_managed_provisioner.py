@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.wait import wait_until
@@ -19,7 +20,6 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.provisioner_rights import CannotInstall
-from turno.tenancy.provisioning.uninstall import uninstall
 from turno.tenancy.schema_migrations import all_schemas
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from psycopg import Connection
 
 from turno.tenancy.catalog.finding import INSTALL, Finding
 from turno.tenancy.provisioning.installation import Installation
+from turno.tenancy.rights.outside import outside
 from turno.tenancy.rights.privileges import PUBLIC
 from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, open_functions
 
@@ -67,6 +68,8 @@ def _check_functions(admin: Connection[Any], installation: Installation) -> Iter
 
 def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
     """Yield rights of our roles outside our schemas; the few functions that are checked above apart."""
+    # Without a capability that checks the rights in adopted schemas, each of these rights is a finding.
+    checked = [schema.adopted for schema in installation.schemas if schema.adopted] if any(outside()) else []
     rows = admin.execute(
         """
         SELECT r.rolname, pg_describe_object(d.classid, d.objid, d.objsubid)
@@ -86,7 +89,7 @@ def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iter
         """,
         [
             installation.prefix,
-            [name for schema in installation.schemas for name in schema.names],
+            [*(schema.name for schema in installation.schemas), *checked],
             installation.logins.handlers,
             list(installation.shared),
             list(CLOSED_FUNCTIONS),

@@ -7,23 +7,15 @@ from typing import Any
 from psycopg import Connection
 
 from turno.capability import left_behind
-from turno.tenancy.catalog.finding import Finding
-from turno.tenancy.identity.foreign_functions import foreign_functions
-from turno.tenancy.provisioning.adoption import hiding_names
+from turno.named import load
+from turno.tenancy.catalog.finding import Finding, findings_of
 from turno.tenancy.provisioning.installation import Installation
-from turno.tenancy.rights.adopted import Adopted
-from turno.tenancy.rights.application_grants import (
-    ApplicationChanged,
-    application_differences,
-    check_present,
-    wrong_defaults,
-)
 from turno.tenancy.rights.apply_grants import differences
 from turno.tenancy.rights.matrix import CatalogObject, Kind, Policy
-from turno.tenancy.rights.privileges import Ace, LiveObject, live_objects
+from turno.tenancy.rights.outside import outside
+from turno.tenancy.rights.privileges import LiveObject, live_objects
 from turno.tenancy.rights.schemas import Schema
 
-REGRANT = "run `turno migrate --redefine`"
 RESTORE = "restore it from the migrations, and find out who changed it"
 
 
@@ -37,14 +29,15 @@ def check_schemas(admin: Connection[Any], installation: Installation) -> Iterato
             yield Finding(f"schema {schema.name}", "is missing", "restore it from a backup, or remove its tenant")
             continue
         yield from _check_schema(schema, live[schema.name])
-        if schema.adopted is not None:
-            yield from _check_adopted(admin, schema.adopted)
+        for one in outside():
+            yield from load(one.check)(admin, schema)
     yield from _check_policies(admin, installation)
     yield from _check_defaults(admin, installation)
 
 
 def _check_schema(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
-    yield from _check_rights(schema, live)
+    for difference in differences(schema, live):
+        yield from findings_of(_name(schema, difference.thing), difference)
     yield from _check_names(schema, live)
     for found in live:
         if found.owner != schema.owner:
@@ -56,45 +49,6 @@ def _check_schema(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
         if found.row_security != any(table == found.thing.name for table, _ in schema.matrix.policies):
             state = "on" if found.row_security else "off"
             yield Finding(_name(schema, found.thing), f"has row-level security {state}", RESTORE)
-
-
-def _check_rights(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
-    for thing, excess, missing in differences(schema, live):
-        for ace in sorted(excess, key=str):
-            yield Finding(_name(schema, thing), f"{ace.grantee} may {_say(ace)}", REGRANT)
-        for ace in sorted(missing, key=str):
-            yield Finding(_name(schema, thing), f"{ace.grantee} may not {_say(ace)}", REGRANT)
-
-
-def _check_adopted(admin: Connection[Any], adopted: Adopted) -> Iterator[Finding]:
-    """Yield missing and surplus rights of our roles on the application's objects, and further roles with rights."""
-    name = f"schema {adopted.name} of {adopted.slug}"
-    try:
-        check_present(admin, adopted)
-    except ApplicationChanged as changed:
-        problem, _, remedy = str(changed).partition(": ")
-        yield Finding(name, problem, remedy)
-        return
-    for thing, excess, missing in application_differences(admin, adopted):
-        place = name if thing.kind is Kind.SCHEMA else f"{thing.kind} {adopted.name}.{thing.name} of {adopted.slug}"
-        for ace in sorted(excess, key=str):
-            yield Finding(place, f"{ace.grantee} may {_say(ace)}", REGRANT)
-        for ace in sorted(missing, key=str):
-            yield Finding(place, f"{ace.grantee} may not {_say(ace)}", REGRANT)
-    for kind, hiding in hiding_names(admin, adopted.name):
-        problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
-        yield Finding(f"{kind} {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
-    for kind, caller, function in foreign_functions(admin, [adopted.name]):
-        problem = f"calls {function}, so no report of the company reads it"
-        yield Finding(f"{kind} {caller} of {adopted.slug}", problem, "remove the call, if reports are needed")
-    if wrong_defaults(admin, adopted):
-        yield Finding(name, "gives other rights on future tables than its adoption says", REGRANT)
-    if admin.execute(
-        "SELECT FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %s AND a.grantee = 0",
-        [adopted.name],
-    ).rowcount:
-        remedy = f"GRANT USAGE to the roles that need it, and REVOKE ALL ON SCHEMA {adopted.name} FROM PUBLIC"
-        yield Finding(name, "may be used by everybody (PUBLIC), other tenants' handlers included", remedy)
 
 
 def _check_names(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
@@ -173,8 +127,3 @@ def _name(schema: Schema, thing: CatalogObject) -> str:
         if thing.kind is Kind.SCHEMA
         else f"{thing.kind} {schema.name}.{thing.name}{whose}"
     )
-
-
-def _say(ace: Ace) -> str:
-    column = f" ({ace.column})" if ace.column else ""
-    return f"{ace.privilege}{column}" + (", and pass it on" if ace.grantable else "")

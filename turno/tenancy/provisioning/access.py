@@ -45,7 +45,7 @@ UPDATE turno.companies SET login_epoch = login_epoch + 1 WHERE slug = %s RETURNI
 
 
 def _reset(
-    admin: Connection[Any], logins: Logins, statement: LiteralString, slug: str, unknown: type[LookupError]
+    admin: Connection[Any], logins: Logins, statement: LiteralString, slug: str, unknown: type[Exception]
 ) -> int:
     with admin.transaction():
         lock_roles(admin)

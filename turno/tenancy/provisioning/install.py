@@ -1,6 +1,5 @@
 """Install into a database: the service roles, the control schema, and the revoked rights of PUBLIC."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from psycopg import Connection, sql
@@ -16,7 +15,6 @@ from turno.tenancy.identity.roles import (
 )
 from turno.tenancy.provisioning.installation import read_installation
 from turno.tenancy.provisioning.provisioner_rights import become_able_to_act, check_provisioner
-from turno.tenancy.provisioning.sharing import share_schemas
 from turno.tenancy.rights.host_rights import keep_for_hosts
 from turno.tenancy.rights.public_rights import close_database, grant_connect
 from turno.tenancy.rights.schemas import control_schema
@@ -25,18 +23,12 @@ from turno.tenancy.schema_migrations.locks import lock_roles
 from turno.tenancy.schema_migrations.one_schema import bring_up
 
 
-def install(
-    admin: Connection[Any],
-    logins: Logins,
-    *,
-    migrations: Migrations | None = None,
-    shared: Sequence[str] | None = None,
-) -> tuple[str, ...]:
+def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> tuple[str, ...]:
     """Install or mend the installation; return the versions of the control schema that were applied.
 
     `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from PUBLIC
-    stays open, and the catalog check reports it. Existing roles keep what PUBLIC loses. Every handler may read the
-    `shared` schemas; with None those that are shared stay so. Raises CannotInstall, having changed nothing.
+    stays open, and the catalog check reports it. Existing roles keep what PUBLIC loses. Raises CannotInstall, having
+    changed nothing.
     """
     control = control_schema(logins)
     check_provisioner(admin, logins)
@@ -56,10 +48,6 @@ def install(
         grant_connect(admin, logins.engine, logins.web, logins.operator)
         reserve_connections(admin, logins)
     applied = bring_up(admin, control, migrations)
-    if shared is not None:
-        with admin.transaction():
-            lock_roles(admin)
-            share_schemas(admin, logins, shared)
     bound_temporary_files(
         admin, [spec.name for spec in read_installation(admin, logins).roles.values() if spec.bounded]
     )

@@ -45,7 +45,7 @@ class Installation:
 
 def read_installation(admin: Connection[Any], logins: Logins) -> Installation:
     """Return the installation that turno.tenants and turno.companies describe."""
-    shared = shared_schemas(admin, logins)
+    shared = shared_schemas(admin, logins.handlers)
     roles = service_roles(logins)
     memberships = reserved_memberships(admin, logins)
     for names in admin.execute("SELECT owner_role, handler_role, api_role FROM turno.tenants WHERE state <> 'removed'"):

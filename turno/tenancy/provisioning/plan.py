@@ -1,7 +1,6 @@
 """Statements about roles and rights that an installation would run, from a transaction that is rolled back."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -31,15 +30,9 @@ class PlanningConnection(psycopg.Connection[Any]):
         return super().execute(query, params, **options)
 
 
-def plan_installation(
-    admin: PlanningConnection,
-    logins: Logins,
-    *,
-    migrations: Migrations | None = None,
-    shared: Sequence[str] | None = None,
-) -> list[str]:
+def plan_installation(admin: PlanningConnection, logins: Logins, *, migrations: Migrations | None = None) -> list[str]:
     """Return the statements in order; `admin` is idle. The transaction takes the locks of an installation."""
     admin.noted.clear()
     with admin.transaction(force_rollback=True):
-        install(admin, logins, migrations=migrations, shared=shared)
+        install(admin, logins, migrations=migrations)
     return list(admin.noted)

@@ -1,10 +1,12 @@
 """Make companies and tenants. Each function is idempotent and continues where an earlier call was stopped."""
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from psycopg import Connection, sql
 
+from turno.errors import TurnoError
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
@@ -19,7 +21,6 @@ from turno.tenancy.identity.roles import (
     tenant_roles,
 )
 from turno.tenancy.identity.tenant import Company, Slug, Tenant
-from turno.tenancy.provisioning.adoption import Adoption, check_adoptable
 from turno.tenancy.rights.public_rights import grant_connect
 from turno.tenancy.rights.schemas import shared_schemas, tenant_schema
 from turno.tenancy.schema_migrations.files import Migrations
@@ -27,14 +28,14 @@ from turno.tenancy.schema_migrations.locks import lock_roles
 from turno.tenancy.schema_migrations.one_schema import bring_up
 
 
-class UnknownCompany(LookupError):
+class UnknownCompany(TurnoError):
     """A tenant belongs to a company that exists."""
 
     def __init__(self, slug: str) -> None:
         super().__init__(f"no company is called {slug[:60]!r}; add it first")
 
 
-class TenantExists(ValueError):
+class TenantExists(TurnoError):
     """The slug belongs to a tenant of another company, or to a tenant with an unfinished removal."""
 
 
@@ -71,21 +72,22 @@ def add_tenant(
     *,
     connections: int = TENANT_CONNECTIONS,
     migrations: Migrations | None = None,
-    adoption: Adoption | None = None,
+    adopt: Callable[[Connection[Any], Tenant], str] | None = None,
 ) -> Tenant:
     """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
 
     `company` is a slug. `connections` is how many sessions its handlers may open at a time: two for each child that may
     work for it. `admin` is idle.
-    A removed tenant's slug starts anew: another schema, no old password, no old token. With an `adoption` the tenant's
-    handlers work in a schema of the application, too; raises CannotAdopt, having changed nothing.
+    A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of
+    the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
     """
     Slug(slug)
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))
-        if adoption is not None:
-            _adopt(admin, slug, adoption)
+        if adopt is not None:
+            schema = adopt(admin, tenant)
+            admin.execute("UPDATE turno.tenants SET adopted_schema = %s WHERE id = %s", [schema, tenant.id])
         _make_roles(admin, logins, tenant, connections)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
@@ -134,7 +136,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
             paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
             alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT,
-            adopted_schema = NULL, table_owner = NULL, table_rights = NULL
+            adopted_schema = NULL
         """,
         [slug, company.id, f"t_{key}", *roles],
     )
@@ -145,28 +147,10 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     return new
 
 
-def _adopt(admin: Connection[Any], slug: str, adoption: Adoption) -> None:
-    """Note which schema the tenant adopts; one that it had adopted before must be gone, as after it was renamed."""
-    table_owner = check_adoptable(admin, slug, adoption)
-    row = admin.execute(
-        """
-        SELECT n.adopted_schema FROM turno.tenants n JOIN pg_catalog.pg_namespace s ON s.nspname = n.adopted_schema
-        WHERE n.slug = %s AND n.adopted_schema <> %s AND n.state = 'active'
-        """,
-        [slug, adoption.schema],
-    ).fetchone()
-    if row is not None:
-        raise TenantExists(f"{slug} has adopted the schema {row[0]}; remove the tenant first if it is to have another")
-    admin.execute(
-        "UPDATE turno.tenants SET adopted_schema = %s, table_owner = %s, table_rights = %s WHERE slug = %s",
-        [adoption.schema, table_owner, adoption.rights.text, slug],
-    )
-
-
 def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:
     names = (tenant.owner_role, tenant.handler_role, tenant.api_role)
     ensure_roles(admin, logins, tenant_roles(*names, epoch=tenant.login_epoch, connections=connections))
-    sharing = bool(shared_schemas(admin, logins))
+    sharing = bool(shared_schemas(admin, logins.handlers))
     ensure_memberships(admin, tenant_memberships(logins, *names, sharing=sharing))
     grant_to_provisioner(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)

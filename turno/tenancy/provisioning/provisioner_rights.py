@@ -4,11 +4,12 @@ from typing import Any
 
 from psycopg import Connection, sql
 
+from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, grant_to_provisioner
 
 
-class CannotInstall(RuntimeError):
+class CannotInstall(TurnoError):
     """The provisioner lacks a right, and nothing was changed; the message names it and the statement that gives it."""
 
 

@@ -5,11 +5,12 @@ from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
+from turno.errors import TurnoError
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.identity.tenant import Tenant
-from turno.tenancy.rights.application_grants import revoke_on_application
+from turno.tenancy.rights.outside import revoke_outside
 from turno.tenancy.rights.schemas import tenant_schema
 from turno.tenancy.schema_migrations.locks import limit_lock_wait, lock_roles, lock_schema, retry_when_locked
 
@@ -20,7 +21,7 @@ CANCELLED: LiteralString = (  # open jobs of a removed tenant, in the statistics
 )
 
 
-class CannotRemove(RuntimeError):
+class CannotRemove(TurnoError):
     """An object of the application depends on an object to drop; the message names it."""
 
 
@@ -36,11 +37,12 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     if tenant.owner_role in existing_roles(admin, roles):
         _end_sessions(admin, tenant)
         retry_when_locked(lambda: _drop_schema(admin, tenant))
+        retry_when_locked(lambda: _revoke_outside(admin, logins, tenant))
         # After the schema: its lock has waited for each enqueue.
         for table in tables_with_own_rows(admin):
             while retry_when_locked(partial(_delete_batch, admin, logins, tenant, table)):
                 pass
-    retry_when_locked(lambda: _drop_roles(admin, logins, tenant))
+    retry_when_locked(lambda: _drop_roles(admin, tenant))
 
 
 def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
@@ -62,13 +64,12 @@ def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
     return [line for (line,) in rows] + [f"drop role {role}" for role in existing_roles(admin, roles)]
 
 
-def what_removal_takes(admin: Connection[Any], logins: Logins, slug: str) -> list[str]:
+def what_removal_takes(admin: Connection[Any], slug: str) -> list[str]:
     """Return a line for each object and right that remove_tenant would drop; nothing is changed."""
     tenant = _find(admin, slug)
     lines = what_goes(admin, _roles(tenant))
-    adopted = tenant_schema(admin, logins, tenant).adopted
-    kept = [] if adopted is None else [f"keep schema {adopted.name} with everything that is the application's"]
-    return lines + kept
+    kept = tenant.adopted_schema
+    return [*lines, f"keep schema {kept} with everything that is the application's"] if kept else lines
 
 
 def _find(admin: Connection[Any], slug: str) -> Tenant:
@@ -153,17 +154,18 @@ def _refuse_dependents(admin: Connection[Any], tenant: Tenant) -> None:
         raise CannotRemove(f"{tenant.slug}: {dependent} depends on {tenant.schema}.{table}; drop that first")
 
 
-def _drop_roles(admin: Connection[Any], logins: Logins, tenant: Tenant) -> None:
+def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> None:
+    with admin.transaction():
+        lock_roles(admin)
+        revoke_outside(admin, tenant_schema(admin, logins, tenant))
+        # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights of the other.
+        admin.execute("UPDATE turno.tenants SET adopted_schema = NULL WHERE id = %s", [tenant.id])
+
+
+def _drop_roles(admin: Connection[Any], tenant: Tenant) -> None:
     roles = _roles(tenant)
     with admin.transaction():
         lock_roles(admin)
-        if (adopted := tenant_schema(admin, logins, tenant).adopted) is not None:
-            revoke_on_application(admin, adopted)
-            # It may be adopted by another tenant, whose rights a second removal of this one must not touch.
-            admin.execute(
-                "UPDATE turno.tenants SET adopted_schema = NULL, table_owner = NULL, table_rights = NULL WHERE id = %s",
-                [tenant.id],
-            )
         for role in existing_roles(admin, roles):
             grant_to_provisioner(admin, role)
         drop_roles(admin, roles)

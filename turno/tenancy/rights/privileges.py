@@ -31,19 +31,13 @@ class LiveObject:
     config: tuple[str, ...]
     row_security: bool
     aces: frozenset[Ace]
-    # Whoever may read it also reads relations of other schemas or servers, on which no right is needed: a view runs as
-    # its owner, and a table reads its partitions.
-    reaches_out: bool = False
-    sequence_of: str | None = None  # the table that a sequence numbers
     source: str | None = None  # the source that made it, from its comment
 
 
-def live_objects(
-    admin: Connection[Any], schemas: Collection[str], *, shared: Collection[str] = ()
-) -> Iterator[LiveObject]:
-    """Yield everything in these schemas that rights can be given on; to read `shared` schemas is not to reach out."""
-    rows = admin.execute(_LIVE, {"schemas": list(schemas), "shared": ["pg_catalog", *shared]})
-    for schema, kind, name, owner, definer, config, row_security, aces, reaches_out, sequence_of, source in rows:
+def live_objects(admin: Connection[Any], schemas: Collection[str]) -> Iterator[LiveObject]:
+    """Yield each object in these schemas on which rights can be granted."""
+    rows = admin.execute(_LIVE, [list(schemas)])
+    for schema, kind, name, owner, definer, config, row_security, aces, source in rows:
         yield LiveObject(
             schema=schema,
             thing=CatalogObject(Kind(kind), name),
@@ -52,8 +46,6 @@ def live_objects(
             config=tuple(config or ()),
             row_security=row_security,
             aces=frozenset(Ace(*ace) for ace in aces),
-            reaches_out=reaches_out,
-            sequence_of=sequence_of,
             source=source,
         )
 
@@ -61,39 +53,20 @@ def live_objects(
 # Through pg_depend, because neither pg_class nor pg_proc has an index that leads with the schema:
 # without it each look at one tenant would read all tenants' entries.
 _LIVE = """
-WITH RECURSIVE spaces AS (
-    SELECT * FROM pg_catalog.pg_namespace WHERE nspname = ANY (%(schemas)s)
+WITH spaces AS (
+    SELECT * FROM pg_catalog.pg_namespace WHERE nspname = ANY (%s)
 ), members AS (
     SELECT n.nspname, d.classid, d.objid
     FROM spaces n
     JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_namespace'::regclass AND d.refobjid = n.oid
-), relations AS (
-    SELECT c.oid, c.relnamespace, c.relkind
-    FROM members m JOIN pg_catalog.pg_class c ON m.classid = 'pg_catalog.pg_class'::regclass AND c.oid = m.objid
-    WHERE c.relkind IN ('p', 'r', 'f', 'v', 'm')
-), reads AS (
-    SELECT c.oid AS relation, c.relnamespace AS home, d.refobjid AS other
-    FROM relations c
-    JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid
-    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
-                               AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid <> c.oid
-    UNION ALL
-    SELECT c.oid, c.relnamespace, i.inhrelid FROM relations c JOIN pg_catalog.pg_inherits i ON i.inhparent = c.oid
-), reaching (relation) AS (
-    SELECT oid FROM relations WHERE relkind = 'f'
-    UNION
-    SELECT r.relation FROM reads r JOIN pg_catalog.pg_class o ON o.oid = r.other
-    WHERE o.relnamespace <> r.home AND o.relnamespace::regnamespace::text <> ALL (%(shared)s)
-    UNION
-    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation
 ), things AS (
     SELECT nspname AS schema, 'schema' AS kind, nspname AS name, nspowner AS owner, false AS definer,
            NULL::text[] AS config, false AS row_security, coalesce(nspacl, acldefault('n', nspowner)) AS acl,
-           0::oid AS relation, false AS reaches_out, NULL::name AS sequence_of, NULL::text AS source
+           0::oid AS relation, NULL::text AS source
     FROM spaces
     UNION ALL
     SELECT m.nspname, 'function', p.proname, p.proowner, p.prosecdef, p.proconfig, false,
-           coalesce(p.proacl, acldefault('f', p.proowner)), 0::oid, false, NULL,
+           coalesce(p.proacl, acldefault('f', p.proowner)), 0::oid,
            substring(obj_description(p.oid, 'pg_proc') FROM '^turno/(.*)$')
     FROM members m JOIN pg_catalog.pg_proc p ON m.classid = 'pg_catalog.pg_proc'::regclass AND p.oid = m.objid
     UNION ALL
@@ -105,10 +78,6 @@ WITH RECURSIVE spaces AS (
                 THEN 'identity' ELSE 'sequence' END,
            c.relname, c.relowner, false, NULL, c.relrowsecurity,
            coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner)), c.oid,
-           c.oid IN (SELECT relation FROM reaching),
-           (SELECT r.relname FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_class r ON r.oid = d.refobjid
-            WHERE c.relkind = 'S' AND d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid
-              AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'a' LIMIT 1),
            substring(obj_description(c.oid, 'pg_class') FROM '^turno/(.*)$')
     FROM members m JOIN pg_catalog.pg_class c ON m.classid = 'pg_catalog.pg_class'::regclass AND c.oid = m.objid
     WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm', 'S')
@@ -120,7 +89,7 @@ WITH RECURSIVE spaces AS (
     FROM things t JOIN pg_catalog.pg_attribute c ON t.relation <> 0 AND c.attrelid = t.relation, aclexplode(c.attacl) a
 )
 SELECT t.schema, t.kind, t.name, pg_get_userbyid(t.owner), t.definer, t.config, t.row_security,
-       coalesce(e.aces, '[]'), t.reaches_out, t.sequence_of, t.source
+       coalesce(e.aces, '[]'), t.source
 FROM things t
 LEFT JOIN (
     SELECT schema, kind, name,

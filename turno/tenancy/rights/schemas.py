@@ -9,7 +9,6 @@ from psycopg.rows import TupleRow
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
-from turno.tenancy.rights.adopted import Adopted, TableRights
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.matrix import Matrix, Role
 
@@ -22,7 +21,7 @@ PATH = "{}, pg_temp"
 class Schema:
     """One schema of this installation. `slug` is its tenant's, or empty for the control schema.
 
-    `adopted` is the application's schema that the tenant's handlers work in besides, if it has one.
+    `adopted` is the schema of the application in which the tenant's handlers work, too, or None.
     """
 
     name: str
@@ -30,12 +29,7 @@ class Schema:
     owner: str
     matrix: Matrix
     roles: Mapping[Role, str]
-    adopted: Adopted | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Where its roles have rights: in it, and in the schema that was adopted."""
-        return (self.name,) if self.adopted is None else (self.name, self.adopted.name)
+    adopted: str | None = None
 
     @property
     def path(self) -> str:
@@ -58,18 +52,17 @@ def control_schema(logins: Logins) -> Schema:
 def tenant_schemas(admin: Connection[Any], logins: Logins, *, state: str = "active") -> list[Schema]:
     """Return the tenants' schemas in this state, in the order the tenants came."""
     rows = admin.execute(_SCHEMAS + "WHERE n.state = %s ORDER BY n.id", [state])
-    shared = shared_schemas(admin, logins)
-    return [_tenant_schema(logins, row, shared) for row in rows]
+    return [_tenant_schema(logins, row) for row in rows]
 
 
 def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Schema:
     """Return the schema of a tenant in any state."""
     (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
-    return _tenant_schema(logins, row, shared_schemas(admin, logins))
+    return _tenant_schema(logins, row)
 
 
-def shared_schemas(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
-    """Return the schemas that the handlers of all tenants may read: the group of handlers may use them."""
+def shared_schemas(admin: Connection[Any], handlers: str) -> tuple[str, ...]:
+    """Return the schemas that the handlers of all tenants may read: those that their group `handlers` may use."""
     rows = admin.execute(
         """
         SELECT n.nspname FROM pg_catalog.pg_shdepend d
@@ -77,20 +70,19 @@ def shared_schemas(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
         WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = to_regrole(%s) AND d.deptype = 'a'
           AND d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) ORDER BY 1
         """,
-        [logins.handlers],
+        [handlers],
     )
     return tuple(name for (name,) in rows)
 
 
 _SCHEMAS = """
-SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role,
-       n.adopted_schema, n.table_owner, n.table_rights
+SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role, n.adopted_schema
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
 
 
-def _tenant_schema(logins: Logins, row: TupleRow, shared: tuple[str, ...]) -> Schema:
-    name, slug, owner, handler, api, report, adopted_schema, table_owner, rights = row
+def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
+    name, slug, owner, handler, api, report, adopted = row
     roles = {
         Role.HANDLER: handler,
         Role.API: api,
@@ -98,14 +90,4 @@ def _tenant_schema(logins: Logins, row: TupleRow, shared: tuple[str, ...]) -> Sc
         Role.ENGINE: logins.engine,
         Role.CONTROL: logins.control,
     }
-    adopted = adopted_schema and Adopted(
-        slug=slug,
-        name=adopted_schema,
-        table_owner=table_owner,
-        rights=TableRights.parse(rights),
-        handler=handler,
-        report=report,
-        prefix=logins.role(""),
-        shared=shared,
-    )
-    return Schema(name, slug, owner, TENANT, roles, adopted or None)
+    return Schema(name, slug, owner, TENANT, roles, adopted)

@@ -7,7 +7,8 @@ from typing import Any, Self
 import psycopg
 from psycopg import Connection
 
-from turno.tenancy.rights.application_grants import ApplicationChanged
+from turno.errors import TurnoError
+from turno.tenancy.rights.outside import ApplicationChanged
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, packaged
 from turno.tenancy.schema_migrations.ledger import Standing, read_ledgers
@@ -45,7 +46,7 @@ class Planned:
         return Outcome(self.schema.name, self.schema.slug, tuple(done), error, redefined)
 
 
-class MigrationFailed(RuntimeError):
+class MigrationFailed(TurnoError):
     """A schema could not be brought to this release's version."""
 
     def __init__(self, outcome: Outcome) -> None:

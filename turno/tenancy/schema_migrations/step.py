@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import Connection, sql
 
-from turno.tenancy.rights.application_grants import grant_on_application
 from turno.tenancy.rights.apply_grants import apply_grants
+from turno.tenancy.rights.outside import grant_outside
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.definitions import define, digest_of
 from turno.tenancy.schema_migrations.files import Files, Migration, Script
@@ -67,10 +67,10 @@ def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], file
         if last:
             with _named("functions and rights"):
                 rights_changed = _define(admin, schema, files)
-                if schema.adopted is not None and files.functions is not None:
+                if schema.slug and files.functions is not None:
                     # Only the owner of a table, or a superuser, may grant rights on it.
                     admin.execute("SET LOCAL ROLE NONE")
-                    rights_changed |= grant_on_application(admin, schema.adopted)
+                    rights_changed |= grant_outside(admin, schema)
     return Stepped(tuple(done), rights_changed)
 
 

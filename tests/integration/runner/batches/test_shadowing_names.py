@@ -13,8 +13,8 @@ from tests.batch_here import execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put
 from tests.misbehaving_handlers import HOOKS, OddBatched
+from turno.capabilities.adoption.adopting import seen_by_handlers
 from turno.jobs.job_context import JobContext
-from turno.tenancy.provisioning.adoption import seen_by_handlers
 
 SIGNATURES = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p

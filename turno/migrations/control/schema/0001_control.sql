@@ -75,11 +75,8 @@ CREATE TABLE tenants (
     owner_role        text NOT NULL UNIQUE,
     handler_role      text NOT NULL UNIQUE,
     api_role          text NOT NULL UNIQUE,
-    -- A schema of the application that this tenant's handlers work in, the role that makes its tables, and what
-    -- handlers may do with them: read, write, or a list such as orders:write,customers:read.
+    -- The schema of the application in which the tenant's handlers work, too: first in their search_path.
     adopted_schema    text CHECK (adopted_schema ~ '^[a-z_][a-z0-9_]{0,62}$'),
-    table_owner       text,
-    table_rights      text,
     -- provisioning -> active -> removed; only an active tenant is found by the web or a worker.
     state             text NOT NULL DEFAULT 'provisioning' CHECK (state IN ('provisioning', 'active', 'removed')),
     weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
@@ -94,8 +91,7 @@ CREATE TABLE tenants (
     created_at        timestamptz NOT NULL DEFAULT now(),
     -- The thresholds of the alerts, in place of those of the type and of the installation.
     alert_failure_percent real CHECK (alert_failure_percent BETWEEN 0 AND 100),
-    alert_wait_minutes    integer CHECK (alert_wait_minutes BETWEEN 1 AND 10080),
-    CHECK (num_nulls(adopted_schema, table_owner, table_rights) IN (0, 3))
+    alert_wait_minutes    integer CHECK (alert_wait_minutes BETWEEN 1 AND 10080)
 );
 CREATE INDEX tenants_of_company ON tenants (company_id);
 -- An adopted schema outlives its tenant and may become another one's.

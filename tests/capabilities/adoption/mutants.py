@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/tenancy/test_adoption.py"
-REFUSALS = "tests/integration/tenancy/test_adoption_refusals.py"
+TESTS = "tests/capabilities/adoption/test_adopting.py"
+REFUSALS = "tests/capabilities/adoption/test_refusals.py"
 REFUSED = f"{REFUSALS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed"
-COMMANDS = "tests/integration/tenancy/test_adoption_commands.py"
-WAY_BACK = "tests/integration/tenancy/test_uninstall.py"
+COMMANDS = "tests/capabilities/adoption/test_commands.py"
+WAY_BACK = "tests/capabilities/adoption/test_uninstall.py"
 GUEST = "promise 10: Turno is a guest, and leaves as it came"
 APART = "promise 5: no tenant can read or change another's data"
-ADOPTED = "turno/tenancy/rights/adopted.py"
-GRANTS = "turno/tenancy/rights/application_grants.py"
-ADOPTION = "turno/tenancy/provisioning/adoption.py"
-UNINSTALL = "turno/tenancy/provisioning/uninstall.py"
+ADOPTED = "turno/capabilities/adoption/adopted.py"
+RIGHTS = "turno/capabilities/adoption/table_rights.py"
+GRANTS = "turno/capabilities/adoption/grants.py"
+ADOPTION = "turno/capabilities/adoption/adopting.py"
+UNINSTALL = "turno/capabilities/adoption/uninstall.py"
 
-REPORTS = "tests/integration/tenancy/test_reports_of_adopted.py"
+REPORTS = "tests/capabilities/adoption/test_reports.py"
 READING = "turno/runner/company_reading.py"
 
 MUTANTS = (
@@ -39,23 +40,23 @@ MUTANTS = (
     Mutant(
         "a profile to read lets handlers write",
         GUEST,
-        ADOPTED,
-        '_WORDS = {READ: ("SELECT",),',
-        '_WORDS = {READ: ("SELECT", "INSERT"),',
+        RIGHTS,
+        'PRIVILEGES = {READ: ("SELECT",),',
+        'PRIVILEGES = {READ: ("SELECT", "INSERT"),',
         (f"{TESTS}::test_a_profile_says_what_handlers_may[cluster-read-may0-may_not0]",),
     ),
     Mutant(
         "a view into another schema is given with the profile",
         APART,
-        ADOPTED,
-        "        if found.reaches_out:\n            return ()\n",
+        RIGHTS,
+        "        if reaches_out:\n            return ()\n",
         "",
         (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
     ),
     Mutant(
         "a view on a view into another schema is given with the profile",
         APART,
-        "turno/tenancy/rights/privileges.py",
+        "turno/capabilities/adoption/reach.py",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation\n",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation AND false\n",
         (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
@@ -64,7 +65,7 @@ MUTANTS = (
         "future tables get no rights",
         GUEST,
         GRANTS,
-        "    changed |= _set_defaults(admin, adopted, adopted.defaults())\n",
+        "    changed |= _set_defaults(admin, adopted, adopted.defaults)\n",
         "",
         (f"{TESTS}::test_future_tables_of_the_owner_are_in_the_profile[cluster]",),
     ),
@@ -175,17 +176,19 @@ MUTANTS = (
     Mutant(
         "a program adopts with other rights than it says",
         "what a program adopts is as by the command",
-        "turno/administration.py",
+        "turno/capabilities/adoption/program.py",
         "Adoption(schema, owner, TableRights.parse(rights))",
         "Adoption(schema, owner, TableRights.parse(rights and WRITE))",
-        ("tests/integration/tenancy/test_adoption_commands.py::test_a_program_adopts_as_the_command_does",),
+        ("tests/capabilities/adoption/test_commands.py::test_a_program_adopts_as_the_command_does",),
     ),
     Mutant(
         "the check reports every identity column made after the adoption",
         "migrate --check passes after the application's own migrations",
-        "turno/tenancy/rights/adopted.py",
-        "(found.thing.kind is Kind.IDENTITY and not self.listed)",
+        RIGHTS,
+        "(thing.kind is Kind.IDENTITY and not self.listed)",
         "False",
-        ("tests/integration/tenancy/test_adoption.py::test_check_accepts_identity_columns_made_later[cluster-write]",),
+        (
+            "tests/capabilities/adoption/test_adopting.py::test_check_accepts_identity_columns_made_later[cluster-write]",
+        ),
     ),
 )

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.host_application import REFUSED, Host
+from tests.capabilities.adoption.host_application import REFUSED, Host
+from turno.capabilities.adoption.adopting import CannotAdopt
+from turno.capabilities.adoption.sharing import share, unshare
 from turno.tenancy.catalog.check import check
-from turno.tenancy.provisioning.adoption import CannotAdopt
-from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.removal import CannotRemove, remove_tenant, what_removal_takes
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
@@ -98,7 +98,7 @@ def test_removal_leaves_the_schema_as_it_was(host: Host) -> None:
     for rights in ("read", "write", "orders:write"):
         tenant = host.adopt(rights=rights)
         assert host.rights != before
-        planned = what_removal_takes(host.admin, host.logins, "suc0001")
+        planned = what_removal_takes(host.admin, "suc0001")
         assert "drop schema " + tenant.schema in planned
         assert f"drop role {tenant.handler_role}" in planned
         assert f"revoke from {tenant.handler_role}: table suc0001.orders" in planned
@@ -126,7 +126,7 @@ def test_shared_schemas_are_read_by_every_handler_and_written_by_none(host: Host
              "ALTER TABLE lookups.countries OWNER TO {owner}")  # fmt: skip
     before = host.rights
     host.adopt()
-    install(host.admin, host.logins, shared=["lookups"])
+    share(host.admin, host.logins, ["lookups"])
     host.adopt("suc0002")
     host.run("SET LOCAL ROLE {owner}; CREATE TABLE lookups.later (id integer)")
     for slug in ("suc0001", "suc0002"):
@@ -138,10 +138,10 @@ def test_shared_schemas_are_read_by_every_handler_and_written_by_none(host: Host
     host.run("DROP TABLE lookups.later")
     for slug in ("suc0001", "suc0002"):
         remove_tenant(host.admin, host.logins, slug)
-    install(host.admin, host.logins, shared=[])
+    unshare(host.admin, host.logins, ["lookups", "nowhere"])
     assert host.rights == before
-    with pytest.raises(CannotAdopt, match="SHARED_SCHEMAS names 'nowhere'"):
-        install(host.admin, host.logins, shared=["nowhere"])
+    with pytest.raises(CannotAdopt, match="there is no schema 'nowhere' to share"):
+        share(host.admin, host.logins, ["nowhere"])
 
 
 def test_the_check_names_what_is_too_much_and_too_little_of_ours_and_nothing_of_the_application_s(host: Host) -> None:

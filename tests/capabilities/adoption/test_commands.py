@@ -14,14 +14,15 @@ from psycopg import sql
 
 import turno
 from tests.adopting_handlers import RaiseOrders
-from tests.host_application import Host
+from tests.capabilities.adoption.host_application import Host
 from tests.installation import ROOT
-from turno.administration import Administration, CannotAdopt, InvalidRights
+from turno.administration import Administration
+from turno.capabilities.adoption.program import CannotAdopt, InvalidRights, adopt
+from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.directory import read_tenant
-from turno.tenancy.provisioning.uninstall import uninstall
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_by_command_one_schema_in_one_line(host: Host) -> None:
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(main, arguments, env=host.environment)
 
-    added = run("tenant", "add", "suc0001", "--schema", "suc0001", "--rights", "read")
+    added = run("schema", "adopt", "suc0001", "--rights", "read")
     tenant = read_tenant(host.admin, "suc0001")
     assert tenant is not None
     assert added.output == f"tenant suc0001 of suc0001: schema {tenant.schema} beside suc0001\n"
@@ -39,32 +40,30 @@ def test_by_command_one_schema_in_one_line(host: Host) -> None:
     assert f"drop schema {tenant.schema}\n" in planned.output
     assert planned.output.endswith("keep schema suc0001 with everything that is the application's\n")
     assert run("tenant", "remove", "suc0001", "--yes").exit_code == 0
-    refused = run("tenant", "add", "suc0009", "--schema", "suc0009")
+    refused = run("schema", "adopt", "suc0009")
     assert (refused.exit_code, "there is no schema suc0009" in refused.stderr) == (1, True)
     assert run("tenant", "add", "suc0009").exit_code == 2
-    assert run("tenant", "add").exit_code == 2
+    assert run("schema", "adopt").exit_code == 2
 
 
 def test_a_program_adopts_as_the_command_does(host: Host) -> None:
     administration = Administration(host.environment)
-    tenant = administration.add_tenant("suc0001", schema="suc0001", owner=host.owner, rights="read")
+    tenant = adopt(administration, "suc0001", "suc0001", owner=host.owner, rights="read")
     assert (tenant.adopted_schema, tenant.company) == ("suc0001", "suc0001")
     may = "SELECT has_table_privilege(%(role)s, t, 'SELECT'), has_table_privilege(%(role)s, t, 'INSERT')"
     may += " FROM to_regclass('suc0001.orders') AS t"
     assert host.admin.execute(may, {"role": tenant.handler_role}).fetchone() == (True, False)
-    assert administration.add_tenant("suc0001", schema="suc0001", rights="read") == tenant
+    assert adopt(administration, "suc0001", "suc0001", rights="read") == tenant
     assert check(host.admin, host.logins) == []
     with pytest.raises(CannotAdopt, match="there is no schema suc0009"):
-        administration.add_tenant("suc0009", schema="suc0009")
-    with pytest.raises(InvalidRights, match="'all orders' says no rights"):
-        administration.add_tenant("suc0002", schema="suc0002", rights="all orders")
-    with pytest.raises(ValueError, match="name the company"):
-        administration.add_tenant("suc0002")
+        adopt(administration, "suc0009", "suc0009")
+    with pytest.raises(InvalidRights, match="'all orders' are no rights"):
+        adopt(administration, "suc0002", "suc0002", rights="all orders")
 
 
 def test_a_list_is_adopted_by_its_lines_and_a_second_run_continues(host: Host, tmp_path: Path) -> None:
     def run(*arguments: str, typed: str | None = None) -> Any:
-        return CliRunner().invoke(main, ["tenant", "add", *arguments], env=host.environment, input=typed)
+        return CliRunner().invoke(main, ["schema", "adopt", *arguments], env=host.environment, input=typed)
 
     file = tmp_path / "tenants.csv"
     file.write_text(f"slug,schema,owner,rights\nsuc0001,suc0001,{host.owner},read\nsuc0003,suc0003,,\n"
@@ -85,13 +84,13 @@ def test_a_list_is_adopted_by_its_lines_and_a_second_run_continues(host: Host, t
 def test_a_wrong_list_is_refused_by_line_and_column_before_anything_is_changed(host: Host, tmp_path: Path) -> None:
     file = tmp_path / "tenants.csv"
     file.write_text("slug,schema,rights\nsuc0001,suc0001,\nSuc 2,suc0002,\nsuc0003,Suc3,all:of\nsuc0004,suc0001,\n")
-    refused = CliRunner().invoke(main, ["tenant", "add", "--from", str(file)], env=host.environment)
+    refused = CliRunner().invoke(main, ["schema", "adopt", "--from", str(file)], env=host.environment)
     assert refused.exit_code == 1
     for place in ("line 3, column slug", "line 4, column schema", "line 4, column rights", "line 5, column schema"):
         assert f"{file}, {place}: " in refused.stderr
     assert read_tenant(host.admin, "suc0001") is None
     file.write_text("slug,name\n")
-    refused = CliRunner().invoke(main, ["tenant", "add", "--from", str(file)], env=host.environment)
+    refused = CliRunner().invoke(main, ["schema", "adopt", "--from", str(file)], env=host.environment)
     assert f"{file}, line 1: columns are slug, schema, owner, rights, company" in refused.stderr
 
 
@@ -109,7 +108,7 @@ def test_a_job_that_the_application_enqueues_runs_in_its_schema(
     for arguments in (
         ["migrate", "--yes"],
         ["host", "add", host.app],
-        ["tenant", "add", "suc0001", "--schema", "suc0001"],
+        ["schema", "adopt", "suc0001"],
     ):
         done = CliRunner().invoke(main, arguments, env=environment)
         assert done.exit_code == 0, done.output
@@ -137,7 +136,7 @@ def test_killed_at_any_moment_a_list_is_finished_by_the_next_run(host: Host, tmp
     before = host.rights
     file = tmp_path / "tenants.csv"
     file.write_text("slug,schema\n" + "".join(f"{slug},{slug}\n" for slug in slugs))
-    program = [sys.executable, "-m", "turno.commands.main", "tenant", "add", "--from", str(file)]
+    program = [sys.executable, "-m", "turno.commands.main", "schema", "adopt", "--from", str(file)]
     environment = os.environ | host.environment | {"PYTHONPATH": str(ROOT)}
     active = "SELECT count(*) FROM turno.tenants WHERE state = 'active'"
 

@@ -8,22 +8,18 @@ from typing import Any, TextIO
 import psycopg
 from psycopg import Connection
 
+from turno.capabilities.adoption.adopting import NAME, Adoption, adopt
+from turno.capabilities.adoption.table_rights import WRITE, InvalidRights, TableRights
+from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.roles import TENANT_CONNECTIONS
 from turno.tenancy.identity.tenant import SLUG
-from turno.tenancy.provisioning.adoption import NAME, Adoption, CannotAdopt
-from turno.tenancy.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant
-from turno.tenancy.rights.adopted import WRITE, InvalidRights, TableRights
-from turno.tenancy.rights.application_grants import ApplicationChanged
 from turno.tenancy.schema_migrations.fan_out import Connect, fan_out, opened
 from turno.tenancy.schema_migrations.files import Migrations
-from turno.tenancy.schema_migrations.one_schema import MigrationFailed
 
 COLUMNS = ("slug", "schema", "owner", "rights", "company")
-REFUSED = (CannotAdopt, TenantExists, UnknownCompany, ApplicationChanged, MigrationFailed, psycopg.Error)
 
 
-class InvalidList(ValueError):
+class InvalidList(TurnoError):
     """A list of tenants has errors, each named by line and column; the database is unchanged."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -97,35 +93,37 @@ def read_list(file: TextIO) -> list[Listed]:
     return found
 
 
-def adopt_many(
+def adopt_listed(
     connect: Connect,
     logins: Logins,
     listed: Sequence[Listed],
     *,
     jobs: int,
-    connections: int = TENANT_CONNECTIONS,
+    connections: int,
     migrations: Migrations | None = None,
     progress: Callable[[Added, int, int], None],
 ) -> list[Added]:
     """Adopt the listed schemas that lack an adoption with these rights, `jobs` in parallel; refusals do not stop it."""
     with opened(connect) as admin:
-        rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
+        rows = admin.execute(
+            "SELECT n.slug, n.adopted_schema, a.rights"
+            " FROM turno.tenants n JOIN turno.adoptions a ON a.tenant_id = n.id WHERE n.state = 'active'"
+        )
         done = set(rows.fetchall())
     todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
 
     def add(admin: Connection[Any], one: Listed) -> Added:
         try:
-            add_company(admin, logins, one.company, one.company)
-            add_tenant(
+            adopt(
                 admin,
                 logins,
                 one.slug,
-                one.company,
+                one.adoption,
+                company=one.company,
                 connections=connections,
                 migrations=migrations,
-                adoption=one.adoption,
             )
-        except REFUSED as error:
+        except (TurnoError, psycopg.Error) as error:
             return Added(one, str(error).strip().partition("\n")[0])
         return Added(one)
 

@@ -1,41 +1,47 @@
 """Look-up schemas of the application that the handlers of every tenant may read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psycopg import Connection, sql
 
+from turno.capabilities.adoption.adopting import NAME, CannotAdopt
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import Membership, ensure_memberships
-from turno.tenancy.provisioning.adoption import NAME, CannotAdopt
 from turno.tenancy.rights.schemas import shared_schemas
+from turno.tenancy.schema_migrations.locks import lock_roles
 
 
-def share_schemas(admin: Connection[Any], logins: Logins, wanted: Sequence[str]) -> None:
-    """Let every handler read these schemas and no others, through one group; inside the caller's transaction.
+def share(admin: Connection[Any], logins: Logins, names: Sequence[str]) -> None:
+    """Let every handler read these schemas, through one group, with the tables that the present owners create later.
 
     A group, because the rights of thousands of handlers by name do not fit into a table's row of the catalog.
     """
-    now = shared_schemas(admin, logins)
-    for name in sorted(set(wanted) - set(now)):
-        _check(admin, name)
-    for name in sorted(set(now) - set(wanted)):
-        _change(admin, logins, name, "REVOKE", "FROM")
-    for name in sorted(wanted):
-        _change(admin, logins, name, "GRANT", "TO")
-    _join(admin, logins, sharing=bool(wanted))
+    with admin.transaction():
+        lock_roles(admin)
+        for name in names:
+            _check(admin, name)
+            _change(admin, logins, name, "GRANT", "TO")
+        _join(admin, logins, sharing=bool(shared_schemas(admin, logins.handlers)))
+
+
+def unshare(admin: Connection[Any], logins: Logins, names: Iterable[str]) -> None:
+    """Revoke from the handlers the right to read these schemas; a schema that is not shared is no error."""
+    with admin.transaction():
+        lock_roles(admin)
+        for name in sorted({*names} & {*shared_schemas(admin, logins.handlers)}):
+            _change(admin, logins, name, "REVOKE", "FROM")
+        _join(admin, logins, sharing=bool(shared_schemas(admin, logins.handlers)))
 
 
 def _check(admin: Connection[Any], name: str) -> None:
     if not NAME.fullmatch(name) or not admin.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).rowcount:
-        raise CannotAdopt(
-            f"SHARED_SCHEMAS names {name!r}, and there is no such schema; correct it, or create the schema"
-        )
+        raise CannotAdopt(f"there is no schema {name!r} to share; correct its name, or create it")
     taken = admin.execute(
         "SELECT slug FROM turno.tenants WHERE adopted_schema = %s AND state <> 'removed'", [name]
     ).fetchone()
     if taken:
-        raise CannotAdopt(f"SHARED_SCHEMAS names {name}, which is the schema of the tenant {taken[0]}: leave it out")
+        raise CannotAdopt(f"the schema {name} belongs to the tenant {taken[0]} and cannot be shared; leave it out")
 
 
 _OWNERS = """

@@ -6,16 +6,20 @@ from typing import Any
 
 from psycopg import Connection
 
-from turno.tenancy.identity.tenant import SCHEMA
-from turno.tenancy.rights.adopted import TableRights
+from turno.capabilities.adoption.table_rights import TableRights
+from turno.errors import TurnoError
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.tenant import SCHEMA, Tenant
+from turno.tenancy.provisioning.provision import TenantExists, add_company, add_tenant
 from turno.tenancy.rights.grants import TENANT
 from turno.tenancy.rights.matrix import Role
+from turno.tenancy.schema_migrations.files import Migrations
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 RESERVED = ("public", "turno", "information_schema")
 
 
-class CannotAdopt(ValueError):
+class CannotAdopt(TurnoError):
     """A schema cannot be adopted, and nothing was changed; the message names the schema and the remedy."""
 
 
@@ -26,6 +30,42 @@ class Adoption:
     schema: str
     table_owner: str | None
     rights: TableRights
+
+    def record(self, admin: Connection[Any], tenant: Tenant) -> str:
+        """Record the adoption and return the schema, or raise CannotAdopt; inside the caller's transaction.
+
+        A schema that the tenant has adopted before must be gone, as after it was renamed.
+        """
+        table_owner = check_adoptable(admin, tenant.slug, self)
+        before = tenant.adopted_schema
+        there = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s"
+        if before not in (None, self.schema) and tenant.state == "active" and admin.execute(there, [before]).rowcount:
+            raise TenantExists(
+                f"{tenant.slug} has adopted the schema {before}; remove the tenant first if it is to have another"
+            )
+        admin.execute(
+            "INSERT INTO turno.adoptions (tenant_id, table_owner, rights) VALUES (%s, %s, %s)"
+            " ON CONFLICT (tenant_id) DO UPDATE SET table_owner = excluded.table_owner, rights = excluded.rights",
+            [tenant.id, table_owner, self.rights.text],
+        )
+        return self.schema
+
+
+def adopt(
+    admin: Connection[Any],
+    logins: Logins,
+    slug: str,
+    adoption: Adoption,
+    *,
+    company: str,
+    connections: int,
+    migrations: Migrations | None = None,
+) -> Tenant:
+    """Return the tenant of an adopted schema; a missing company is added. CannotAdopt changes nothing else."""
+    add_company(admin, logins, company, company)
+    return add_tenant(
+        admin, logins, slug, company, connections=connections, migrations=migrations, adopt=adoption.record
+    )
 
 
 def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:

@@ -5,39 +5,31 @@ from typing import Any
 
 from psycopg import Connection, sql
 
-from turno.tenancy.rights.adopted import Adopted
+from turno.capabilities.adoption.adopted import NO_DEFAULTS, Adopted, Defaults
+from turno.capabilities.adoption.reach import numbered_tables, reaching_out
 from turno.tenancy.rights.apply_grants import Difference, make_equal
+from turno.tenancy.rights.outside import ApplicationChanged
 from turno.tenancy.rights.privileges import live_objects
+from turno.tenancy.rights.schemas import Schema, shared_schemas
 
 _ON = {"r": sql.SQL("TABLES"), "S": sql.SQL("SEQUENCES")}
-_NONE: "Defaults" = {"r": frozenset(), "S": frozenset()}
-Defaults = dict[str, frozenset[tuple[str, str]]]
 
 
-class ApplicationChanged(RuntimeError):
-    """The application's schema has changed since its adoption; the message names the remedy."""
-
-
-def application_differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference]:
-    """Yield the deviations of our roles' rights on the application's objects from the adoption."""
-    for found in live_objects(admin, [adopted.name], shared=adopted.shared):
-        wanted, live = adopted.wanted(found), adopted.ours(found.aces)
-        if wanted != live:
-            yield Difference(found.thing, live - wanted, wanted - live)
-
-
-def grant_on_application(admin: Connection[Any], adopted: Adopted) -> bool:
-    """Grant our roles the rights of the adoption on present and future objects; return whether a right changed.
+def grant(admin: Connection[Any], schema: Schema) -> bool:
+    """Grant the rights of the tenant's adoption on present and future objects; return whether a right changed.
 
     Runs as the provisioner, inside the caller's transaction. Raises ApplicationChanged if the schema or the role that
     makes its tables is gone, or if the provisioner may not grant.
     """
+    adopted = Adopted.read(admin, schema)
+    if adopted is None:
+        return False
     check_present(admin, adopted)
-    changed = make_equal(admin, adopted.name, application_differences(admin, adopted))
-    changed |= _set_defaults(admin, adopted, adopted.defaults())
+    changed = make_equal(admin, adopted.name, differences(admin, adopted))
+    changed |= _set_defaults(admin, adopted, adopted.defaults)
     # A GRANT without the right to grant is only a warning.
     doubtful = changed and admin.info.parameter_status("is_superuser") != "on"
-    for thing, _, missing in application_differences(admin, adopted) if doubtful else ():
+    for thing, _, missing in differences(admin, adopted) if doubtful else ():
         if missing:
             raise ApplicationChanged(
                 f"{admin.info.user} may not grant rights on the {thing.kind} {thing.name} of {adopted.name}: use a "
@@ -46,34 +38,44 @@ def grant_on_application(admin: Connection[Any], adopted: Adopted) -> bool:
     return changed
 
 
-def revoke_on_application(admin: Connection[Any], adopted: Adopted) -> None:
-    """Take from our roles every right on the application's objects in the schema, present and future ones."""
+def revoke(admin: Connection[Any], schema: Schema) -> None:
+    """Revoke each right of our roles on the application's objects in the schema, present and future objects."""
+    adopted = Adopted.read(admin, schema)
+    if adopted is None:
+        return
     live = list(live_objects(admin, [adopted.name]))
     make_equal(admin, adopted.name, (Difference(one.thing, adopted.ours(one.aces), frozenset()) for one in live))
-    _set_defaults(admin, adopted, _NONE)
+    _set_defaults(admin, adopted, NO_DEFAULTS)
+
+
+def differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference]:
+    """Yield the deviations of our roles' rights on the application's objects from the adoption."""
+    shared = shared_schemas(admin, f"{adopted.prefix}handlers")
+    reaching, tables = reaching_out(admin, adopted.name, shared), numbered_tables(admin, adopted.name)
+    for found in live_objects(admin, [adopted.name]):
+        name = found.thing.name
+        wanted = adopted.wanted(found, reaches_out=name in reaching, numbered=tables.get(name))
+        live = adopted.ours(found.aces)
+        if wanted != live:
+            yield Difference(found.thing, live - wanted, wanted - live)
 
 
 def check_present(admin: Connection[Any], adopted: Adopted) -> None:
     """Raise ApplicationChanged if the schema or the role that makes its tables is gone."""
-    again = f"run `turno tenant add {adopted.slug} --schema"
     if not admin.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s", [adopted.name]).rowcount:
         raise ApplicationChanged(
-            f"the schema {adopted.name} was renamed or dropped: {again} NEW_NAME`, "
-            f"or `turno tenant remove {adopted.slug}`"
+            f"the schema {adopted.name} was renamed or dropped: run `turno schema adopt NEW_NAME --tenant "
+            f"{adopted.slug}`, or `turno tenant remove {adopted.slug}`"
         )
     if not admin.execute("SELECT FROM pg_catalog.pg_roles WHERE rolname = %s", [adopted.table_owner]).rowcount:
         raise ApplicationChanged(
             f"the role {adopted.table_owner}, which made the tables of {adopted.name}, is gone: "
-            f"{again} {adopted.name} --owner ROLE`"
+            f"run `turno schema adopt {adopted.name} --tenant {adopted.slug} --owner ROLE`"
         )
 
 
-def wrong_defaults(admin: Connection[Any], adopted: Adopted) -> bool:
-    """Return whether our roles' rights on future objects deviate from the adoption."""
-    return _live_defaults(admin, adopted) != adopted.defaults()
-
-
-def _live_defaults(admin: Connection[Any], adopted: Adopted) -> Defaults:
+def live_defaults(admin: Connection[Any], adopted: Adopted) -> Defaults:
+    """Return the rights of our roles on future objects of the schema."""
     rows = admin.execute(
         """
         SELECT d.defaclobjtype::text, pg_get_userbyid(a.grantee), a.privilege_type
@@ -89,7 +91,7 @@ def _live_defaults(admin: Connection[Any], adopted: Adopted) -> Defaults:
 
 
 def _set_defaults(admin: Connection[Any], adopted: Adopted, wanted: Defaults) -> bool:
-    live = _live_defaults(admin, adopted)
+    live = live_defaults(admin, adopted)
     alter = sql.SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} {} ON {} {} {}")
     owner, schema = sql.Identifier(adopted.table_owner), sql.Identifier(adopted.name)
     for kind, entries in wanted.items():

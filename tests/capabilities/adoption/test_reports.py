@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.host_application import Host
+from tests.capabilities.adoption.host_application import Host
 from turno.errors import HandlerMisuse
 from turno.runner.company_reading import CompanyReading
 from turno.runner.session import HandlerConnection

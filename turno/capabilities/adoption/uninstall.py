@@ -5,19 +5,20 @@ from typing import Any
 
 from psycopg import Connection, sql
 
+from turno.capabilities.adoption.sharing import unshare
+from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.provisioning.removal import remove_tenant, what_goes
-from turno.tenancy.provisioning.sharing import share_schemas
 from turno.tenancy.rights.host_rights import group_rights
 from turno.tenancy.rights.public_rights import execute_if_allowed
-from turno.tenancy.rights.schemas import CONTROL_SCHEMA
+from turno.tenancy.rights.schemas import CONTROL_SCHEMA, shared_schemas
 from turno.tenancy.schema_migrations.locks import lock_roles
 
 LEDGER = "schema_migrations"
 
 
-class StillInUse(RuntimeError):
+class StillInUse(TurnoError):
     """Turno cannot be removed yet; the message names the obstacle and the remedy."""
 
 
@@ -85,7 +86,7 @@ def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
     with admin.transaction():
         lock_roles(admin)
         if _installed(admin):
-            share_schemas(admin, logins, ())
+            unshare(admin, logins, shared_schemas(admin, logins.handlers))
         for statement in group_rights(admin, logins).statements(admin.info.dbname, None):
             execute_if_allowed(admin, statement)
         roles = _all_roles(admin, logins)

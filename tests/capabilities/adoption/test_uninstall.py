@@ -9,13 +9,13 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from tests.host_application import Host
+from tests.capabilities.adoption.host_application import Host
+from turno.capabilities.adoption.uninstall import StillInUse, obstacles, uninstall
 from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.uninstall import StillInUse, obstacles, uninstall
 from turno.tenancy.schema_migrations.all_schemas import migrate
 
 OF_PUBLIC = """
@@ -130,7 +130,7 @@ def test_by_command_first_the_plan(bare_host: Host) -> None:
     assert asked.exit_code == 1
     assert "schemas that stay as they are: suc0001, suc0002" in asked.output
     assert turno("migrate", "--yes").exit_code == 0
-    assert turno("tenant", "add", "suc0001", "--schema", "suc0001").exit_code == 0
+    assert turno("schema", "adopt", "suc0001").exit_code == 0
     planned = turno("uninstall", "--plan")
     assert "keep schema suc0001 with everything that is the application's\n" in planned.output
     assert "GRANT CONNECT, TEMPORARY ON DATABASE" in planned.output

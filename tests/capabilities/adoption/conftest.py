@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.host_application import Host
+from tests.capabilities.adoption.host_application import Host
 from turno.tenancy.provisioning.install import install
 
 

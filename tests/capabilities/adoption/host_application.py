@@ -9,13 +9,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from turno.capabilities.adoption.adopting import Adoption, adopt
+from turno.capabilities.adoption.table_rights import TableRights
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
-from turno.tenancy.provisioning.adoption import Adoption
-from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.rights.adopted import TableRights
 
 KEY = b"the tests' own master key, 32 or more"
 REFUSED = psycopg.errors.InsufficientPrivilege
@@ -79,9 +78,8 @@ class Host:
         return psycopg.connect(make_conninfo(self.url, user=role, password="x"), autocommit=True)
 
     def adopt(self, slug: str = "suc0001", rights: str = "write", **options: Any) -> Tenant:
-        add_company(self.admin, self.logins, slug, slug)
         adoption = Adoption(options.get("schema", slug), options.get("owner"), TableRights.parse(rights))
-        return add_tenant(self.admin, self.logins, slug, slug, adoption=adoption)
+        return adopt(self.admin, self.logins, slug, adoption, company=slug, connections=16)
 
     def handler(self, slug: str) -> psycopg.Connection[Any]:
         tenant = read_tenant(self.admin, slug)

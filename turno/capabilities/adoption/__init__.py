@@ -1,0 +1,1 @@
+"""Turno beside an application that was in the database before: its schemas, its roles, and the removal of Turno."""

@@ -1,0 +1,17 @@
+"""Adoption: existing schemas, roles of the application, and uninstallation. This declaration is all the core reads."""
+
+from turno.capability import Capability, Command, Outside
+from turno.tenancy.rights.matrix import OWN_ROWS, Matrix, Policy
+
+_HERE = "turno.capabilities.adoption"
+
+CAPABILITY = Capability(
+    name="adoption",
+    control=Matrix(relations={"adoptions": {}}, policies={("adoptions", "own_adoptions"): Policy("*", OWN_ROWS, None)}),
+    outside=Outside(f"{_HERE}.grants:grant", f"{_HERE}.grants:revoke", f"{_HERE}.check:check"),
+    commands={
+        "schema": Command(f"{_HERE}.command:schema", "Adopt schemas of the application; share look-up schemas."),
+        "host": Command(f"{_HERE}.command:host", "Give roles of the application what PUBLIC had before Turno."),
+        "uninstall": Command(f"{_HERE}.command:uninstall", "Remove Turno from the database; adopted schemas stay."),
+    },
+)

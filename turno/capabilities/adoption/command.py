@@ -1,0 +1,182 @@
+"""The commands `turno schema …`, `turno host …` and `turno uninstall`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from turno.capabilities.adoption.adopting import Adoption, adopt
+from turno.capabilities.adoption.listed import Added, adopt_listed, read_list
+from turno.capabilities.adoption.sharing import share, unshare
+from turno.capabilities.adoption.table_rights import WRITE, TableRights
+from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
+from turno.capabilities.adoption.uninstall import uninstall as remove_turno
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.store.operator.acts import record
+from turno.tenancy.rights.host_rights import hosts, join_host
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of
+from turno.wiring.provisioner import migrations, provisioner, tenant_connections
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+STEP = 100  # tenants between two lines of progress
+
+
+class UnknownRole(TurnoError):
+    """The server has no such role, or it is Turno's, a superuser's or the server's own."""
+
+
+@click.group()
+def schema() -> None:
+    """Adopt schemas of the application for tenants; share look-up schemas with all handlers."""
+
+
+@schema.command("adopt")
+@click.argument("name", metavar="SCHEMA", required=False)
+@click.option("--tenant", "slug", metavar="SLUG", help="The tenant; by default the name of the schema.")
+@click.option("--company", metavar="SLUG", help="The company of the tenant, which is added if it is new.")
+@click.option("--owner", metavar="ROLE", help="Role that creates the schema's tables; by default the schema's owner.")
+@click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
+@click.option(
+    "--from", "source", type=click.File(encoding="utf-8-sig"), help="Adopt the schemas of a CSV file; - is the input."
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
+def adopt_command(
+    *,
+    name: str | None,
+    slug: str | None,
+    company: str | None,
+    owner: str | None,
+    rights: str,
+    source: TextIO | None,
+    jobs: int,
+) -> int:
+    """Create the tenant of an existing SCHEMA, or complete an interrupted creation; tables and owners stay unchanged.
+
+    A CSV file has the columns slug, schema, owner, rights and company; the last three may be missing or empty.
+    """
+    if source is not None and name is None:
+        return _adopt_listed(source, jobs=jobs)
+    if name is None or source is not None:
+        raise click.UsageError("give either SCHEMA or --from")
+    adoption = Adoption(name, owner, TableRights.parse(rights))
+    slug = slug or name
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        tenant = adopt(
+            admin,
+            logins_of(settings),
+            slug,
+            adoption,
+            company=company or slug,
+            connections=tenant_connections(admin, settings),
+            migrations=migrations(settings),
+        )
+    click.echo(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
+    return 0
+
+
+def _adopt_listed(source: TextIO, *, jobs: int) -> int:
+    settings = read_settings()
+    connect = provisioner(settings)
+    listed = read_list(source)
+
+    def show(added: Added, ended: int, total: int) -> None:
+        if added.error:
+            click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
+        elif ended % STEP == 0 or ended == total:
+            click.echo(f"{ended}/{total} {added.listed.slug}")
+
+    with opened(connect) as admin:
+        connections = tenant_connections(admin, settings)
+    done = adopt_listed(
+        connect,
+        logins_of(settings),
+        listed,
+        jobs=jobs,
+        connections=connections,
+        migrations=migrations(settings),
+        progress=show,
+    )
+    failed = sum(1 for one in done if one.error)
+    before = len(listed) - len(done)
+    click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
+    return 1 if failed else 0
+
+
+@schema.command("share")
+@click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
+def share_command(names: tuple[str, ...]) -> None:
+    """Let the handlers of every tenant read each SCHEMA; repeat it for tables of a further owner."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        share(admin, logins_of(settings), names)
+    click.echo(f"every handler may read {', '.join(names)}")
+
+
+@schema.command("unshare")
+@click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
+def unshare_command(names: tuple[str, ...]) -> None:
+    """Revoke from the handlers of every tenant the right to read each SCHEMA."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        unshare(admin, logins_of(settings), names)
+    click.echo(f"no handler reads {', '.join(names)} by a right of all handlers")
+
+
+@click.group()
+def host() -> None:
+    """Give the application's own roles what PUBLIC had before Turno was installed."""
+
+
+@host.command()
+@click.argument("role")
+def add(role: str) -> None:
+    """Let ROLE connect to the database and use advisory locks and the schema public.
+
+    Roles that existed before Turno was installed have these rights already.
+    """
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin, admin.transaction():
+        known = {one.name: one for one in hosts(admin)}
+        if role not in known:
+            named = ", ".join(known) or "none"
+            raise UnknownRole(f"there is no role {role[:60]!r} of an application; choose one of: {named}")
+        join_host(admin, logins_of(settings), known[role])
+        record(admin, "host add", subject=role)
+    click.echo(f"{role} has what PUBLIC had before Turno was installed")
+
+
+@click.command()
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Print each object, right and role that is dropped, and the schemas that stay; change nothing.",
+)
+@click.option("--drop-tenants", is_flag=True, help="Drop tenants' schemas that hold data.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
+    """Remove Turno from the database: its schemas, roles and rights; adopted schemas stay unchanged.
+
+    PUBLIC gets back its rights. Refused while workers are alive. Repeat the command after an interruption.
+    """
+    settings = read_settings()
+    logins = logins_of(settings)
+    with opened(provisioner(settings)) as admin:
+        if plan:
+            for line in [*obstacles(admin, logins, drop_tenants=drop_tenants), *plan_removal(admin, logins)]:
+                click.echo(line)
+            return
+        for obstacle in obstacles(admin, logins, drop_tenants=drop_tenants):
+            raise StillInUse(obstacle)
+        if not yes:
+            jobs = count_open_jobs(admin)
+            click.confirm(
+                f"Remove Turno and its {jobs} open jobs from this database? --plan lists each object", abort=True
+            )
+        remove_turno(admin, logins, drop_tenants=drop_tenants)
+    click.echo("Turno is no longer in this database")
