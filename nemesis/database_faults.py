@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LOCK = "LOCK TABLE background_jobs, background_job_attempts, background_job_events IN EXCLUSIVE MODE"
 MISSING = "{}_of_the_next_release"
-# A request needs these functions: without them the web answers 500.
-OF_REQUESTS = {
-    "jobs_enqueue", "job_cancel", "job_retry", "job_audit", "quota_reached", "job_lacks", "job_end",
-    "job_end_cancelled", "shortened", "error_kept", "outcome_of", "webhooks_put",
-}  # fmt: skip
-FUNCTIONS = sorted(TABLES.tenant.function_sources.keys() - OF_REQUESTS)
+FUNCTIONS = sorted(TABLES.tenant.function_sources)
 LARGEST = 7_900  # bytes of a notification
 RESTORE_TRIES = 20
 

@@ -205,6 +205,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.traces",
         "turno.web",
         "turno.tenancy.identity",
+        "turno.tenancy.schema_migrations.lacking",
         "flask",
         "flask_sse",
         "jwt",

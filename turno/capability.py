@@ -5,7 +5,6 @@ as `package.module:name` and loaded by the process that needs it: a launched wor
 by folder: `sql/{control,tenant}/{schema,functions}`, and `locale`. Templates belong to the blueprints.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +18,6 @@ from turno.tenancy.rights.matrix import Matrix
 HOME = Path(__file__).parent / "capabilities"
 LIBRARY = "core"  # the source of everything that is in no capability
 ALL_BUT = "all-but-"
-UNDEFINED = ("42P01", "42883")  # table, function
 Place = str  # package.module:name
 Value = TypeVar("Value")
 
@@ -156,18 +154,6 @@ def backends(switch: str = "") -> dict[str, Backend]:
 def left_behind(source: str | None) -> bool:
     """Return whether this source, from an object's comment, is a capability whose folder is gone."""
     return source is not None and source != LIBRARY and source not in {one.name for one in installed()}
-
-
-def missing_in(error: Exception) -> str | None:
-    """Return the capability whose table or function a schema lacks, according to the server's error, or None."""
-    if getattr(error, "sqlstate", None) not in UNDEFINED:
-        return None
-    words = set(re.findall(r"\w+", str(error)))
-    for one in installed():
-        for matrix in (one.control, one.tenant):
-            if words & (matrix.relations.keys() | matrix.functions.keys()):
-                return one.name
-    return None
 
 
 def merged(kind: str, tables: Iterable[Mapping[str, Value]]) -> dict[str, Value]:

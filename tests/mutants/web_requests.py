@@ -30,6 +30,14 @@ ENDS = "tests/integration/runner/test_attempt_ends.py"
 
 MUTANTS = (
     Mutant(
+        "a missing function is an internal fault",
+        "promise 9: a schema that is migrated later costs its tenant a 503, with the remedy",
+        "turno/tenancy/schema_migrations/lacking.py",
+        '    if getattr(error, "sqlstate", None) not in UNDEFINED:\n',
+        "    if error:\n",
+        ("tests/integration/web/test_older_schema.py::test_retry_without_its_function_names_the_remedy",),
+    ),
+    Mutant(
         "users see each other's jobs",
         SAME,
         SCOPE,

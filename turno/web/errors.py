@@ -5,10 +5,10 @@ import logging
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from turno.capability import missing_in
 from turno.errors import LimitExceeded, RateLimited
 from turno.jobs.error_record import line_of
 from turno.store.outage import OUTAGE, busy, in_short
+from turno.tenancy.schema_migrations.lacking import missing_in
 from turno.web.addresses import at
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -40,9 +40,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, HTTPException) and (code := error.code or Kind.FAULT.status) < Kind.FAULT.status:
         return Problem(*_FRAMEWORK.get(code, _UNREADABLE))
     if name := missing_in(error):
-        problem = Problem(Kind.UNAVAILABLE, f"The schema lacks the capability {name}: run `turno migrate`.")
-        log.error("schema without the capability %s: run `turno migrate`", name, extra=_where(problem))
-        return problem
+        return _older_schema(name)
     if isinstance(error, OUTAGE):
         return _unavailable(error, in_short(error))
     return _fault(error)
@@ -71,6 +69,17 @@ def _unavailable(error: Exception, told: str) -> Problem:
         headers={"Retry-After": RETRY_SECONDS},
     )
     log.error("database unavailable: %s", told, extra=_where(problem))
+    return problem
+
+
+def _older_schema(name: str) -> Problem:
+    """Return the problem of a schema that is older than this release: its migration is still to come."""
+    problem = Problem(
+        Kind.UNAVAILABLE,
+        f"The schema lacks {name}: run `turno migrate`, then send the request again.",
+        headers={"Retry-After": RETRY_SECONDS},
+    )
+    log.error("the schema lacks %s: run `turno migrate`", name, extra=_where(problem))
     return problem
 
 
