@@ -74,6 +74,18 @@ class Backend(NamedTuple):
     sessions: int = 2
 
 
+class JobFilter(NamedTuple):
+    """A condition on jobs: an option of `turno jobs` with this `help`, and NAME:VALUE of the API's parameter `filter`.
+
+    The predicates compare with `%(NAME)s`, an array of texts: `api` is about `j.id`, for the API role of a tenant, and
+    `operator` about `job_id`, for the operator's login.
+    """
+
+    help: str
+    api: LiteralString
+    operator: LiteralString
+
+
 class Link(NamedTuple):
     """An entry of a menu: the path, and the phrase of the catalogues that names it."""
 
@@ -95,8 +107,9 @@ class Capability:
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
     there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `context` has
     the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `runner/capability_members.py`.
-    A job section `(reader, visit, job_id) -> Markup` is a part of the job page. `invariants` are queries whose rows the
-    test kit reports. `backends` are values of QUEUE_BACKEND. A submission is a
+    A job section `(reader, visit, job_id) -> Markup` is a part of the job page. A job attribute is an SQL expression on
+    `j.id`, for the API role of a tenant: API, pages and commands show its value unless it is null. `invariants` are
+    queries whose rows the test kit reports. `backends` are values of QUEUE_BACKEND. A submission is a
     `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=, since=, limit=)` reads changes for
     the charts.
     """
@@ -111,6 +124,8 @@ class Capability:
     checks: tuple[Place, ...] = ()
     context: Mapping[str, Place] = field(default_factory=dict)
     job_sections: tuple[Place, ...] = ()
+    job_attributes: Mapping[LiteralString, LiteralString] = field(default_factory=dict)
+    job_filters: Mapping[str, JobFilter] = field(default_factory=dict)
     invariants: Mapping[str, LiteralString] = field(default_factory=dict)
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()
@@ -149,6 +164,11 @@ def enabled(switch: str) -> tuple[Capability, ...]:
 def backends(switch: str = "") -> dict[str, Backend]:
     """Return the backends of the core and of the enabled capabilities, by name."""
     return merged("backend", [BACKENDS, *(one.backends for one in enabled(switch))])
+
+
+def job_filters(switch: str = "") -> dict[str, JobFilter]:
+    """Return the filters of the enabled capabilities, by name."""
+    return merged("job filter", (one.job_filters for one in enabled(switch)))
 
 
 def left_behind(source: str | None) -> bool:

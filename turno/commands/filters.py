@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from turno.capability import job_filters
+from turno.environment import variables
 from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.jobs.moment import moment_of
+from turno.settings import Settings
 from turno.store.operator.job_search import JobsWanted
 
 if TYPE_CHECKING:
@@ -71,9 +74,23 @@ FILTERS = (
 
 def filtered(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options; it takes their values by name, and `wanted` makes JobsWanted of them."""
-    for option in reversed(FILTERS):
+    for option in reversed(options()):
         command = option(command)
     return command
+
+
+def options() -> list[Callable[..., Any]]:
+    """Return the options of the core, and those of the enabled capabilities."""
+    declared = job_filters(Settings.value(variables(), "CAPABILITIES"))
+    more = (click.option(f"--{name}", f"filter_{name}", multiple=True, help=it.help) for name, it in declared.items())
+    return [*FILTERS, *more]
+
+
+def filters_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the options of capabilities, by the name of the filter."""
+    return {
+        name.removeprefix("filter_"): value for name, value in given.items() if name.startswith("filter_") and value
+    }
 
 
 def wanted(given: dict[str, Any]) -> JobsWanted:
@@ -87,6 +104,7 @@ def wanted(given: dict[str, Any]) -> JobsWanted:
         error=given["error"],
         since=given["since"],
         until=given["until"],
+        filters=filters_of(given),
     )
 
 

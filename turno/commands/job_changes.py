@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.filters import FILTERS, MOMENT, filtered, one_tenant, wanted
+from turno.commands.filters import MOMENT, filtered, one_tenant, options, wanted
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
@@ -111,8 +111,8 @@ def _change(command: OperatorCommand, given: dict[str, Any]) -> int:
 
 def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
     tenant, job_id = one_tenant(given), given["job_id"]
-    if left := [option.name for option in _filters() if option.name != "tenants" and given[option.name]]:
-        raise click.UsageError(f"--{left[0]} chooses among many: it goes with --all")
+    if left := [option.opts[0] for option in _filters() if option.name != "tenants" and given[option.name]]:
+        raise click.UsageError(f"{left[0]} chooses among many: it goes with --all")
     with session_of(tenant) as session:
         (one,) = session.dispatcher.command(
             session.tenant, command, [job_id], by=given["by"], dry_run=given["dry_run"], within_limits=True
@@ -148,7 +148,7 @@ _PAST = {
 
 def _filters() -> list[click.Parameter]:
     found: list[click.Parameter] = []
-    for option in FILTERS:
+    for option in options():
         holder = click.Command("filters")
         found += option(holder).params
     return found

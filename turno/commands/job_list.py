@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.filters import filtered, one_tenant, wanted
+from turno.commands.filters import filtered, filters_of, one_tenant, wanted
 from turno.commands.output.jobs_view import LIST_HEADERS, as_json, list_row
 from turno.commands.output.tables import print_table
 from turno.commands.tenant_session import all_tenants, session_of
@@ -96,6 +96,7 @@ def _filter(given: dict[str, Any], limit: int) -> stored.JobFilter:
         text=given["text"],
         made_from=given["since"] and first_id(given["since"]),
         made_before=given["until"] and first_id(given["until"]),
+        filters=filters_of(given),
         limit=limit,
     )
 

@@ -59,7 +59,7 @@ def enqueue(connection: Any, tenant: str, jobs: Sequence[NewJob], *, keyed: bool
         first.queue,
         lines if keyed or any(lines) else None,
     )
-    rows = _answers(connection, ENQUEUE, given)
+    rows = answers(connection, ENQUEUE, given)
     # Some drivers of SQLAlchemy return ids as text.
     return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
 
@@ -68,7 +68,7 @@ def publish(
     connection: Any, tenant: str, event: str, data: Any, *, key: str | None, user: str | None
 ) -> tuple[UUID, int]:
     """Publish an event whose data was checked, and return its id and how many jobs were made; raises NotEnqueued."""
-    ((event_id, jobs),) = _answers(connection, PUBLISH, (tenant, event, _as_text(data), key, user))
+    ((event_id, jobs),) = answers(connection, PUBLISH, (tenant, event, _as_text(data), key, user))
     return _uuid(event_id), jobs
 
 
@@ -83,7 +83,8 @@ def _as_text(payload: Any) -> str:
         raise NotEnqueued(f"the payload is not JSON: {problem}") from None
 
 
-def _answers(connection: Any, statement: LiteralString, asked: tuple[Any, ...]) -> Sequence[Any]:
+def answers(connection: Any, statement: LiteralString, asked: tuple[Any, ...]) -> Sequence[Any]:
+    """Return the rows of a statement on the connection of an application; raises NotEnqueued for a refusal of Turno."""
     ask = _asking(connection)
     try:
         return ask(statement, asked)

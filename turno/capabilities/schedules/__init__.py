@@ -1,1 +1,1 @@
-"""When a schedule's moments are, and which of them are due: values and rules, no I/O."""
+"""Schedules: jobs of one tenant at the moments of a recurrence rule."""

@@ -53,6 +53,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("finished", job["finished_at"]),
         ("seconds", seconds(job)),
         ("parts", parts(job)),
+        *((name, ", ".join(value) if isinstance(value, list) else value) for name, value in job["attributes"].items()),
         ("comes from", job["parent_id"]),
         ("continued by", job["successor_id"]),
         ("correlation", job["correlation_id"]),

@@ -1,11 +1,14 @@
 """Read a tenant's jobs, as its API role."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
+
+from turno.capability import installed, job_filters, merged
 
 Row = dict[str, Any]
 Reader = psycopg.Cursor[Row]
@@ -29,6 +32,7 @@ class JobFilter:
     text: str | None = None  # in the payload, as it is stored, in upper or lower case
     made_from: UUID | None = None  # the bounds of ids that say when a job was made
     made_before: UUID | None = None
+    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of capabilities, by name
     before: UUID | None = None
     limit: int = 50
 
@@ -60,10 +64,19 @@ IN_BRIEF: LiteralString = """
 """
 
 
+@cache
+def attributes() -> LiteralString:
+    """Return the column with the attributes that capabilities add to a job, as an object without nulls."""
+    declared = merged("job attribute", (one.job_attributes for one in installed()))
+    pairs = ", ".join(f"'{name}', {expression}" for name, expression in declared.items())
+    return f" jsonb_strip_nulls(jsonb_build_object({pairs})) AS attributes, "
+
+
 def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
     """Return one job with progress, payload (None if large) and result, or None; with `user_id` only that user's."""
     reader.execute(
         JOB
+        + attributes()
         + """
                j.error, j.result, CASE WHEN pg_column_size(j.payload) <= %(largest)s THEN j.payload END AS payload
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
@@ -92,8 +105,10 @@ def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
 
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
+    known = job_filters()
     reader.execute(
-        JOB  # noqa: S608 - a constant
+        JOB  # noqa: S608 - made of constants
+        + attributes()
         + IN_BRIEF
         + """
                NULL AS result
@@ -113,9 +128,11 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(correlation)s::text IS NULL OR j.correlation_id = %(correlation)s
                OR substr(j.trace_context, 4, 32) = %(correlation)s)
           AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(j.payload::text)) > 0)
-        ORDER BY j.id DESC LIMIT %(limit)s
-        """,
-        {
+        """
+        + "".join(f" AND ({known[name].api})" for name in wanted.filters)
+        + " ORDER BY j.id DESC LIMIT %(limit)s",
+        {name: list(values) for name, values in wanted.filters.items()}
+        | {
             "user": wanted.user_id,
             "statuses": list(wanted.statuses),
             "outcomes": list(wanted.outcomes),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import LiteralString
 from uuid import UUID
 
-from turno.store.api.jobs import IN_BRIEF, JOB, Reader, Row
+from turno.store.api.jobs import IN_BRIEF, JOB, Reader, Row, attributes
 
 OPEN_AT_MOST = 200
 ENDED_AT_MOST = 20
@@ -16,6 +16,7 @@ def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
     """Return these jobs as `jobs.find` does, those that exist, but without results and errors that are long."""
     reader.execute(
         JOB
+        + attributes()
         + IN_BRIEF
         + """
                CASE WHEN octet_length(j.result::text) <= 4096 THEN j.result END AS result

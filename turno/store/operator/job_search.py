@@ -4,8 +4,8 @@ Failures are in `dead_letters`, open jobs in `tickets`, and other ends in `ended
 by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import islice
@@ -15,6 +15,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
+from turno.capability import job_filters
 from turno.jobs.label import FAILURES, STATUS_AFTER, Outcome
 
 Operator = psycopg.Connection[Any]
@@ -41,6 +42,7 @@ class JobsWanted:
 
     `since` and `until` bound the end of a job, or the creation of an open one. `outcomes` exclude open jobs. `error` is
     a group as listed, or its class alone. `waiting` leaves only failures that were neither retried nor discarded.
+    `filters` of capabilities have their values by name.
     """
 
     companies: Collection[str] | None = None
@@ -52,6 +54,13 @@ class JobsWanted:
     since: datetime | None = None
     until: datetime | None = None
     waiting: bool = False
+    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def predicates(self) -> LiteralString:
+        """Return the predicates of the filters of capabilities."""
+        known = job_filters()
+        return "".join(f" AND ({known[name].operator})" for name in self.filters)
 
     @property
     def sources(self) -> list[Source]:
@@ -78,7 +87,7 @@ class JobsWanted:
     def parameters(self) -> dict[str, Any]:
         """Return what the statements below compare with."""
         statuses = self.statuses or STATUSES
-        return {
+        return {name: list(values) for name, values in self.filters.items()} | {
             "companies": None if self.companies is None else list(self.companies),
             "tenants": list(self.tenants),
             "types": list(self.types),
@@ -197,7 +206,7 @@ def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None =
     with operator.transaction(), operator.cursor(row_factory=dict_row) as cursor:
         for source in wanted.sources:
             order = _BY_ID if source == "open" else _BY_TIME
-            rows = cursor.execute("SELECT " + _COLUMNS + _FROM[source] + order, given).fetchall()
+            rows = cursor.execute("SELECT " + _COLUMNS + _FROM[source] + wanted.predicates + order, given).fetchall()
             found.append([row | {"at": made_at(row["job_id"])} for row in rows] if source == "open" else rows)
     ordered = merge(*found, key=lambda row: (row["at"], row["job_id"]), reverse=True)
     return list(islice(ordered, limit))
@@ -220,7 +229,7 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
         return []
     parts: list[LiteralString] = [
         "SELECT " + column + " AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,"
-        " max(job_id::text) AS example, 0 AS items" + _FROM[source] + " GROUP BY 1, 2"
+        " max(job_id::text) AS example, 0 AS items" + _FROM[source] + wanted.predicates + " GROUP BY 1, 2"
         for source in wanted.sources
         if source != "failed"
     ]
@@ -228,7 +237,10 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
         parts.append("SELECT " + column + _COUNTED)
         parts.append(
             "SELECT " + column + ", tenant, count(*), min(at), max(at), NULL,"
-            " coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0)" + _BESIDE_DAYS + " GROUP BY 1, 2"
+            " coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0)"
+            + _BESIDE_DAYS
+            + wanted.predicates
+            + " GROUP BY 1, 2"
         )
     # In steps by hashes, and an example is looked up for what is shown alone.
     statement: LiteralString = (
@@ -243,7 +255,7 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
         " SELECT g.name, g.jobs, g.items, g.tenants, g.first, g.last,"
         " coalesce(g.example, one.job_id || ' ' || g.lately) AS example"
         " FROM groups g LEFT JOIN LATERAL ("
-        "SELECT job_id" + _FROM["failed"] + " AND tenant = g.lately AND " + column + " = g.name"
+        "SELECT job_id" + _FROM["failed"] + wanted.predicates + " AND tenant = g.lately AND " + column + " = g.name"
         " ORDER BY at DESC, job_id DESC LIMIT 1) AS one ON g.example IS NULL ORDER BY g.jobs DESC, g.name"
     )
     given = wanted.parameters | _days(wanted) | {"limit": limit}
@@ -260,6 +272,8 @@ def _days(wanted: JobsWanted) -> dict[str, Any]:
     """Return which days are counted whole, and what is beside them: from `since` on, and up to `until`."""
     first = None if wanted.since is None else _midnight(wanted.since + _ONE_DAY - timedelta(microseconds=1))
     past = None if wanted.until is None else _midnight(wanted.until)
+    if wanted.filters:
+        first = past = _EPOCH  # no day is counted: the counts do not know which jobs they are of
     if first is not None and past is not None and past < first:
         past = first  # no day is whole
         before, after = wanted.until, None
@@ -296,7 +310,7 @@ def targets(
     row = operator.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # noqa: S101 - a statement without FROM returns a row
     items: LiteralString = "CASE WHEN outcome <> 'failed' THEN coalesce(failed, 0) ELSE 0 END"
-    statement: LiteralString = "SELECT job_id, tenant, " + items + _FROM[source] + _IN_ORDER
+    statement: LiteralString = "SELECT job_id, tenant, " + items + _FROM[source] + wanted.predicates + _IN_ORDER
     while limit > 0:
         asked = min(limit, PAGE)
         given = wanted.parameters | {

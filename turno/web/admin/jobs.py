@@ -28,6 +28,7 @@ from turno.store.operator.job_search import (
 )
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.api.job_body import Band
+from turno.web.api.job_filters import Filters, filter_names, filters_of
 from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import from_row
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -51,7 +52,7 @@ SINCE: dict[Since, timedelta | None] = {
 }  # fmt: skip
 # What only the jobs' own tenants know.
 OF_TENANTS = ("user", "request", "payload")
-CHOSEN = ("status", "outcome", "type", "tenant", "error", *OF_TENANTS, "since")
+CHOSEN = ("status", "outcome", "type", "tenant", "error", *OF_TENANTS, "filter", "since")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class Found:
     since: Annotated[Moment, described("Only what ended since then; of open jobs, what was made since.")] = NOT_GIVEN
     until: Annotated[Moment, described("Only what ended before.")] = NOT_GIVEN
     waiting: Annotated[bool, described("Only failures neither retried nor discarded.")] = False
+    filter: Filters = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +182,7 @@ class CommandBody:
     type: tuple[Name, ...] = ()
     tenant: tuple[Name, ...] = ()
     error: Name | None = None
+    filter: tuple[Name, ...] = ()
     since: Moment | None = None
     until: Moment | None = None
     priority: Band | None = None
@@ -224,6 +227,7 @@ class JobsAsked:
     user: str = ""
     request: str = ""
     payload: str = ""
+    filter: str = ""
     since: Since = "24h"
     at: datetime = NOT_GIVEN
     id: UUID = NOT_GIVEN
@@ -270,6 +274,7 @@ class JobsAsked:
             since=self._since,
             until=until,
             waiting=waiting,
+            filters=filters_of(self.one("filter")),
         )
 
     def within_tenants(self, limit: int) -> JobFilter:
@@ -283,6 +288,7 @@ class JobsAsked:
             correlation_id=self.text("request") or None,
             text=self.text("payload") or None,
             made_from=first_id(since) if since else None,
+            filters=filters_of(self.one("filter")),
             limit=limit,
         )
 
@@ -402,6 +408,7 @@ def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
         after=rows[SHOWN - 1] if len(rows) > SHOWN else None,
         not_asked=not_asked,
         slow=slow,
+        filters=filter_names(),
         changes=() if asked.asks_tenants or not rows else asked.changes,
     )
 
@@ -515,6 +522,7 @@ def _searched(principal: Principal, asked: FoundQuery) -> FoundPage:
         text=asked.payload,
         made_from=first_id(asked.since) if asked.since else None,
         made_before=first_id(asked.until) if asked.until else None,
+        filters=filters_of(asked.filter),
         limit=asked.limit,
     )
     among = _in_tenants(principal.companies, asked.tenant, wanted, SEARCH_SECONDS)
@@ -567,6 +575,7 @@ def _wanted(call: OperatorCall, asked: Any) -> JobsWanted:
         since=asked.since,
         until=asked.until,
         waiting=getattr(asked, "waiting", False),
+        filters=filters_of(asked.filter),
     )
 
 

@@ -66,6 +66,7 @@ class JobBody:
     of its items failed, or `nothing_done` if all did; its `status` is `completed` in each case. `payload` is null in
     lists and streams, and if it has more than 8,000 bytes as stored. `revision` grows with every change of the job or
     its progress. `waiting_for` names the part that a waiting job lacks, such as a worker for its type.
+    `attributes` are of capabilities, by name, such as `tags`.
     """
 
     job_id: UUID
@@ -94,6 +95,7 @@ class JobBody:
     parent_id: UUID | None
     successor_id: UUID | None
     origin: str | None
+    attributes: dict[str, Any]
     correlation_id: str | None
     trace_id: str | None
     revision: int

@@ -13,6 +13,7 @@ from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
+from turno.web.api.job_filters import Filters, filters_of
 from turno.web.api.job_id import read_id
 from turno.web.api.stream_response import give_up_unbegun
 from turno.web.auth.principal import Principal
@@ -45,6 +46,7 @@ class JobsQuery(JobPageQuery):
     user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
     part_of: Annotated[UUID, described("Only the parts that this job was split into.")] = NOT_GIVEN
     needs_review: Annotated[bool, described("Only jobs that wait until a person settles an outside effect.")] = False
+    filter: Filters = ()
 
 
 @jobs.operation("GET /api/jobs", problems=(Kind.OPERATORS_ONLY,))
@@ -60,6 +62,7 @@ def index(call: Call, query: JobsQuery) -> JobPage:
         types=query.type,
         needs_review=query.needs_review,
         part_of=query.part_of,
+        filters=filters_of(query.filter),
         before=query.cursor,
         limit=query.limit + 1,
     )
