@@ -9,6 +9,7 @@ from tests.capabilities.files import mutants as files
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
+from tests.capabilities.tags import mutants as tags
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
     admin,
@@ -89,5 +90,6 @@ MUTANTS = (
     *webhooks.MUTANTS,
     *audit.MUTANTS,
     *statistics.MUTANTS,
+    *tags.MUTANTS,
     *tax_authority.MUTANTS,
 )

@@ -1,0 +1,81 @@
+"""Tags in the database: of an application's transaction, within their limits, gone with the job; and in the shell."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from click.testing import CliRunner
+
+from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, erp, role, url
+from turno import NotEnqueued, enqueue
+from turno.capabilities.tags.tagging import tag
+from turno.commands.main import main
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tests.installation import ExampleInstallation
+
+__all__ = ["erp", "role", "url"]
+
+
+def tags(world: ExampleInstallation) -> list[tuple[UUID, str]]:
+    return [(row["job_id"], row["tag"]) for row in world.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag")]
+
+
+def test_an_application_tags_in_its_own_transaction(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    made = enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+    tag(erp, "suc0001", made.job_id, "march", "month-end")
+    assert tags(world) == []
+    erp.commit()
+    assert tags(world) == [(made.job_id, "march"), (made.job_id, "month-end")]
+    world.rows("DELETE FROM background_jobs")
+    assert tags(world) == []
+
+
+def test_a_refused_tag_names_the_problem(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    made = enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+    erp.commit()
+    for given, problem in (
+        (("Two words",), "the tag 'Two words' is invalid: use 1 to 50"),
+        (tuple(f"t{n}" for n in range(11)), "would have more than 10 tags: use fewer tags"),
+    ):
+        with pytest.raises(NotEnqueued, match=problem):
+            tag(erp, "suc0001", made.job_id, *given)
+        erp.rollback()
+    with pytest.raises(NotEnqueued, match="the tenant has no job"):
+        tag(erp, "suc0002", made.job_id, "march")
+    erp.rollback()
+    with pytest.raises(NotEnqueued, match="the tenant has no job"):
+        tag(erp, "suc0001", uuid4(), "march")
+    assert tags(world) == []
+
+
+def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def turno(*arguments: str) -> str:
+        done = CliRunner().invoke(main, list(arguments), prog_name="turno")
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    one, two, other = (
+        world.enqueue(ORDERS), world.enqueue(ORDERS, tenant=world.tenants["suc0002"]), world.enqueue(ORDERS),
+    )  # fmt: skip
+    for job_id, tenant in ((one, None), (two, world.tenants["suc0002"])):
+        world.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
+    assert "tags          march, retail\n" in turno("jobs", "show", "--tenant", "suc0001", str(one))
+    everywhere = json.loads(turno("jobs", "list", "--all", "--tag", "march", "--json"))
+    assert {row["job_id"] for row in everywhere} == {str(one), str(two)}
+    here = json.loads(turno("jobs", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
+    assert [row["id"] for row in here] == [str(one)]
+    assert turno("jobs", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")
+    assert turno("jobs", "cancel", "--all", "--tag", "march").startswith("2 jobs of 2 tenants cancelled")
+    statuses = {row["id"]: row["status"] for row in world.rows("SELECT id, status FROM background_jobs")}
+    assert statuses == {one: "cancelled", other: "pending"}
+    refused = CliRunner().invoke(main, ["jobs", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
+    assert "--tag chooses among many: it goes with --all" in refused.output

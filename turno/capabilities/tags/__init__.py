@@ -1,0 +1,1 @@
+"""Words on jobs, by which operators find and change jobs of all tenants."""

@@ -1,0 +1,9 @@
+-- Tag a job in the caller's transaction: for the application that lives in this database, in whatever language.
+--   SELECT turno.tag(tenant => 'suc0001', job_id => '…', tags => '{month-end}')
+CREATE OR REPLACE FUNCTION tag(tenant text, job_id uuid, tags text[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET row_security = on AS $$
+DECLARE
+    target record := tenant_for_caller(tenant);
+BEGIN
+    EXECUTE format('SELECT %I.job_tags_put($1, $2)', target.schema) USING job_id, tags;
+END $$;
