@@ -48,6 +48,7 @@ def job(**columns: Any) -> dict[str, Any]:
             "started_at": NOW,
             "finished_at": NOW,
             "correlation_id": None,
+            "attributes": {},
             "done": 9,
             "failed": 1,
             "total": 10,
@@ -110,3 +111,8 @@ def test_a_job_that_was_split_says_how_its_parts_stand() -> None:
 def test_details_say_what_a_waiting_job_lacks() -> None:
     lines = dict(details(job(status="pending", finished_at=None, lacks="type")))
     assert lines["waiting for"] == "no living worker knows batch_invoicing"
+
+
+def test_details_have_the_attributes_of_capabilities() -> None:
+    shown = dict(details(job(attributes={"tags": ["march", "retail"], "colour": "red"})))
+    assert (shown["tags"], shown["colour"]) == ("march, retail", "red")
