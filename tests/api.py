@@ -116,15 +116,15 @@ class Service:
     def doubt(self, job_id: str, key: str, *, tenant: str = "north") -> None:
         """Leave an outside effect of a job's in doubt, and if the job is open let it wait for a person."""
         self.rows(
-            "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls, waiting)"
-            " SELECT %s, type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1, ARRAY[id]"
+            "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls)"
+            " SELECT %s, type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1"
             " FROM background_jobs WHERE id = %s",
             key,
             job_id,
             tenant=tenant,
         )
-        self.rows("UPDATE background_jobs SET run_at = 'infinity' WHERE id = %s AND status = 'pending'", job_id,
-                  tenant=tenant)  # fmt: skip
+        self.rows("UPDATE background_jobs SET run_at = 'infinity', in_doubt = %s WHERE id = %s AND status = 'pending'",
+                  key, job_id, tenant=tenant)  # fmt: skip
         self.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
 
     def end(self, job_id: str, status: str = "failed", *, tenant: str = "north") -> None:

@@ -14,7 +14,7 @@ from tax_authority.stub.certificates import make_certificate
 from tax_authority.stub.server import serving
 from tax_authority.taxpayer_sync import TaxpayerSync
 from turno import Registry
-from turno.store.api import effect_review
+from turno.capabilities.effects import review
 from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class FiscalBranch:
 
     def settle(self, job_id: UUID, key: str, result: str | None) -> str:
         """Say what became of an effect, as a person does."""
-        return str(self.world.call(effect_review.DECIDE, (job_id, "ana", key, result, "ana"))["verdict"])
+        return str(self.world.call(review.DECIDE, (job_id, "ana", key, result, "ana"))["verdict"])
 
     def granted(self) -> list[Granted]:
         """What the authority has granted, by number."""

@@ -239,6 +239,22 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.rights.matrix",
         "psycopg",
     },
+    "turno.capabilities.effects": {
+        "turno.capabilities.effects",
+        "turno.capability",
+        "turno.crash_points",
+        "turno.dispatch.dispatcher",
+        "turno.errors",
+        "turno.jobs",
+        "turno.runner",
+        "turno.store",
+        "turno.tenancy",
+        "turno.web",
+        "flask",
+        "markupsafe",
+        "msgspec",
+        "psycopg",
+    },
     "turno.capabilities.files": {
         "turno.capabilities.files",
         "turno.capability",
@@ -444,7 +460,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     others = {module for module, path in modules() if not above(module) and lists.search(path.read_text("utf-8"))}
     assert others == {
         "turno.capabilities.adoption.uninstall",
-        "turno.tenancy.provisioning.effects_in_doubt",
+        "turno.capabilities.effects.doubt",
         "turno.tenancy.provisioning.installation",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",

@@ -49,7 +49,11 @@ class NotEnqueued(TurnoError):
     """The job was not made; the message says why, and what to do."""
 
 
-class ClaimLost(TurnoError):
+class EndsAttempt(TurnoError):
+    """Raised inside a handler by its context; let it pass: it ends the attempt, and no item caused it."""
+
+
+class ClaimLost(EndsAttempt):
     """The attempt no longer holds its job: another worker may run it, so that no further write is allowed."""
 
 
@@ -91,27 +95,23 @@ class NotIssued(UserError):
     """Raised by the call of `job.once`: it certainly did nothing outside, so it may be made again."""
 
 
-class EffectInDoubt(UserError):
-    """Raised inside a handler when a call of `job.once`, or its look-up, failed; the next attempt looks it up."""
+class InDoubt(EndsAttempt, UserError):
+    """Something outside, named by `doubt`, may have happened: the job is tried again, and parked in place of failed."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"{key} may have happened, and is looked up before anything is repeated")
-        self.key = key
-
-
-class NeedsReview(UserError):
-    """Raised inside a handler when an outside effect is in doubt and a person must decide; let it pass."""
-
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(why)
-        self.key = key
+    def __init__(self, doubt: str, message: str) -> None:
+        super().__init__(message)
+        self.doubt = doubt
 
 
-class CalledElsewhere(TurnoError):
-    """Raised inside a handler when another job may be at the same outside effect; let it pass."""
+class NeedsReview(InDoubt):
+    """The job is parked until a person settles `doubt`."""
 
 
-class CancelRequested(TurnoError):
+class Postponed(EndsAttempt):
+    """The job needs the work of another job; it runs again a few seconds later, and nothing is counted."""
+
+
+class CancelRequested(EndsAttempt):
     """Raised inside a handler after a request to stop its job; let it pass."""
 
 

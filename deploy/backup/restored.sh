@@ -12,5 +12,5 @@ SQL
 )
 echo "restored $PGDATABASE; every tenant is paused. Next:"
 echo "  turno migrate --check"
-echo "  turno tenant doubt --all"
+echo "  turno effect doubt --all"
 echo "$resumed"

@@ -31,11 +31,14 @@ ROOT = Path(__file__).resolve().parents[2]
 KEY = "the command line's tests' own key, long enough"
 
 # What an attempt leaves behind that parked its job for an effect in doubt.
+INTEND = """
+INSERT INTO {}.external_effects (key, type, outside_key, state, job_id, attempt, token, calls)
+SELECT 'cae:7', type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1 FROM {}.background_jobs WHERE id = %s
+"""
 PARK = """
-WITH parked AS (UPDATE {}.background_jobs SET run_at = 'infinity' WHERE id = %s RETURNING id, type),
+WITH parked AS (UPDATE {}.background_jobs SET run_at = 'infinity', in_doubt = 'cae:7' WHERE id = %s RETURNING id),
      ticket AS (UPDATE turno.tickets SET run_at = 'infinity', state = 'review' FROM parked WHERE job_id = parked.id)
-INSERT INTO {}.external_effects (key, type, outside_key, state, job_id, attempt, token, calls, waiting)
-SELECT 'cae:7', type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1, ARRAY[id] FROM parked
+SELECT id FROM parked
 """
 
 
@@ -259,17 +262,18 @@ def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> 
 def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: DemoWeb) -> None:
     job_id = scheduled_job(installed, web)
     [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0001'")
-    installed.query(PARK.replace("{}", schema), job_id)
+    for statement in (INTEND, PARK):
+        installed.query(statement.replace("{}", schema), job_id)
     one = ("--tenant", "suc0001")
     assert "needs review" in installed.succeed("jobs", "list", *one, "--needs-review")
-    assert "cae:7" in installed.succeed("jobs", "show", *one, job_id)
-    assert installed.run("jobs", "settle", *one, job_id, "cae:7").returncode == 2
-    assert installed.run("jobs", "settle", *one, "--done", "{", job_id, "cae:7").returncode == 2
-    assert "no outside effect" in installed.refuse("jobs", "settle", *one, "--absent", job_id, "cae:8")
-    said = installed.succeed("jobs", "settle", *one, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
+    assert "cae:7" in installed.succeed("effect", "list", *one, job_id)
+    assert installed.run("effect", "settle", *one, job_id, "cae:7").returncode == 2
+    assert installed.run("effect", "settle", *one, "--done", "{", job_id, "cae:7").returncode == 2
+    assert "no outside effect" in installed.refuse("effect", "settle", *one, "--absent", job_id, "cae:8")
+    said = installed.succeed("effect", "settle", *one, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
     assert "settled as done" in said
-    assert "settled before" in installed.refuse("jobs", "settle", *one, "--absent", job_id, "cae:7")
-    (effect,) = json.loads(installed.succeed("jobs", "show", *one, "--json", job_id))["effects"]
+    assert "settled before" in installed.refuse("effect", "settle", *one, "--absent", job_id, "cae:7")
+    (effect,) = json.loads(installed.succeed("effect", "list", *one, "--json", job_id))
     assert (effect["state"], effect["result"], effect["settled_by"]) == ("done", {"cae": 7}, "eva")
     # It runs on: a worker may have ended it by now.
     assert "needs review" not in installed.succeed("jobs", "show", *one, job_id)
@@ -278,13 +282,13 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
 def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_mended(installed: Installation) -> None:
     [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0002'")
     doubts = f"SELECT count(*) FROM {schema}.external_doubt"  # noqa: S608 - read just before
-    assert installed.run("tenant", "doubt").returncode == 2
-    assert "tenant suc0002: outside effects" in installed.succeed("tenant", "doubt", "suc0002")
-    assert installed.succeed("tenant", "doubt", "--all").count("looked up first") == 2
+    assert installed.run("effect", "doubt").returncode == 2
+    assert "tenant suc0002: outside effects" in installed.succeed("effect", "doubt", "suc0002")
+    assert installed.succeed("effect", "doubt", "--all").count("looked up first") == 2
     assert installed.query(doubts) == [(1,)]
-    installed.succeed("tenant", "doubt", "--all", "--over")
+    installed.succeed("effect", "doubt", "--all", "--over")
     assert installed.query(doubts) == [(0,)]
-    installed.refuse("tenant", "doubt", "nobody")
+    installed.refuse("effect", "doubt", "nobody")
 
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:

@@ -30,6 +30,9 @@ ROWS = {
     " SELECT id, 'erp', 'write' FROM turno.tenants WHERE schema = current_schema()",
     "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
     " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
+    "effects": "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls)"
+    " VALUES ('cae:7', 'odd', gen_random_uuid(), 'intended', gen_random_uuid(), 1, gen_random_uuid(), 1);"
+    "INSERT INTO external_doubt DEFAULT VALUES",
     "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"
     " VALUES ('orders.csv', 'text/csv', 3, 1024, 'ana', true, now() + interval '1 hour')",
     # It has no tables; the row refers to its backend.

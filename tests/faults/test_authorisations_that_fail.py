@@ -134,13 +134,16 @@ def continue_ended(branch: FiscalBranch) -> int:
 
 def decide(branch: FiscalBranch) -> int:
     """Do what a person does: settle what the authority's books tell, and leave what is another's."""
-    query = "SELECT key, waiting FROM external_effects WHERE waiting <> '{}' AND strpos(key, %s) = 0"
+    query = (
+        "SELECT in_doubt AS key, min(id::text)::uuid AS job FROM background_jobs"
+        " WHERE in_doubt IS NOT NULL AND strpos(in_doubt, %s) = 0 GROUP BY in_doubt"
+    )
     waiting = branch.world.rows(query, f" {POINTS:05}-")
     for effect in waiting:
         label = effect["key"].removeprefix("authorisation of ")
         point, number = int(label[2:7]), int(label[8:])
         held = branch.stub.books.find(Series(branch.cuit, point, B), number)
-        branch.settle(effect["waiting"][0], effect["key"], None if held is None else "{}")
+        branch.settle(effect["job"], effect["key"], None if held is None else "{}")
     return len(waiting)
 
 

@@ -22,8 +22,8 @@ import pytest
 from tests.authority import MOODS, Authority, tax_authority
 from tests.hurried_sync import URL_VARIABLE, HurriedSync, StoppedSync
 from tests.installation import ExampleInstallation
+from turno.capabilities.effects import review
 from turno.servers.wait import wait_until
-from turno.store.api import effect_review
 from turno.testing.build import FOREVER
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,14 @@ def invoices(world: ExampleInstallation, count: int) -> list[int]:
 
 def settle(world: ExampleInstallation, authority: Authority) -> int:
     """Do what a person does: look at the authority's books, and say what is in them."""
-    waiting = world.rows("SELECT key, outside_key, waiting FROM external_effects WHERE waiting <> '{}'")
+    waiting = world.rows(
+        "SELECT e.key, e.outside_key, min(j.id::text)::uuid AS job"
+        " FROM external_effects e JOIN background_jobs j ON j.in_doubt = e.key GROUP BY e.key"
+    )
     for effect in waiting:
         granted = authority.found(str(effect["outside_key"]))
         result = None if granted is None else f'{{"code": "{granted["code"]}"}}'
-        (job, *_) = effect["waiting"]
-        verdict = world.call(effect_review.DECIDE, (job, None, effect["key"], result, "a test"))["verdict"]
+        verdict = world.call(review.DECIDE, (effect["job"], None, effect["key"], result, "a test"))["verdict"]
         assert verdict in {"settled", "busy"}
     return len(waiting)
 

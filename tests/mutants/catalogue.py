@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.capabilities.adoption import mutants as adoption
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
+from tests.capabilities.effects import mutants as effects
 from tests.capabilities.files import mutants as files
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
@@ -28,7 +29,6 @@ from tests.mutants import (
     keys,
     launched_workers,
     limits,
-    outside,
     pages,
     parts,
     records,
@@ -59,7 +59,7 @@ MUTANTS = (
     *running.MUTANTS,
     *supervising.MUTANTS,
     *batches.MUTANTS,
-    *outside.MUTANTS,
+    *effects.MUTANTS,
     *isolation.MUTANTS,
     *web_requests.MUTANTS,
     *enqueueing.MUTANTS,

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a job of any type settles an effect",
         FENCED,
-        "turno/migrations/tenant/functions/effect_open_to.sql",
+        "turno/capabilities/effects/sql/tenant/functions/effect_open_to.sql",
         "p_effect.type = (SELECT type FROM background_jobs WHERE id = p_job)",
         "true",
         (f"{TESTS}::test_an_effect_is_settled_by_its_own_type_only",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "an effect is settled while another is at the call",
         FENCED,
-        "turno/migrations/tenant/functions/effect_open_to.sql",
+        "turno/capabilities/effects/sql/tenant/functions/effect_open_to.sql",
         "(p_effect.caller_gone\n",
         "(true OR p_effect.caller_gone\n",
         (f"{TESTS}::test_an_effect_is_not_settled_while_another_attempt_may_be_at_it",),

@@ -156,10 +156,10 @@ MUTANTS = (
     Mutant(
         "what an operator says of an effect is not on record",
         "every change of an operator's is on record",
-        "turno/migrations/tenant/functions/effect_decide.sql",
+        "turno/capabilities/effects/sql/tenant/functions/effect_decide.sql",
         "IF p_user IS NULL THEN  --",
         "IF false THEN  --",
-        ("tests/integration/web/test_api_effects.py::test_an_operator_may_say_it_and_a_stranger_may_not",),
+        ("tests/capabilities/effects/test_api.py::test_an_operator_may_say_it_and_a_stranger_may_not",),
     ),
     Mutant(
         "an operator's stream has an admin's frames",

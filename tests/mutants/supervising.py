@@ -16,7 +16,7 @@ ENDS = "tests/integration/runner/test_attempt_ends.py"
 KEPT = f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
-REVIEW = "tests/integration/runner/once/test_review.py"
+REVIEW = "tests/capabilities/effects/test_review.py"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 FENCING = "tests/integration/store/test_fencing.py"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REFUSALS = {
     "ended": "it has ended already",
     "running": "it is running",
-    "needs review": "it waits until a person settles an outside effect",
+    "needs review": "it waits for the decision of a person",
     "unchanged": "it is so already",
     "discarded before": "its dead letter was discarded already",
     "replayed": "it was replayed already",

@@ -30,7 +30,7 @@ GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", 
 @click.option("--user", help="Only this user's.")
 @click.option("--correlation-id", help="Only those of the request, or of the trace, with this id.")
 @click.option("--payload", "text", metavar="TEXT", help="Only those whose payload contains this.")
-@click.option("--needs-review", is_flag=True, help="Only those that wait until a person settles an outside effect.")
+@click.option("--needs-review", is_flag=True, help="Only jobs that wait for the decision of a person.")
 @click.option(
     "--group-by", type=click.Choice(["error", "type", "tenant", "company"]), help="With --all: count, the most first."
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from turno.commands.job_changes import (
-    JobRefused,
     cancel,
     discard,
     no_such_job,
@@ -27,8 +25,6 @@ from turno.environment import read_settings
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.jobs.traceback_text import without_our_frames
-from turno.process_name import person
-from turno.store.api import effect_review
 from turno.store.api import jobs as stored
 
 if TYPE_CHECKING:
@@ -44,7 +40,7 @@ json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JS
 
 @click.group()
 def jobs() -> None:
-    """Submit, list, show, retry, cancel and settle jobs, of one tenant or of many."""
+    """Submit, list, show, retry and cancel jobs, of one tenant or of many."""
 
 
 jobs.add_command(submit)
@@ -62,7 +58,7 @@ for change in (retry, rerun, cancel, discard, reprioritise, reschedule, run_now)
 @click.option("--traceback", "traces", is_flag=True, help="Show where each attempt failed, too.")
 @click.argument("job_id", type=click.UUID)
 def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
-    """Show the job JOB_ID with its attempts, the items that failed and its outside effects."""
+    """Show the job JOB_ID with its attempts and the items that failed."""
     with session_of(tenant) as session:
         job = session.read(lambda reader: stored.find(reader, job_id, None))
         if job is None:
@@ -73,9 +69,8 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
         job["payload"] = redaction.value(payload, job["type"])
         attempts = session.read(lambda reader: stored.attempts(reader, job_id))
         failed = session.read(lambda reader: stored.items(reader, job_id, "failed", "", MOST_ITEMS))
-        outside = session.read(lambda reader: effect_review.of_job(reader, job_id, after="", limit=MOST_ITEMS))
     if json_wanted:
-        click.echo(as_json({**job, "attempts": attempts, "failed_items": failed, "effects": outside}))
+        click.echo(as_json({**job, "attempts": attempts, "failed_items": failed}))
         return
     for name, value in details(job):
         click.echo(f"{name:<13} {text(value)}")
@@ -84,41 +79,6 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
         if trace := (attempt["error"] or {}).get("traceback"):
             click.echo(f"\nattempt {attempt['attempt']} failed\n{printable(without_our_frames(trace))}")
     _section(("failed item", "error"), failed, lambda item: (item["key"], error(item["error"])))
-    _section(("outside effect", "state", "calls", "since", "settled by"), outside, _effect_row)
-
-
-@jobs.command()
-@tenant_option
-@click.option("--done", metavar="JSON", help="It happened, and its call would have returned this.")
-@click.option("--absent", is_flag=True, help="It did not happen and no longer can: it may be issued again.")
-@click.option("--by", default=person, help="Whose word it is; by default the user of this shell.")
-@click.argument("job_id", type=click.UUID)
-@click.argument("key")
-def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID, key: str) -> None:
-    """Say what became of the outside effect KEY that the job JOB_ID issued or waits for; it runs on."""
-    if absent == (done is not None):
-        raise click.UsageError("say either --done JSON or --absent")
-    result = None if done is None else _as_json_text(done)
-    with session_of(tenant) as session:
-        verdict = session.dispatcher.settle(session.tenant, job_id, user_id=None, key=key, result=result, by=by)
-    match verdict.word:
-        case "settled":
-            click.echo(f"{key} is settled as {'absent' if absent else 'done'}; what waited for it runs on")
-        case "busy":
-            raise JobRefused(f"an attempt may be issuing {key} now; look again when it has ended")
-        case "ended":
-            raise JobRefused(f"{key} was settled before; what is on record stays")
-        case _:
-            raise JobRefused(
-                f"job {job_id} of {tenant} has no outside effect {key}; `turno jobs show` names its effects"
-            )
-
-
-def _as_json_text(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), allow_nan=False)
-    except ValueError as problem:
-        raise click.BadParameter(f"is not JSON: {problem}", param_hint="--done") from None
 
 
 def _section(
@@ -137,8 +97,3 @@ def _attempt_row(attempt: dict[str, Any]) -> tuple[Any, ...]:
         attempt["outcome"],
         error(attempt["error"]),
     )
-
-
-def _effect_row(effect: dict[str, Any]) -> tuple[Any, ...]:
-    state = "needs review" if effect["needs_review"] else effect["state"]
-    return (effect["key"], state, effect["calls"], effect["intended_at"], effect["settled_by"])

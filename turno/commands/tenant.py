@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -14,7 +13,6 @@ from turno.environment import read_settings
 from turno.store.operator import fairness
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
-from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.tenancy.schema_migrations.fan_out import opened
@@ -106,26 +104,6 @@ def reset(slug: str) -> None:
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins_of(settings), slug)
     click.echo(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
-
-
-@tenant.command("doubt")
-@click.argument("slug", required=False)
-@click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
-@click.option("--over", is_flag=True, help="End the look-ups: the effects since the backup are on record.")
-def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
-    """After a restore: look up every outside effect of the tenant SLUG before a job issues it."""
-    if everybody == (slug is not None):
-        raise click.UsageError("name a tenant, or say --all")
-    with opened(provisioner(read_settings())) as admin:
-        found = set_doubt(admin, slug, doubt=not over)
-    state = (
-        "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
-    )
-    for one in found.changed:
-        click.echo(f"tenant {one}: {state}")
-    for one, why in found.troubles.items():
-        click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
-    sys.exit(bool(found.troubles))
 
 
 @tenant.command("revoke-tokens")

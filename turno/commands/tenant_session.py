@@ -35,6 +35,10 @@ class TenantSession:
         with as_api(self.connection, self.tenant) as reader:
             return question(reader)
 
+    def lend(self) -> nullcontext[Connection[Any]]:
+        """Lend the connection, as the pool of the web does."""
+        return nullcontext(self.connection)
+
 
 @dataclass(frozen=True, slots=True)
 class AllTenants:

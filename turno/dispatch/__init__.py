@@ -1,1 +1,1 @@
-"""Commands about jobs: enqueue, cancel, retry, settle."""
+"""Commands about jobs: enqueue, cancel, retry."""

@@ -21,7 +21,6 @@ from turno.jobs.new_job import NewJob
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
 from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, enqueue_with, submission
-from turno.store.api.effect_review import DECIDE
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant
@@ -194,15 +193,10 @@ class Dispatcher:
             self._announce(tenant.id, job_id)
         return Verdict(row["verdict"], job_id)
 
-    def settle(
-        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, key: str, result: str | None, by: str
-    ) -> Verdict:
-        """Settle an outside effect by a person's word: settled, ended, busy or unknown; no `result` means absent."""
-        with self._connection() as connection:
-            row = call_as_api(connection, tenant, DECIDE, (job_id, user_id, key, result, by))
-        for woken in row["woken"]:
-            self._hint(self._queue_of(tenant), tenant, Verdict(row["verdict"], woken))
-        return Verdict(row["verdict"], job_id)
+    def hint(self, tenant: Tenant, job_ids: Sequence[UUID]) -> None:
+        """Offer jobs to the tenant's queue that a statement of a capability made due."""
+        for job_id in job_ids:
+            self._hint(self._queue_of(tenant), tenant, Verdict("accepted", job_id))
 
     def _launches_are_rare(self, queue: QueueInterface) -> bool:
         return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid5
-
-LONGEST_KEY = 255
-_OUTSIDE_KEYS = UUID("6f1f2f0c-52a1-4c3e-8b0f-6d1f5a3c9e77")
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,3 @@ class Unknown:
 
 
 Finding = Done | Absent | Unknown
-
-
-def outside_key(schema: str, key: str) -> UUID:
-    """Return the id of an effect outside: derived, so that it is the same even after a restore of the database."""
-    return uuid5(_OUTSIDE_KEYS, f"{schema}/{key}")

@@ -67,7 +67,7 @@ class Cancel:
 class Raised:
     """The handler raised; the error is its record already.
 
-    `doubt` is the key of an outside effect that the error leaves in doubt.
+    `doubt` names what may have happened outside in spite of the error.
     """
 
     error: dict[str, Any]
@@ -89,14 +89,14 @@ class Snooze:
 
 
 @dataclass(frozen=True, slots=True)
-class InDoubt:
-    """An outside effect may have happened; a person must settle its `key`."""
+class Park:
+    """Something outside, named by `doubt`, may have happened; a person must settle it."""
 
-    key: str
+    doubt: str
     error: dict[str, Any]
 
 
-NotCompleted = Reschedule | Cancel | Raised | HandedBack | Snooze | InDoubt
+NotCompleted = Reschedule | Cancel | Raised | HandedBack | Snooze | Park
 Outcome = Completed | NotCompleted
 
 
@@ -134,9 +134,9 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class AwaitReview:
-    """Wait until a person settles the effect `key`; nothing is counted."""
+    """Wait until a person settles `doubt`; nothing is counted."""
 
-    key: str
+    doubt: str
     reason: str
     error: dict[str, Any]
 
@@ -161,8 +161,8 @@ def decide(
             return Release(_needed(now), "released", "handed back by a stopping worker")
         case Snooze(after, reason):
             return Release(_needed(now) + timedelta(seconds=after), "released", reason)
-        case InDoubt(key, error):
-            return AwaitReview(key, f"{key} is in doubt: {error['message']}", error)
+        case Park(doubt, error):
+            return AwaitReview(doubt, f"{doubt} is in doubt: {error['message']}", error)
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
         case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
@@ -174,7 +174,7 @@ def decide(
 def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
     if doubt is None:
         return Fail("no attempts left", error)
-    # Failing would hide that something outside may have happened.
+    # A failure would hide that something outside may have happened.
     return AwaitReview(doubt, f"no attempts left: {error['message']}", error)
 
 

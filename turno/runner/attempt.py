@@ -13,15 +13,15 @@ import psycopg
 
 from turno.errors import (
     AwaitsParts,
-    CalledElsewhere,
     CancelRequested,
     ClaimLost,
-    EffectInDoubt,
     HandlerMisuse,
+    InDoubt,
     InvalidPayload,
     InvalidResult,
     NeedsReview,
     PermanentFailure,
+    Postponed,
 )
 from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
@@ -33,9 +33,9 @@ from turno.jobs.outcome import (
     Decision,
     Fail,
     HandedBack,
-    InDoubt,
     NotCompleted,
     Outcome,
+    Park,
     Raised,
     Release,
     Reschedule,
@@ -52,7 +52,7 @@ from turno.runner.result_json import serialise
 from turno.runner.session import HandlerConnection
 from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
-from turno.store.handler import attempts, effects
+from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
 from turno.tracing import AttemptSpans, within
 
@@ -69,7 +69,7 @@ REFUSED = (
     psycopg.IntegrityError,
     psycopg.ProgrammingError,
 )
-ELSEWHERE_PAUSE = 5.0  # seconds until a job checks again whether another job has finished the call that both want
+POSTPONED_SECONDS = 5.0  # until a job checks again whether another job has finished the work that both need
 
 
 @dataclass(slots=True)
@@ -147,12 +147,12 @@ class Attempt:
                 return Cancel("cancelled on request")
             case HandBack():
                 return HandedBack()
-            case EffectInDoubt():
-                return Raised(describe(error), doubt=error.key)
             case NeedsReview():
-                return InDoubt(error.key, describe(error))
-            case CalledElsewhere():
-                return Snooze(ELSEWHERE_PAUSE, str(error))
+                return Park(error.doubt, describe(error))
+            case InDoubt():
+                return Raised(describe(error), doubt=error.doubt)
+            case Postponed():
+                return Snooze(POSTPONED_SECONDS, str(error))
             case PermanentFailure() | HandlerMisuse() | InvalidPayload() | InvalidResult():
                 return Raised(describe(error), permanent=True)
             case MemoryError():
@@ -202,9 +202,9 @@ class Attempt:
                 return attempts.release(session, claim, outcome, reason, run_at)
             case CancelJob(reason):
                 return attempts.cancel(session, claim, reason)
-            case AwaitReview(key, reason, error):
+            case AwaitReview(doubt, reason, error):
                 log.warning("a person must decide: %s", reason, extra=self.context.log_fields)
-                return effects.await_review(session, claim, key, reason, error)
+                return attempts.await_review(session, claim, doubt, reason, error)
 
 
 def _in_this_process(handle: Callable[[], T]) -> T:

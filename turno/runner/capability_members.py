@@ -1,11 +1,12 @@
 """The members of `JobContext` that capabilities implement."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, cast
 
 from turno.capability import HOME, enabled, installed
 from turno.errors import HandlerMisuse
+from turno.jobs.effect import Effect, Finding
 from turno.jobs.job_context import Files
 from turno.named import load
 from turno.settings import Settings
@@ -21,6 +22,17 @@ class CapabilityMembers:
         """The tenant's files: uploads to read, and files to write within the job's transaction."""
         files: Files = member("files", self.settings.capabilities)(self)
         return files
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding | Awaitable[Finding]] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> Any:
+        """Cause an outside effect once in this tenant; returns the answer of its call."""
+        return member("once", self.settings.capabilities)(self, key, call, reconcile, idempotent=idempotent)
 
 
 @cache

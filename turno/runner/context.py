@@ -26,12 +26,11 @@ from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.fan_out import FanOut
 from turno.runner.items import LedgerBatch
-from turno.runner.outside_call import Call, OutsideCall, Reconcile
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
-from turno.store.handler import attempts, effects, events
+from turno.store.handler import attempts, events
 from turno.store.handler.attempts import Started
 
 T = TypeVar("T")
@@ -144,11 +143,6 @@ class AttemptContext(CapabilityMembers):
         self._batch = batch = LedgerBatch(self, self.transaction, list(items), key=key, chunk=chunk)
         return batch
 
-    def once(self, key: str, call: Call, reconcile: Reconcile | None = None, *, idempotent: bool = False) -> Any:
-        """Have an outside effect happen once in this tenant, whatever fails; see OutsideCall and the guide."""
-        self.transaction.alone()
-        return OutsideCall(self, self.transaction, key, call, reconcile, idempotent=idempotent).result()
-
     @contextmanager
     def between_transactions(self) -> Iterator[None]:
         """Commit the work so far, and open the next transaction, and the item's savepoint, after the block."""
@@ -156,7 +150,7 @@ class AttemptContext(CapabilityMembers):
         if item is not None:
             item.suspend()
         self.finish()
-        asked = effects.hold(self.connection, self.claim)
+        asked = attempts.hold(self.connection, self.claim)
         self.transaction.commit()
         try:
             self.safe_place(asked=asked)

@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 import psycopg
 
 from turno.errors import InvalidResult, PermanentFailure
-from turno.jobs.effect import Effect
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
 from turno.jobs.outcome import Cancel, Reschedule
@@ -99,18 +98,6 @@ class InlineContext(CapabilityMembers):
         """Run each item under a savepoint; an item's own error is counted and passed over."""
         del key, chunk
         return InlineBatch(self, list(items))
-
-    def once(
-        self,
-        key: str,
-        call: Callable[[Effect], Any],
-        reconcile: Callable[[Effect], Any] | None = None,
-        *,
-        idempotent: bool = False,
-    ) -> NoReturn:
-        """Refuse: an outside effect needs an intent that is committed, and a request is one transaction."""
-        del call, reconcile, idempotent
-        raise PermanentFailure(f"the outside effect {key} needs background jobs, which are switched off")
 
     def enqueue(self, job_type: Any, payload: Any = None, /, **options: Any) -> NoReturn:
         """Refuse: there is no job whose child it could be."""

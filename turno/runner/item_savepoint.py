@@ -2,23 +2,13 @@
 
 from secrets import token_hex
 
-from turno.errors import (
-    CalledElsewhere,
-    CancelRequested,
-    ClaimLost,
-    EffectInDoubt,
-    HandlerMisuse,
-    InvalidResult,
-    NeedsReview,
-)
+from turno.errors import EndsAttempt, HandlerMisuse, InvalidResult
 from turno.runner.session import transient
-from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
 # These are not caused by an item: they end the chunk, or the attempt.
-IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
-NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
+NOT_THE_ITEMS_FAULT = (HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)
 
 
 class ItemSavepoint:

@@ -5,7 +5,7 @@ import signal
 from time import monotonic_ns
 from types import FrameType
 
-from turno.errors import TurnoError
+from turno.errors import EndsAttempt
 from turno.runner import line_ring
 from turno.runner.line_ring import LineRing
 
@@ -17,8 +17,8 @@ NOWHERE = -1
 NS = 1e9
 
 
-class HandBack(TurnoError):
-    """Raised inside a handler at a safe place when its worker is stopping; let it pass."""
+class HandBack(EndsAttempt):
+    """The worker is stopping, and the job is at a safe place."""
 
 
 class SharedState:

@@ -48,6 +48,7 @@ RULES: dict[str, LiteralString] = {
            OR (j.concurrency_key, j.key_position) IS DISTINCT FROM (t.concurrency_key, t.key_position)
            OR t.state IN ('ready', 'waiting', 'parts') AND t.run_at > clock_timestamp()
            OR t.state <> 'review' AND j.status = 'pending' AND j.run_at = 'infinity'
+           OR (j.in_doubt IS NOT NULL) <> (j.run_at = 'infinity')
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
                    WHEN t.state = 'running' THEN t.attempt <= j.attempt
                    ELSE t.attempt < j.attempt END

@@ -28,7 +28,6 @@ from turno.web.admin.workers import admin_workers, worker_list
 from turno.web.api.admin import admin
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
-from turno.web.api.job_effects import job_effects
 from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
 from turno.web.api.notifications import notifications
@@ -54,7 +53,6 @@ ROUTES = (
     jobs,
     job_commands,
     job_history,
-    job_effects,
     notifications,
     admin,
     admin_jobs,
@@ -144,6 +142,7 @@ def install(
         menu=tuple(link for one in capabilities for link in one.menu),
         operator_menu=tuple(link for one in capabilities for link in one.operator_menu),
         job_sections=tuple(load(place) for one in capabilities for place in one.job_sections),
+        operator_job_sections=tuple(load(place) for one in capabilities for place in one.operator_job_sections),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,

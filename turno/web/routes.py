@@ -78,8 +78,8 @@ class OperatorCall:
 class Routes(Blueprint):
     """A blueprint of API operations; `tag` is their chapter in the OpenAPI document."""
 
-    def __init__(self, name: str, import_name: str, *, tag: str) -> None:
-        super().__init__(name, import_name)
+    def __init__(self, name: str, import_name: str, *, tag: str, template_folder: str | None = None) -> None:
+        super().__init__(name, import_name, template_folder=template_folder)
         self.tag = tag
         self.operations: dict[str, Operation] = {}
 

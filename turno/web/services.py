@@ -24,6 +24,7 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 
 if TYPE_CHECKING:
+    from turno.web.admin.operator_pages import OperatorVisit
     from turno.web.api.submission_part import SubmissionPart
     from turno.web.auth.principal import Principal
     from turno.web.auth.tokens import TokenCheck
@@ -36,6 +37,7 @@ AskPrincipal = Callable[[Request], "Principal | None"]
 Inline = Callable[[Tenant, type[JobHandler[Any]], Any, str], dict[str, Any] | None]  # payload, user
 Clock = Callable[[], datetime]
 JobSection = Callable[[Reader, "Visit", UUID], Markup]
+OperatorJobSection = Callable[[Reader, "OperatorVisit", UUID], Markup]
 # Returns None when the service may get requests, else a sentence that says what it waits for.
 Readiness = Callable[[], str | None]
 
@@ -72,6 +74,7 @@ class Services:
     menu: tuple[Link, ...]
     operator_menu: tuple[Link, ...]
     job_sections: tuple[JobSection, ...]
+    operator_job_sections: tuple[OperatorJobSection, ...]
     principal: "AskPrincipal | None"
     sign_in: str | None
     layout: str | None

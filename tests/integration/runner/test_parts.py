@@ -9,12 +9,12 @@ import pytest
 
 import turno
 from tests.attempt_here import attempt, claim_here, execute_here
-from tests.integration.runner.once.other_side import KEY, Outside
+from tests.capabilities.effects.other_side import KEY, Outside
 from tests.misbehaving_handlers import REGISTRY, Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno import crash_points
+from turno.capabilities.effects import review
 from turno.jobs.job import Priority
-from turno.store.api import effect_review
 from turno.store.operator import board
 from turno.tenancy.identity.session import service_session
 from turno.testing.build import FOREVER
@@ -169,7 +169,7 @@ def test_the_end_of_a_part_wakes_no_job_in_review(
     assert world.rows("SELECT kind FROM notifications WHERE job_id = %s", job_id) == [{"kind": "needs_review"}]
     (waiting,) = world.rows("SELECT slug, jobs FROM turno.jobs_in_review")
     assert waiting == {"slug": "suc0001", "jobs": 1}
-    assert world.call(effect_review.DECIDE, (job_id, "ana", KEY, "1", "ana"))["verdict"] == "settled"
+    assert world.call(review.DECIDE, (job_id, "ana", KEY, "1", "ana"))["verdict"] == "settled"
     assert drain(world) == {"failed": 1}
 
 

@@ -20,10 +20,11 @@ from psycopg import sql
 
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from turno.capabilities.effects import intents, review
 from turno.capabilities.rabbitmq import stored
 from turno.runner.session import HandlerConnection
-from turno.store.api import effect_review, jobs, notifications, watched_jobs
-from turno.store.handler import attempts, effects
+from turno.store.api import jobs, notifications, watched_jobs
+from turno.store.handler import attempts
 from turno.store.operator import fairness, routing
 from turno.tenancy.identity.session import as_api, handler_session, service_session
 from turno.tenancy.rights.grants import TENANT
@@ -74,7 +75,7 @@ class Scene:
         self.fresh = self._claim(worker)
         self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]
         self.known += [self.fresh.job_id, self.fresh.token]
-        effects.intend(self.session, self.claim, "effect", uuid4())
+        intents.intend(self.session, self.claim, "effect", uuid4())
         attempt_steps.begin(self.session)
         attempts.items(self.session, self.claim, [{"key": "1", "state": "done"}], 2)
         psycopg.Connection.commit(self.session)
@@ -171,7 +172,7 @@ class Scene:
             watched_jobs.standings(reader, [row["id"] for row in found], users)
             for row in found:
                 told += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
-                told += [effect_review.of_job(reader, row["id"], after="", limit=100)]
+                told += [review.of_job(reader, row["id"], after="", limit=100)]
                 for attempt in jobs.attempts(reader, row["id"]):
                     told.append(error_body(attempt["error"], operator=True))
                 for item in jobs.items(reader, row["id"], None, "", 100):

@@ -14,9 +14,10 @@ from psycopg import sql
 
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
+from turno.capabilities.effects import intents
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.handler import attempts, effects
+from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.provisioning.provision import add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
@@ -64,7 +65,7 @@ def test_a_handler_reads_the_record_and_no_token(running: Attempts, table: str) 
 
 def test_an_effect_is_settled_by_its_own_type_only(world: ExampleInstallation, running: Attempts) -> None:
     session, victim = running.start()
-    effects.intend(session, victim, "cae", uuid4())
+    intents.intend(session, victim, "cae", uuid4())
     other = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE background_jobs SET type = 'another' WHERE id = %s", other)
     world.rows("UPDATE turno.tickets SET type = 'another' WHERE job_id = %s", other)
@@ -73,20 +74,20 @@ def test_an_effect_is_settled_by_its_own_type_only(world: ExampleInstallation, r
     world.rows("UPDATE external_effects SET caller_gone = true")
     (row,) = world.rows("SELECT intent_of(token) AS intent, token FROM external_effects")
     for intent in row.values():
-        assert not effects.settle(forging, attacker, "cae", intent, result='{"code": "FORGED"}', by="the tax authority")
-        assert not effects.reissue(forging, attacker, "cae", intent)
+        assert not intents.settle(forging, attacker, "cae", intent, result='{"code": "FORGED"}', by="the tax authority")
+        assert not intents.reissue(forging, attacker, "cae", intent)
     assert world.rows("SELECT state FROM external_effects") == [{"state": "intended"}]
 
 
 def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: Attempts) -> None:
     session, victim = running.start()
-    effects.intend(session, victim, "cae", uuid4())
+    intents.intend(session, victim, "cae", uuid4())
     forging, attacker = running.start()
-    known = effects.intend(forging, attacker, "cae", uuid4())
+    known = intents.intend(forging, attacker, "cae", uuid4())
     assert known.verdict == "elsewhere"
     assert known.token != victim.token
-    assert not effects.settle(forging, attacker, "cae", known.token, result='{"code": "FORGED"}', by="me")
-    assert effects.settle(session, victim, "cae", victim.token, result='{"code": 1}', by="its call")
+    assert not intents.settle(forging, attacker, "cae", known.token, result='{"code": "FORGED"}', by="me")
+    assert intents.settle(session, victim, "cae", victim.token, result='{"code": 1}', by="its call")
 
 
 def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: Attempts) -> None:
@@ -111,7 +112,7 @@ def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running
         case "checkpoint":
             attempts.checkpoint(session, claim, 1)
         case "intend":
-            effects.intend(session, claim, "cae", uuid4())
+            intents.intend(session, claim, "cae", uuid4())
         case _:
             attempt_steps.complete(session, claim, "{}")
     assert session.execute("SHOW synchronous_commit").fetchone() == ("on",)

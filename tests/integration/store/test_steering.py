@@ -15,6 +15,7 @@ from tests.fakes import RecordingQueue
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.capabilities.audit.stored import list_audit
+from turno.capabilities.effects.doubt import set_doubt
 from turno.dispatch.command_across import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
@@ -26,7 +27,6 @@ from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.store.operator.server import server
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
-from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

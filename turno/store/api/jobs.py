@@ -118,7 +118,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(outcomes)s::text[] = '{}'
                OR j.finished_at IS NOT NULL AND outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
-          AND (NOT %(needs_review)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
+          AND (NOT %(needs_review)s OR j.in_doubt IS NOT NULL)
           AND (%(part_of)s::uuid IS NULL
                OR j.id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = %(part_of)s))
           AND (%(parts)s OR NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id))

@@ -1,1 +1,1 @@
-"""SQL of a handler's login: attempts, batches, items, effects."""
+"""SQL of a handler's login: attempts, batches, items."""

@@ -81,6 +81,13 @@ def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: d
     return str(_under_claim(session, "SELECT {}.job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at))
 
 
+def await_review(session: Session, claim: Claim, doubt: str, reason: str, error: dict[str, Any]) -> str:
+    """Park the job until a person settles `doubt`, nothing counted; returns the new status."""
+    return str(
+        _under_claim(session, "SELECT {}.job_await_review(%s, %s, %s, %s, %s)", claim, doubt, reason, Jsonb(error))
+    )
+
+
 def cancel(session: Session, claim: Claim, reason: str) -> str:
     """End the job as cancelled."""
     _under_claim(session, "SELECT {}.job_end_cancelled(%s, %s, %s)", claim, reason)
@@ -100,6 +107,11 @@ def items(session: Session, claim: Claim, chunk: list[dict[str, Any]], total: in
 def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
     """Keep the state to resume from, in the transaction that did the work; returns whether to stop."""
     return bool(_under_claim(session, "SELECT {}.job_checkpoint(%s, %s, %s)", claim, Jsonb(state)))
+
+
+def hold(session: Session, claim: Claim) -> bool:
+    """Prove, in the handler's transaction, that it may be committed; returns whether to stop."""
+    return bool(_under_claim(session, "SELECT {}.job_hold(%s, %s)", claim))
 
 
 def cancel_requested(session: Session, claim: Claim) -> bool:

@@ -189,7 +189,7 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute("SELECT slug, jobs FROM jobs_in_review ORDER BY jobs DESC, slug")
     for tenant in cursor:
-        what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person says whether an outside effect happened"
+        what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person settles a doubt"
         command = f"turno jobs list --tenant {tenant.slug} --needs-review"
         yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
 

@@ -7,9 +7,6 @@ from turno.capability import installed
 from turno.tenancy.rights.matrix import OWN_ROWS, READ_WRITE, Kind, Matrix, Policy, may, roles
 
 _READ_JOBS = may(handler="SELECT", api="SELECT")
-_EFFECT_COLUMNS = (
-    "key type outside_key state result job_id attempt calls caller_gone waiting intended_at settled_at settled_by"
-)
 
 # Called by `claim`, `claim_job` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
@@ -183,11 +180,6 @@ _TENANT = Matrix(
         "job_cancel_requested": roles("handler"),
         "job_hold": roles("handler"),
         "job_await_review": roles("handler"),
-        "effect_intend": roles("handler"),
-        "effect_reissue": roles("handler"),
-        "effect_settle": roles("handler"),
-        "effect_call_returned": roles("handler"),
-        "effect_decide": roles("api"),
         # Control owns `turno.enqueue_many`, by which hosts enqueue.
         "jobs_enqueue": roles("api control"),
         "job_enqueue_child": roles("handler"),
@@ -226,17 +218,13 @@ _TENANT = Matrix(
         "background_jobs_dead_letter": _READ_JOBS,
         "background_events": may(api="SELECT"),
         "background_event_jobs": may(api="SELECT"),
-        "external_effects": {},
-        "external_doubt": {},
         "notifications": may(api="SELECT"),
         "notifications_of_ends": may(api="SELECT"),
         "notifications_of_reviews": may(api="SELECT"),
         "schema_migrations": {},
     },
-    # All but the token: a claim's token is its pass.
-    columns={("external_effects", column): _READ_JOBS for column in _EFFECT_COLUMNS.split()},
     invokers=frozenset(
-        {"shortened", "intent_of", "key_holder", "child_jobs"}
+        {"shortened", "key_holder", "child_jobs"}
         | {"event_deliver", "claimed_job", "session_gone", "assert_few_open"}
         | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from flask import Response, request
 
 from turno.jobs.traceback_text import without_our_frames
-from turno.store.api import effect_review
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
@@ -31,7 +30,6 @@ job_life = OperatorPages("operator_job", __name__)
 
 ATTEMPTS_SHOWN = 50
 ITEMS_SHOWN = 50
-EFFECTS_SHOWN = 50
 EVENTS_SHOWN = 200
 LINES_SHOWN = 200
 LONGEST_WRITTEN = 20_000  # characters of a payload or a result
@@ -105,12 +103,10 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
         attempts = stored.attempts(reader, wanted, limit=ATTEMPTS_SHOWN)
         items = stored.items(reader, wanted, None, asked.after, ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
-        effects = effect_review.of_job(reader, wanted, after="", limit=EFFECTS_SHOWN)
+        sections = [section(reader, visit, wanted) for section in services().operator_job_sections]
         lines = stored.newest_logs(reader, wanted, LINES_SHOWN)
         row = scope.seen(row)
-        attempts, items, effects, lines = (
-            [scope.seen(one) for one in some] for some in (attempts, items, effects, lines)
-        )
+        attempts, items, lines = ([scope.seen(one) for one in some] for some in (attempts, items, lines))
     body = job_body(row, at(""), operator=True)
     if payload is not None and scope.hides:
         payload = services().redaction.value(payload, body.type)
@@ -125,7 +121,7 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
         items=[one | {"error": error_body(one["error"], operator=True)} for one in items[:ITEMS_SHOWN]],
         after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
         events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
-        effects=effects,
+        sections=sections,
         logs=[(attempt, list(some)) for attempt, some in groupby(lines, key=itemgetter("attempt"))],
         payload=None if payload is None else _written(payload),
         result=None if body.result is None else _written(body.result),

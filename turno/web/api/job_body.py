@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from turno.capability import installed
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, Outcome, label, outcome
 from turno.jobs.lacking import waiting_for
@@ -19,6 +20,8 @@ UNEXPECTED = "UnexpectedError"
 
 Band = Literal["urgent", "normal", "low"]
 _NO_WORD = re.compile(r"\W+", re.ASCII)
+
+OF_CAPABILITIES = tuple(name for one in installed() for name in one.job_links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def job_links(job_id: UUID, root: str) -> dict[str, str]:
     """Return the addresses of a job and of what can be done with it."""
     here = f"{root}/api/jobs/{job_id}"
     return {"self": here} | {
-        name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry", "rerun")
+        name: f"{here}/{name}" for name in ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "rerun")
     }
 
 

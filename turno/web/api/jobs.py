@@ -45,7 +45,7 @@ class JobsQuery(JobPageQuery):
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
     user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
     part_of: Annotated[UUID, described("Only the parts that this job was split into.")] = NOT_GIVEN
-    needs_review: Annotated[bool, described("Only jobs that wait until a person settles an outside effect.")] = False
+    needs_review: Annotated[bool, described("Only jobs that wait for the decision of a person.")] = False
     filter: Filters = ()
 
 

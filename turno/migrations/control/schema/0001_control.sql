@@ -479,7 +479,7 @@ SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
        min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
--- Whose jobs wait until a person says whether an outside effect happened, and how many.
+-- Whose jobs wait until a person settles a doubt, and how many.
 CREATE VIEW jobs_in_review AS
 SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
 WHERE t.state = 'review' GROUP BY n.slug;

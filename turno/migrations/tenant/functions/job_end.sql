@@ -9,7 +9,7 @@ BEGIN
     UPDATE background_jobs
     SET status = p_status, reason = shortened(p_reason, 1000), result = p_result,
         error = CASE WHEN p_status <> 'completed' THEN coalesce(error_kept(p_error), error) END,
-        finished_at = clock_timestamp(),
+        finished_at = clock_timestamp(), in_doubt = NULL,
         notifies = NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL)
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;
@@ -24,7 +24,7 @@ BEGIN
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
         SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,
-               coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
+               coalesce(jsonb_agg(to_jsonb(a) - '{job_id,token,reaped,in_doubt}'::text[] ORDER BY a.attempt), '[]')
         FROM (SELECT * FROM background_job_attempt_rows
               WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
     END IF;

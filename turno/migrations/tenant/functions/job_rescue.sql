@@ -1,10 +1,10 @@
 -- The worker or child that held this claim is dead. Its backends are ended first, so that its locks go and nothing of it can
--- commit later: the one that the attempt names, and those whose name says worker and child. Then the claim is taken from it,
--- if it still has it. At the third crash the job is failed with the cause, or waits for a person if an outside effect of
--- its is in doubt. Uncounted it is only handed back: its worker was told to stop and could not wait for it.
--- p_counted NULL: nobody knows which of its jobs the dead one was at. That was one that was shown as running, or that ran
--- alone; any other is handed back, and runs alone from now on.
--- p_child: its supervisor saw this process end. Whatever outside call that was making, it makes no more.
+-- commit later: the backend of the attempt, and those whose name has the worker and the child. Then the claim is taken from
+-- it, if it still has the claim. At the third crash the job fails with the cause, or is parked if its attempt left something
+-- in doubt. Uncounted, the job is only handed back: its worker was stopped and could not wait for the job.
+-- p_counted NULL: the job that the dead process worked at is unknown. It was a job that was shown as running, or that ran
+-- alone; any other job is handed back, and runs alone from now on.
+-- p_child: the worker saw this process exit.
 CREATE OR REPLACE FUNCTION job_rescue(
     p_job uuid, p_token uuid, p_cause text, p_retry_in interval, p_counted boolean, p_child integer) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
@@ -24,14 +24,12 @@ BEGIN
 
     SELECT * INTO ticket FROM turno.tickets WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;
     IF p_child IS NOT NULL THEN
-        -- Also where somebody else has taken the claim: that one waits to hear of it.
-        PERFORM effect_caller_gone(p_token);
+        -- Also after another worker took the claim.
+        UPDATE background_job_attempt_rows SET reaped = true WHERE job_id = p_job AND token = p_token;
     END IF;
     IF ticket.job_id IS NULL THEN
         RETURN 'gone';
     END IF;
-    SELECT key INTO doubt FROM external_effects
-    WHERE job_id = p_job AND state = 'intended' ORDER BY intended_at DESC LIMIT 1 FOR UPDATE;
     SELECT * INTO job FROM background_jobs WHERE id = p_job FOR UPDATE;
     IF NOT FOUND OR job.status NOT IN ('pending', 'running') THEN
         DELETE FROM turno.tickets WHERE job_id = p_job;
@@ -43,24 +41,25 @@ BEGIN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
         RETURN 'cancelled';
     ELSIF job.status = 'pending' AND NOT counts THEN
-        -- Not shown as running, and not to blame: for example, the login was refused.
+        -- Not shown as running, and not the cause: for example, the login was refused.
         PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, job.error, 0, 0);
         UPDATE turno.tickets SET crashes = 1 WHERE job_id = p_job AND p_counted IS NULL;
         RETURN 'pending';
     END IF;
-    -- Its session is not known by number. What it died of stands in the history all the same.
+    -- The session of this attempt is unknown; the history keeps the cause all the same.
     PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());
-    -- Not attempt_close: a rescue mends what it finds and refuses nothing.
+    -- Not attempt_close: a rescue repairs every state and refuses none.
     UPDATE background_job_attempt_rows
     SET finished_at = clock_timestamp(), outcome = CASE WHEN counts THEN 'crashed' ELSE 'released' END, error = crash
-    WHERE job_id = p_job AND finished_at IS NULL;
+    WHERE job_id = p_job AND finished_at IS NULL
+    RETURNING in_doubt INTO doubt;
     IF job.cancel_requested_at IS NOT NULL THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
     ELSIF counts AND job.crashes >= 2 AND doubt IS NOT NULL THEN
         PERFORM outcome_put(p_job, 'crashed');
-        -- Failing would hide that something outside may have happened.
-        PERFORM job_requeue_for_review(p_job, doubt, format('%s is in doubt: %s', doubt, p_cause), crash, 1);
+        -- A failure would hide that something outside may have happened.
+        PERFORM job_park(p_job, doubt, format('%s is in doubt: %s', doubt, p_cause), crash, 1);
         RETURN 'pending';
     ELSIF counts AND job.crashes >= 2 THEN
         UPDATE background_jobs SET crashes = crashes + 1 WHERE id = p_job;

@@ -57,6 +57,8 @@ CREATE TABLE background_jobs (
     key_position        bigint,
     -- The capability that created the job, with the id of its row: `schedule <id>`. NULL: a submission created the job.
     origin              text,
+    -- What a person must settle before this parked job continues: the name that its capability gave. NULL: not parked.
+    in_doubt            text,
     -- Few and short, because each statement that writes the table reads them anew.
     CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
     CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
@@ -71,7 +73,7 @@ CREATE INDEX background_jobs_of_user ON background_jobs (user_id, id);
 -- status, and keep that plan from when the index was empty. It also keeps starts of jobs out of all indexes.
 CREATE INDEX background_jobs_open ON background_jobs (user_id) WHERE finished_at IS NULL;
 CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
-CREATE INDEX background_jobs_parked ON background_jobs (id) WHERE finished_at IS NULL AND run_at = 'infinity';
+CREATE INDEX background_jobs_parked ON background_jobs (in_doubt, id) WHERE in_doubt IS NOT NULL;
 CREATE INDEX background_jobs_finished ON background_jobs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX background_jobs_notified ON background_jobs (user_id, finished_at) INCLUDE (read_at)
     WHERE finished_at IS NOT NULL AND notifies;
@@ -101,6 +103,9 @@ CREATE TABLE background_job_attempt_rows (
     outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
     error         turno.job_error,
     lost          boolean NOT NULL DEFAULT false,  -- its worker found the claim taken back
+    reaped        boolean NOT NULL DEFAULT false,  -- the worker saw the process of this attempt exit
+    -- What the crashed attempt may have done outside, named by the trigger of a capability: the job does not fail with it.
+    in_doubt      text,
     PRIMARY KEY (job_id, attempt),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
 );
@@ -210,52 +215,6 @@ CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW
     WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_revise();
 CREATE TRIGGER audit AFTER UPDATE ON background_jobs FOR EACH ROW
     WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL) EXECUTE FUNCTION job_audit();
-
--- Effects outside the database, such as an authorisation by the tax authority: each is issued once, or a person is asked.
---
---   nothing  -> intended   one attempt may now make the call
---   intended -> done       the call answered, a look-up found the effect, or a person said so
---   intended -> absent     the call certainly did nothing, or a person said so
---   intended -> intended   issued again, after a look-up found nothing and nobody can still be calling
---   absent   -> intended   issued again
---
--- Lock order: ticket, then effect, then job. No purge and no reference to jobs: that an invoice was authorised is
--- known for as long as the schema lives.
-
-CREATE TABLE external_effects (
-    key         turno.item_key PRIMARY KEY,
-    -- The job type that used the key first. Another type with the same key is a mistake, whichever it is.
-    type        turno.type_name NOT NULL,
-    -- The key that the other side knows the effect by; the same in every attempt.
-    outside_key uuid NOT NULL,
-    state       text NOT NULL CHECK (state IN ('intended', 'done', 'absent')),
-    result      turno.job_result,
-    -- The attempt that may have issued it last, and how often somebody may have.
-    job_id      uuid NOT NULL,
-    attempt     integer NOT NULL,
-    token       uuid NOT NULL,
-    calls       integer NOT NULL CHECK (calls >= 0),
-    -- No process makes the call any more: the process reported it, or its parent saw it exit. A missing heartbeat or a
-    -- closed session is no proof: a stopped process may continue and make the call.
-    caller_gone boolean NOT NULL DEFAULT false,
-    -- Jobs parked until a person settles this.
-    waiting     uuid[] NOT NULL DEFAULT '{}',
-    intended_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    settled_at  timestamptz,
-    settled_by  turno.job_words,
-    CHECK ((state = 'intended') = (settled_at IS NULL)),
-    CHECK ((state = 'intended') = (settled_by IS NULL)),
-    CHECK ((state = 'done') = (result IS NOT NULL)),
-    CHECK (state = 'intended' OR waiting = '{}')
-);
-CREATE INDEX external_effects_open ON external_effects (token) WHERE state = 'intended';
-CREATE INDEX external_effects_of_job ON external_effects (job_id);
-
--- While this has a row, the database may be older than the outside world (a restored backup): an effect without a
--- record is then in doubt instead of new.
-CREATE TABLE external_doubt (
-    since timestamptz PRIMARY KEY DEFAULT clock_timestamp()
-);
 
 -- What attempts logged: written by the worker, not in the job's transaction, so it is there whatever became of that.
 CREATE TABLE background_job_logs (

@@ -1,0 +1,14 @@
+"""An installation, the other side of its outside calls, and jobs that call it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.capabilities.effects.other_side import Outside, Place
+from tests.installation import ExampleInstallation
+
+
+@pytest.fixture
+def place(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Place:
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    return Place(world, Outside(), monkeypatch)

@@ -1,0 +1,107 @@
+"""The other side of an outside call, as a test decides what it answers, and jobs that call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from tests.attempt_here import claim_here, execute_here
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
+from tests.misdeeds.deed import DEEDS
+from turno.capabilities.effects import review
+from turno.jobs.effect import Effect, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from turno.jobs.job_context import JobContext
+
+
+KEY = "cae:1:B:7"
+
+
+class Died(BaseException):
+    """Ends an attempt in this process as a kill ends one in a process of its own: nothing is recorded."""
+
+
+@dataclass
+class Outside:
+    """The other side, as a handler reaches it: `answers` and `findings` are given in turn, exceptions raised."""
+
+    answers: list[Any] = field(default_factory=list)
+    findings: list[Any] = field(default_factory=list)
+    calls: list[Effect] = field(default_factory=list)
+    looked: list[Effect] = field(default_factory=list)
+
+    def call(self, effect: Effect) -> Any:
+        self.calls.append(effect)
+        return self._next(self.answers, {"cae": len(self.calls)})
+
+    def reconcile(self, effect: Effect) -> Finding:
+        self.looked.append(effect)
+        finding: Finding = self._next(self.findings, None)
+        return finding
+
+    def _next(self, given: list[Any], otherwise: Any) -> Any:
+        answer = given.pop(0) if given else otherwise
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer() if callable(answer) else answer
+
+
+@dataclass
+class Place:
+    """A world with the other side, and jobs whose one deed is the test's."""
+
+    world: ExampleInstallation
+    outside: Outside
+    patch: pytest.MonkeyPatch
+
+    def enqueue(self, deed: Callable[[JobContext], Any] | None = None, **options: Any) -> UUID:
+        """A job that writes, has the effect happen, and writes again; or one that does a deed of the test's."""
+        how = {name: options.pop(name) for name in ("idempotent", "look") if name in options}
+        self.patch.setitem(DEEDS, "ok", lambda job, _payload: deed(job) if deed else self.plain(job, **how))
+        return self.world.enqueue({"how": "ok"}, **{"handler": Odd} | options)
+
+    def plain(self, job: JobContext, *, idempotent: bool = False, look: bool = True) -> dict[str, Any]:
+        write(job, "before")
+        reconcile = self.outside.reconcile if look else None
+        answer = job.once(KEY, self.outside.call, reconcile, idempotent=idempotent)
+        write(job, "after")
+        return {"answer": answer}
+
+    def die(self, job_id: UUID, *, buried: bool) -> None:
+        """Run an attempt that dies while it calls, seen by its parent or by nobody, and take the job from it."""
+        self.outside.answers.append(Died())
+        claim = claim_here(self.world, job_id)
+        with pytest.raises(Died):
+            execute_here(self.world, claim)
+        engine, schema = self.world.engine, self.world.one.schema
+        child = 1 if buried else None
+        engine.rescue(schema, job_id, claim.token, cause="test", retry_in=timedelta(0), counted=True, child=child)
+
+    def effect(self, key: str = KEY) -> dict[str, Any]:
+        (row,) = self.world.rows("SELECT * FROM external_effects WHERE key = %s", key)
+        return row
+
+    def decide(self, job_id: UUID, result: str | None) -> str:
+        """Settle as a person does: with a result as done, with none as absent."""
+        row = self.world.call(review.DECIDE, (job_id, "ana", KEY, result, "ana"))
+        return str(row["verdict"])
+
+    def written(self) -> list[str]:
+        rows = self.world.rows("SELECT address FROM customers WHERE company_name = 'Odd' ORDER BY address")
+        return [row["address"] for row in rows]
+
+
+def write(job: JobContext, when: str) -> None:
+    job.connection.execute(
+        "INSERT INTO customers (id, company_name, tax_condition, address, country)"
+        " VALUES (gen_random_uuid()::text, 'Odd', 'registered', %s, 'once')",
+        (when,),
+    )

@@ -1,0 +1,96 @@
+"""What `job.once` refuses: keys, answers and moments at which no call may be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from tests.attempt_here import attempt
+from tests.capabilities.effects.other_side import KEY, Place
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import OddHurried
+from turno.jobs.effect import Effect
+
+if TYPE_CHECKING:
+    from turno.jobs.job_context import JobContext
+
+
+@pytest.mark.parametrize(
+    "answer", [{"a": float("nan")}, {1, 2}, "x" * 70_000, "a\0b"], ids=["nan", "set", "large", "nul"]
+)
+def test_an_answer_that_cannot_be_stored_fails_the_job_and_stays_in_doubt(
+    world: ExampleInstallation, place: Place, answer: Any
+) -> None:
+    place.outside.answers = [lambda: answer]
+    job = attempt(world, place.enqueue())
+    assert (job["status"], job["error"]["class"]) == ("failed", "InvalidResult")
+    assert (place.effect()["state"], place.effect()["caller_gone"]) == ("intended", True)
+
+
+def test_a_key_of_another_type_is_a_mistake(world: ExampleInstallation, place: Place) -> None:
+    attempt(world, place.enqueue())
+    job = attempt(world, place.enqueue(handler=OddHurried))
+    assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+    assert "another job type" in job["error"]["message"]
+
+
+def test_two_tenants_with_one_key_are_two_effects(world: ExampleInstallation, place: Place) -> None:
+    attempt(world, place.enqueue())
+    attempt(world, place.enqueue(tenant=world.other))
+    one, other = place.outside.calls
+    assert one.outside_key != other.outside_key
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\0b"], ids=["empty", "long", "nul"])
+def test_a_key_that_cannot_be_kept_is_refused(world: ExampleInstallation, place: Place, key: str) -> None:
+    job = attempt(world, place.enqueue(lambda job: job.once(key, place.outside.call)))
+    assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
+
+
+def test_the_call_cannot_use_the_job_s_session(world: ExampleInstallation, place: Place) -> None:
+    def deed(job: JobContext) -> Any:
+        cursor = job.connection.cursor()
+
+        def call(_effect: Effect) -> None:
+            cursor.execute("DELETE FROM customers")
+
+        job.once(KEY, call)
+
+    job = attempt(world, place.enqueue(deed))
+    assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+    assert "must not use the database" in job["error"]["message"]
+
+
+def test_within_a_savepoint_of_the_handler_s_it_is_refused(world: ExampleInstallation, place: Place) -> None:
+    def deed(job: JobContext) -> Any:
+        with job.connection.transaction():
+            return place.plain(job)
+
+    job = attempt(world, place.enqueue(deed))
+    assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
+
+
+def test_after_a_commit_behind_our_back_it_is_refused(world: ExampleInstallation, place: Place) -> None:
+    def deed(job: JobContext) -> Any:
+        job.connection.execute("COMMIT; BEGIN")
+        return place.plain(job)
+
+    job = attempt(world, place.enqueue(deed))
+    assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
+
+
+def test_a_cancelled_job_issues_nothing_more(world: ExampleInstallation, place: Place) -> None:
+    def deed(job: JobContext) -> dict[str, Any]:
+        world.cancel(job.job_id)
+        return place.plain(job)
+
+    assert attempt(world, place.enqueue(deed))["status"] == "cancelled"
+    assert (place.outside.calls, world.rows("SELECT 1 FROM external_effects")) == ([], [])
+
+
+def test_the_tables_refuse_a_settlement_without_its_result(world: ExampleInstallation, place: Place) -> None:
+    attempt(world, place.enqueue())
+    with pytest.raises(psycopg.errors.CheckViolation):
+        world.rows("UPDATE external_effects SET result = NULL")

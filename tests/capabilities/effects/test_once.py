@@ -1,0 +1,237 @@
+"""An outside effect happens once: what is known is not done again, and what is in doubt never on a guess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.attempt_here import attempt, claim_here, execute_here
+from tests.capabilities.effects.other_side import KEY, Place
+from tests.installation import ExampleInstallation
+from turno.capabilities.effects import intents
+from turno.capabilities.effects.once import EffectInDoubt
+from turno.errors import NotIssued
+from turno.jobs.effect import Absent, Done, Finding, Unknown
+from turno.testing.build import FOREVER
+
+if TYPE_CHECKING:
+    from turno.jobs.job_context import JobContext
+
+
+def test_a_second_job_gets_the_stored_result_without_a_call(world: ExampleInstallation, place: Place) -> None:
+    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
+    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
+    (call,) = place.outside.calls
+    row = place.effect()
+    assert (row["state"], row["result"], row["calls"], row["settled_by"]) == ("done", {"cae": 1}, 1, "its call")
+    assert (call.key, call.outside_key, call.calls) == (KEY, row["outside_key"], 1)
+    assert place.written() == ["after", "after", "before", "before"]
+
+
+@pytest.mark.parametrize("answer", [None, [], "text", 0, {"a": [1, None]}])
+def test_any_json_is_a_result(world: ExampleInstallation, place: Place, answer: Any) -> None:
+    place.outside.answers = [lambda: answer]
+    assert attempt(world, place.enqueue())["result"] == {"answer": answer}
+    assert attempt(world, place.enqueue())["result"] == {"answer": answer}
+    assert len(place.outside.calls) == 1
+
+
+def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(
+    world: ExampleInstallation, place: Place
+) -> None:
+    def look_around() -> dict[str, Any]:
+        assert place.written() == ["before"]
+        assert place.effect()["state"] == "intended"
+        sessions = world.rows(
+            "SELECT state, backend_xid, backend_xmin FROM pg_stat_activity WHERE application_name = 'test'"
+        )
+        assert {(row["state"], row["backend_xid"], row["backend_xmin"]) for row in sessions} == {("idle", None, None)}
+        return {"seen": True}
+
+    place.outside.answers = [look_around]
+    assert attempt(world, place.enqueue())["result"] == {"answer": {"seen": True}}
+
+
+def test_what_fails_after_the_call_undoes_neither_the_effect_nor_what_came_before(
+    world: ExampleInstallation, place: Place
+) -> None:
+    def deed(job: JobContext) -> dict[str, Any]:
+        place.plain(job)
+        raise ValueError(job.attempt)
+
+    job_id = place.enqueue(deed)
+    assert attempt(world, job_id)["errors"] == 1
+    assert (place.effect()["state"], place.written()) == ("done", ["before"])
+    attempt(world, job_id)
+    assert len(place.outside.calls) == 1
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """An intent without a settlement, and what must follow from it."""
+
+    finding: Finding | None  # None: the handler has no look-up
+    ends: str
+    buried: bool = True  # the dead attempt's parent saw it die
+    idempotent: bool = False
+
+
+CANNOT_TELL = Unknown("the authority cannot tell")
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        Doubt(Done({"cae": 7}), "found"),
+        Doubt(Done({"cae": 7}), "found", buried=False),
+        Doubt(Absent(), "issued"),
+        Doubt(Absent(), "issued", buried=False, idempotent=True),
+        Doubt(Absent(), "parked", buried=False),
+        Doubt(CANNOT_TELL, "parked"),
+        Doubt(CANNOT_TELL, "parked", idempotent=True),
+        Doubt(None, "parked"),
+        Doubt(None, "issued", buried=False, idempotent=True),
+    ],
+    ids=lambda doubt: f"{type(doubt.finding).__name__}-{doubt.buried}-{doubt.idempotent}",
+)
+def test_what_follows_from_doubt(world: ExampleInstallation, place: Place, doubt: Doubt) -> None:
+    job_id = place.enqueue(idempotent=doubt.idempotent, look=doubt.finding is not None)
+    place.die(job_id, buried=doubt.buried)
+    place.outside.findings = [doubt.finding]
+    job = attempt(world, job_id)
+    calls = [call.outside_key for call in place.outside.calls]
+    assert len(place.outside.looked) == (doubt.finding is not None)
+    assert len(set(calls)) == 1
+    match doubt.ends:
+        case "found":
+            assert (job["result"], len(calls)) == ({"answer": {"cae": 7}}, 1)
+            assert place.effect()["settled_by"] == "a look-up"
+        case "issued":
+            assert (job["result"], len(calls)) == ({"answer": {"cae": 2}}, 2)
+            assert place.effect()["calls"] == 2
+        case "parked":
+            assert (job["status"], job["run_at"], job["errors"], len(calls)) == ("pending", FOREVER, 0, 1)
+            assert KEY in job["reason"]
+            assert job["in_doubt"] == KEY
+
+
+def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_over(
+    world: ExampleInstallation, place: Place
+) -> None:
+    place.outside.answers = [TimeoutError("no answer")]
+    place.outside.findings = [Absent()]
+    assert attempt(world, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
+    assert place.effect()["caller_gone"]
+    assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+
+
+def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: ExampleInstallation, place: Place) -> None:
+    place.outside.answers = [NotIssued("connection refused")]
+    job = attempt(world, job_id := place.enqueue())
+    assert (job["errors"], place.effect()["state"]) == (1, "absent")
+    assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+    assert place.outside.looked == []
+
+
+def test_a_look_up_that_fails_is_an_error_and_made_again(world: ExampleInstallation, place: Place) -> None:
+    place.die(job_id := place.enqueue(), buried=True)
+    place.outside.findings = [ConnectionError("try later"), Done("late")]
+    assert attempt(world, job_id)["error"]["class"] == "EffectInDoubt"
+    assert attempt(world, job_id)["result"] == {"answer": "late"}
+
+
+def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(
+    world: ExampleInstallation, place: Place
+) -> None:
+    def deed(job: JobContext) -> dict[str, Any]:
+        with pytest.raises(EffectInDoubt):
+            place.plain(job)
+        return place.plain(job)
+
+    place.outside.answers = [TimeoutError()]
+    place.outside.findings = [Done("found")]
+    assert attempt(world, place.enqueue(deed))["result"] == {"answer": "found"}
+    assert len(place.outside.calls) == 1
+
+
+def test_while_another_job_calls_nobody_else_does(world: ExampleInstallation, place: Place) -> None:
+    first, second = place.enqueue(), place.enqueue()
+    seen: list[dict[str, Any]] = []
+
+    def meanwhile() -> str:
+        seen.append(attempt(world, second))
+        return "mine"
+
+    place.outside.answers = [meanwhile]
+    assert attempt(world, first)["result"] == {"answer": "mine"}
+    (waits,) = seen
+    assert (waits["status"], waits["errors"], waits["run_at"] > datetime.now(UTC)) == ("pending", 0, True)
+    world.time_passes()
+    assert attempt(world, second)["result"] == {"answer": "mine"}
+    assert len(place.outside.calls) == 1
+
+
+def test_an_intent_that_comes_just_too_late_gets_the_result(world: ExampleInstallation, place: Place) -> None:
+    attempt(world, place.enqueue())
+
+    def intend_all_the_same(job: Any) -> dict[str, Any]:
+        known = intents.intend(job.connection, job.transaction.claim, KEY, place.effect()["outside_key"])
+        return {"verdict": known.verdict, "result": known.result}
+
+    assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
+
+
+def test_two_jobs_in_doubt_issue_it_again_once(world: ExampleInstallation, place: Place) -> None:
+    first, second = place.enqueue(), place.enqueue()
+    place.die(first, buried=True)
+
+    def the_other_is_faster() -> Finding:
+        assert attempt(world, second)["result"] == {"answer": {"cae": 2}}
+        return Absent()
+
+    place.outside.findings = [the_other_is_faster, Absent()]
+    assert attempt(world, first)["status"] == "pending"
+    assert len(place.outside.calls) == 2
+    world.time_passes()
+    assert attempt(world, first)["result"] == {"answer": {"cae": 2}}
+
+
+def test_a_zombie_s_answer_is_refused_and_looked_up(world: ExampleInstallation, place: Place) -> None:
+    job_id = place.enqueue()
+    claim = claim_here(world, job_id)
+
+    def lose_the_claim() -> str:
+        world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
+        world.engine.rescue(world.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
+        return "too late"
+
+    place.outside.answers = [lose_the_claim]
+    assert execute_here(world, claim)["status"] == "pending"
+    assert (place.effect()["state"], place.effect()["caller_gone"]) == ("intended", False)
+    place.outside.findings = [Absent()]
+    assert attempt(world, job_id)["run_at"] == FOREVER
+
+
+def test_a_session_that_breaks_during_the_call_loses_no_answer(world: ExampleInstallation, place: Place) -> None:
+    def cut() -> str:
+        world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'test'")
+        return "granted"
+
+    place.outside.answers = [cut]
+    job = attempt(world, place.enqueue())
+    assert (place.effect()["state"], place.effect()["result"]) == ("done", "granted")
+    assert job["result"] == {"answer": "granted"}
+
+
+def test_after_a_restore_even_the_first_call_waits_for_a_look_up(world: ExampleInstallation, place: Place) -> None:
+    world.rows("INSERT INTO external_doubt DEFAULT VALUES")
+    place.outside.findings = [Absent(), Done("the old one")]
+    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
+    world.rows("TRUNCATE external_effects")
+    assert attempt(world, place.enqueue())["result"] == {"answer": "the old one"}
+    world.rows("TRUNCATE external_effects")
+    assert attempt(world, place.enqueue(look=False))["run_at"] == FOREVER
+    assert len(place.outside.calls) == 1

@@ -1,0 +1,1 @@
+"""Outside effects: `job.once`."""

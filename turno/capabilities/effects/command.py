@@ -1,0 +1,113 @@
+"""The commands `turno effect …`: outside effects of jobs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.capabilities.effects import review
+from turno.capabilities.effects.doubt import set_doubt
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table
+from turno.commands.tenant_session import session_of
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.process_name import person
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.provisioner import provisioner
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+MOST = 1000
+
+tenant_option = click.option("--tenant", required=True, help="The tenant of the job.")
+
+
+class NotSettled(TurnoError):
+    """The effect is unchanged; the message states why."""
+
+
+@click.group()
+def effect() -> None:
+    """List and settle outside effects of jobs; doubt them after a restore."""
+
+
+@effect.command("list")
+@tenant_option
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+@click.argument("job_id", type=click.UUID)
+def list_effects(*, tenant: str, json_wanted: bool, job_id: UUID) -> None:
+    """List the outside effects that the job JOB_ID issued or waits for."""
+    with session_of(tenant) as session:
+        effects = session.read(lambda reader: review.of_job(reader, job_id, after="", limit=MOST))
+    if json_wanted:
+        click.echo(as_json(effects))
+    else:
+        print_table(("effect", "state", "calls", "since", "settled by"), [_row(one) for one in effects])
+
+
+@effect.command()
+@tenant_option
+@click.option(
+    "--done", metavar="JSON", help="The effect happened; JSON is the value that its call would have returned."
+)
+@click.option("--absent", is_flag=True, help="The effect did not happen and no longer can: it may be issued again.")
+@click.option("--by", default=person, help="Name of the person who decides; by default the user of this shell.")
+@click.argument("job_id", type=click.UUID)
+@click.argument("key")
+def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID, key: str) -> None:
+    """Settle the outside effect KEY that the job JOB_ID issued or waits for; the job runs on."""
+    if absent == (done is not None):
+        raise click.UsageError("give either --done JSON or --absent")
+    result = None if done is None else _as_json_text(done)
+    with session_of(tenant) as session:
+        verdict = review.settle(
+            session.lend, session.dispatcher, session.tenant, job_id, user_id=None, key=key, result=result, by=by
+        )
+    match verdict:
+        case "settled":
+            click.echo(f"{key} is settled as {'absent' if absent else 'done'}; the jobs that waited for it run on")
+        case "busy":
+            raise NotSettled(f"an attempt may be issuing {key} now; look again when it has ended")
+        case "ended":
+            raise NotSettled(f"{key} was settled before; the first decision stays")
+        case _:
+            raise NotSettled(
+                f"job {job_id} of {tenant} has no outside effect {key}; `turno effect list` names its effects"
+            )
+
+
+@effect.command()
+@click.argument("slug", required=False)
+@click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
+@click.option("--over", is_flag=True, help="End the look-ups: the effects since the backup are on record.")
+def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
+    """After a restore: look up every outside effect of the tenant SLUG before a job issues it."""
+    if everybody == (slug is not None):
+        raise click.UsageError("name a tenant, or give --all")
+    with opened(provisioner(read_settings())) as admin:
+        found = set_doubt(admin, slug, doubt=not over)
+    state = (
+        "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
+    )
+    for one in found.changed:
+        click.echo(f"tenant {one}: {state}")
+    for one, why in found.troubles.items():
+        click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
+    sys.exit(bool(found.troubles))
+
+
+def _as_json_text(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), allow_nan=False)
+    except ValueError as problem:
+        raise click.BadParameter(f"is not JSON: {problem}", param_hint="--done") from None
+
+
+def _row(one: dict[str, Any]) -> tuple[Any, ...]:
+    state = "needs review" if one["needs_review"] else one["state"]
+    return (one["key"], state, one["calls"], one["intended_at"], one["settled_by"])
