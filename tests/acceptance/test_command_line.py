@@ -134,7 +134,7 @@ def steps() -> list[str]:
 
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     before, newest = steps()[-2:]
-    undo = ("migrate", "--application", "--rollback", "1")
+    undo = ("migrate", "--rollback", "1")
     assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
     assert "no migration is pending" in installed.succeed("migrate", "--dry-run")
     back = installed.succeed(*undo, "--tenant", "suc0002")
@@ -148,7 +148,7 @@ def test_migrations_go_back_and_come_again(installed: Installation) -> None:
 
 
 def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation) -> None:
-    undo = ("migrate", "--application", "--rollback", "1", "--tenant", "suc0002")
+    undo = ("migrate", "--rollback", "1", "--tenant", "suc0002")
     worker = "INSERT INTO turno.workers (host, pid, backend, alive_at) VALUES (%s, 77, 'pool', now() - %s::interval)"
     installed.query(worker, "far", "0")
     installed.query(worker, "lost", "1 hour")

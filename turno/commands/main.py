@@ -26,9 +26,7 @@ COMMANDS = {
         "turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."
     ),
     "cleanup": Command("turno.commands.cleanup:cleanup", "Run every maintenance task once, as cron does."),
-    "migrate": Command(
-        "turno.commands.migrate:migrate", "Migrate the database and every tenant to this release, or back."
-    ),
+    "migrate": Command("turno.commands.migrate:migrate", "Migrate the database and every tenant to this release."),
     "backend": Command(
         "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
     ),

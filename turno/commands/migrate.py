@@ -33,9 +33,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--status", is_flag=True, help="Show the version of every schema; exit status 1 if one is behind.")
 @click.option("--check", is_flag=True, help="Show rights that differ from docs/roles.md; exit status 1 if any does.")
 @click.option("--managed", is_flag=True, help="With --check: leave out what only a superuser could mend.")
-@click.option("--rollback", type=COUNT, metavar="N", help="Roll back the last N migrations of the tenants.")
-@click.option("--to", type=click.IntRange(min=0), metavar="VERSION", help="Roll the tenants back to this version.")
-@click.option("--application", is_flag=True, help="Roll back the application's migrations, not the library's.")
+@click.option("--rollback", type=COUNT, metavar="N", help="Roll back the application's last N migrations.")
 @click.option("--tenant", "slugs", multiple=True, metavar="SLUG", help="Roll back only this tenant; may be repeated.")
 @click.option("--canary", metavar="SLUG", help="Migrate this tenant first, and no other if it fails.")
 @click.option(
@@ -46,25 +44,18 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--yes", is_flag=True, help="Install beside other roles, or roll back beside live workers, without a question."
 )
-@click.option(
-    "--over-newer",
-    is_flag=True,
-    help="On the way back: install over a control schema that a newer release has migrated.",
-)
 @click.option("--dry-run", is_flag=True, help="Print the migrations to apply or to roll back; change nothing.")
-def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
+def migrate(*, status: bool, check: bool, rollback: int | None, **options: Any) -> int:
     """Create missing roles and the control schema, then apply every pending migration to every schema.
 
     A failed schema stops no other, and the next run continues with the failed schema. Exit status 1 if a schema failed,
     or if HANDLERS cannot be imported.
     """
-    back = rollback is not None or to is not None
-    if status + check + (rollback is not None) + (to is not None) > 1:
-        raise click.UsageError("--status, --check, --rollback and --to exclude each other")
-    if (options["slugs"] or options["application"]) and not back:
-        raise click.UsageError(
-            "--tenant and --application select migrations to roll back: give --rollback or --to, too"
-        )
+    back = rollback is not None
+    if status + check + back > 1:
+        raise click.UsageError("--status, --check and --rollback exclude each other")
+    if options["slugs"] and not back:
+        raise click.UsageError("--tenant selects migrations to roll back: give --rollback, too")
     if options["managed"] and not check:
         raise click.UsageError("--managed filters the findings of --check: give both")
     settings = read_settings()
@@ -78,14 +69,11 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         return print_findings([one for one in found if not (options["managed"] and one.for_superuser)])
     progress = Report(dry_run=options["dry_run"], back=back)
     shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
-    if back:
+    if rollback is not None:
         if not (options["dry_run"] or options["yes"]):
             _refuse_beside_workers(settings)
-        steps, slugs = rollback or 1, list(options["slugs"]) or None
-        of_application = options["application"]
-        return report(
-            all_schemas.rollback(connect, logins, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
-        )
+        slugs = list(options["slugs"]) or None
+        return report(all_schemas.rollback(connect, logins, steps=rollback, slugs=slugs, **shared))
     if options["plan"]:
         return _plan(settings)
     unregistered = 0
@@ -95,7 +83,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
             progress.control(install(admin, logins))
             raise_connections(admin, tenant_connections(admin, settings))
             unregistered = _announce(admin, settings)
-    how = {name: options[name] for name in ("canary", "redefine", "over_newer")}
+    how = {name: options[name] for name in ("canary", "redefine")}
     return report(all_schemas.migrate(connect, logins, **how, **shared)) or unregistered
 
 
@@ -119,10 +107,7 @@ def _ask(settings: Settings, *, agreed: bool) -> None:
 
 
 def _refuse_beside_workers(settings: Settings) -> None:
-    """Refuse to take schemas back while workers live: functions of this release would stand on older tables.
-
-    A job that calls one of them would fail again and again, until it has no attempt left.
-    """
+    """Refuse to roll back while workers are alive: jobs that use the tables would fail until no attempt is left."""
     with opened(provisioner(settings)) as admin:
         alive = [row for row in workers.listed(admin) if row["silent"] <= settings.dead_after_seconds]
     if alive:

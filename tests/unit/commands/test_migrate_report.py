@@ -50,10 +50,9 @@ def test_versions_are_written_as_in_file_names() -> None:
     ("wrong", "said"),
     [
         (["--rollback", "0"], "Invalid value for '--rollback': 0 is not in the range x>=1."),
-        (["--to", "x"], "Invalid value for '--to': 'x' is not a valid integer range."),
         (["--jobs", "many"], "Invalid value for '--jobs'"),
-        (["--status", "--check"], "--status, --check, --rollback and --to exclude each other"),
-        (["--tenant", "suc0001"], "give --rollback or --to, too"),
+        (["--status", "--check"], "--status, --check and --rollback exclude each other"),
+        (["--tenant", "suc0001"], "give --rollback, too"),
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from psycopg import Connection, sql
 
 from turno.tenancy.rights.matrix import CatalogObject, Kind
-from turno.tenancy.rights.privileges import PUBLIC, Ace, LiveObject, live_objects
+from turno.tenancy.rights.privileges import PUBLIC, Ace, LiveObject
 from turno.tenancy.rights.schemas import Schema
 
 
@@ -32,12 +32,12 @@ def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Differen
             yield Difference(found.thing, found.aces - wanted, wanted - found.aces)
 
 
-def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
-    """Grant and revoke until the schema has the rights of the matrix; return whether a right changed.
+def apply_grants(admin: Connection[Any], schema: Schema, live: Iterable[LiveObject]) -> bool:
+    """Grant and revoke until these objects of the schema have the rights of the matrix; return whether a right changed.
 
     Runs as the schema's owner, inside the caller's transaction.
     """
-    live = list(live_objects(admin, [schema.name]))
+    live = list(live)
     # Overloaded functions have the same name; the catalog check reports them.
     named = Counter(found.thing for found in live)
     return make_equal(admin, schema.name, differences(schema, (one for one in live if named[one.thing] == 1)))

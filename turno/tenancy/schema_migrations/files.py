@@ -69,9 +69,14 @@ class Migration:
     down: Script | None
 
     @property
+    def key(self) -> tuple[str, int]:
+        """The step in a ledger: its source and its number."""
+        return self.up.source, self.number
+
+    @property
     def version(self) -> str:
         """The step's name in reports; see `version_of`."""
-        return version_of(self.up.source, self.number)
+        return version_of(*self.key)
 
     @property
     def checksum(self) -> str:

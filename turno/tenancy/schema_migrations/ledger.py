@@ -10,14 +10,13 @@ from psycopg import Connection, sql
 from turno.capability import LIBRARY
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.definitions import digest_of
-from turno.tenancy.schema_migrations.files import Files, Migration, version_of
+from turno.tenancy.schema_migrations.files import APPLICATION, Files, Migration, version_of
 
 # One statement reads this many schemas: each costs two locks, and the server's lock table is finite.
 TOGETHER = 500
 Applied = dict[str, str]  # checksums by version
 # Not a migration: the checksum is the digest of the functions' text and the rights as the schema has them.
 DEFINITIONS = version_of(LIBRARY, 0)
-FIRST = version_of(LIBRARY, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +55,20 @@ class Standing:
         )
 
     @property
+    def application(self) -> bool:
+        """Whether these are the steps of the application."""
+        return self.source == APPLICATION
+
+    @property
     def trouble(self) -> str | None:
         """The reason why this release must not migrate this schema, or None."""
-        if FIRST in self.drifted and self.source == LIBRARY:
-            return (
-                "the schema was made by a commit before the first release, from which there is no upgrade; "
-                "make a new database (for the demo: remove its folder .turno)"
-            )
+        if self.unknown and self.application:
+            return f"version {self.unknown[-1]} of the application has no file in the folder MIGRATIONS; correct it"
         if self.unknown:
-            if self.source != LIBRARY:
-                return f"version {self.unknown[-1]} of the application has no file where MIGRATIONS says; correct it"
-            newer = f"version {self.unknown[-1]} was applied by a newer release"
-            return f"{newer}; use that one, or see docs/upgrading.md for the way back"
+            return f"version {self.unknown[-1]} was applied by a newer release; use the newer release"
         if self.drifted:
-            return f"version {self.drifted[0]} was changed after it was applied here; restore the file"
+            changed = f"version {self.drifted[0]} was changed after it was applied here; restore the file"
+            return f"{changed}, or make a new database (for the demo: remove its folder .turno)"
         return None
 
 
@@ -104,19 +103,17 @@ def record(admin: Connection[Any], step: Migration) -> None:
     """Record an applied step."""
     admin.execute(
         "INSERT INTO schema_migrations (source, version, name, checksum) VALUES (%s, %s, %s, %s)",
-        [step.up.source, step.number, step.name, step.checksum],
+        [*step.key, step.name, step.checksum],
     )
 
 
 def strike(admin: Connection[Any], step: Migration) -> None:
-    """Remove the record of a step that was taken back, and that of the definitions."""
-    admin.execute(
-        "DELETE FROM schema_migrations WHERE source = %s AND version IN (0, %s)", [step.up.source, step.number]
-    )
+    """Remove the record of a step that was rolled back."""
+    admin.execute("DELETE FROM schema_migrations WHERE source = %s AND version = %s", step.key)
 
 
-def has(admin: Connection[Any], step: Migration) -> bool:
-    """Return whether the step was applied; create the ledger if it is missing."""
+def applied_here(admin: Connection[Any]) -> set[tuple[str, int]]:
+    """Return source and number of each applied step; create the ledger if it is missing."""
     admin.execute(
         """
         CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -124,8 +121,7 @@ def has(admin: Connection[Any], step: Migration) -> bool:
             applied_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (source, version))
         """
     )
-    found = "SELECT FROM schema_migrations WHERE source = %s AND version = %s"
-    return admin.execute(found, [step.up.source, step.number]).rowcount > 0
+    return set(admin.execute("SELECT source, version FROM schema_migrations").fetchall())
 
 
 def record_definitions(admin: Connection[Any], digest: str) -> None:

@@ -37,10 +37,10 @@ def test_an_application_s_views_are_shown_and_its_tables_are_not(applied: Place)
 
 
 def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
-    assert {outcome.done for outcome in applied.rollback(application=True)} == {("0001",)}
+    assert [outcome.done for outcome in applied.rollback()] == [("0001",)] * 3
     assert applied.application_versions() == dict.fromkeys(SLUGS, 0)
     assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
-    assert {outcome.done for outcome in applied.migrate()} == {("0001",)}
+    assert [outcome.done for outcome in applied.migrate()] == [("0001",)] * 3
 
 
 def test_a_tenant_whose_library_s_step_failed_gets_none_of_the_application(applied: Place) -> None:
@@ -55,5 +55,5 @@ def test_another_folder_than_the_application_s_is_said_to_be_one(applied: Place)
     applied.migrate()
     (applied.folder / "application/0002_more.sql").unlink()
     assert {outcome.error for outcome in applied.migrate()} == {
-        "version 0002 of the application has no file where MIGRATIONS says; correct it"
+        "version 0002 of the application has no file in the folder MIGRATIONS; correct it"
     }

@@ -19,9 +19,9 @@ def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None
     place.write("tenant/schema/0002_widgets.sql", WIDGETS + "-- changed\n")
     place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
     outcomes = place.migrate()
-    assert {outcome.error for outcome in outcomes} == {
-        "version 0002 was changed after it was applied here; restore the file"
-    }
+    (error,) = {outcome.error for outcome in outcomes}
+    assert error is not None
+    assert error.startswith("version 0002 was changed after it was applied here; restore the file, or make a new")
     assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
     assert set(place.versions().values()) == {1, 2}
 
@@ -36,14 +36,8 @@ def test_a_step_without_a_transaction(place: Place) -> None:
         "-- and another\n"
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_size ON widgets (length(name));\n",
     )
-    place.write(
-        "tenant/schema/0003_by_name.down.sql",
-        "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;\n",
-    )
     assert {outcome.done for outcome in place.migrate(jobs=2)} == {("0002", "0003")}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_size') IS NULL").fetchone() == (False,)
-    assert {outcome.done for outcome in place.rollback()} == {("0003",)}
-    assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
     assert check(place.admin, place.logins) == []
 
 

@@ -1,28 +1,45 @@
-"""Steps that are taken back."""
+"""Steps of the application that are rolled back."""
 
-from tests.integration.tenancy.migrations.place import WIDGETS, Place
+import pytest
+
+from tests.integration.tenancy.migrations.place import SLUGS, WIDGETS, Place
+from turno.tenancy.catalog.check import check
 
 
-def test_steps_back(place: Place) -> None:
-    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
-    place.write("tenant/schema/0002_widgets.down.sql", "DROP TABLE widgets;")
-    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
-    place.write("tenant/schema/0003_more.down.sql", "DROP TABLE more;")
+@pytest.fixture
+def stepped(place: Place) -> Place:
+    """A place whose application has two steps with a way back, the second outside of a transaction."""
+    (place.folder / "application").mkdir()
+    place.write("application/0001_widgets.sql", WIDGETS)
+    place.write("application/0001_widgets.down.sql", "DROP TABLE widgets;")
+    place.write(
+        "application/0002_by_name.sql", "-- no-transaction\nCREATE INDEX CONCURRENTLY by_name ON widgets (name);"
+    )
+    place.write("application/0002_by_name.down.sql", "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;")
     place.migrate()
-    assert [outcome.done for outcome in place.rollback(slugs=["suc0001"])] == [("0003",)]
-    assert place.versions() == {"": 1, "suc0001": 2, "suc0002": 3, "suc0003": 3}
-    assert [outcome.done for outcome in place.rollback(to=1, dry_run=True)] == [
-        ("0002",),
-        ("0003", "0002"),
-        ("0003", "0002"),
-    ]
-    assert [outcome.done for outcome in place.rollback(to=1, jobs=2)] == [("0002",), ("0003", "0002"), ("0003", "0002")]
-    assert place.rollback(to=1) == []
-    assert {outcome.done for outcome in place.migrate()} == {("0002", "0003")}
+    return place
 
 
-def test_what_cannot_be_taken_back_says_so(place: Place) -> None:
-    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
-    place.migrate()
-    errors = {outcome.error for outcome in place.rollback()}
-    assert errors == {"0002_widgets: A migration without a .down.sql cannot be taken back."}
+def test_rollback_of_chosen_tenants_and_of_all(stepped: Place) -> None:
+    assert [outcome.done for outcome in stepped.rollback(slugs=["suc0001"])] == [("0002",)]
+    assert stepped.in_schema(stepped.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
+    assert stepped.application_versions() == {"suc0001": 1, "suc0002": 2, "suc0003": 2}
+    expected = [("0001",), ("0002", "0001"), ("0002", "0001")]
+    assert [outcome.done for outcome in stepped.rollback(steps=2, dry_run=True)] == expected
+    assert [outcome.done for outcome in stepped.rollback(steps=2, jobs=2)] == expected
+    assert stepped.rollback() == []
+    assert check(stepped.admin, stepped.logins) == []
+    assert {outcome.done for outcome in stepped.migrate()} == {("0001", "0002")}
+    assert stepped.application_versions() == dict.fromkeys(SLUGS, 2)
+
+
+def test_rollback_without_a_down_file_is_refused(stepped: Place) -> None:
+    (stepped.folder / "application/0002_by_name.down.sql").unlink()
+    errors = {outcome.error for outcome in stepped.rollback()}
+    assert errors == {"0002_by_name: a migration without a .down.sql cannot be rolled back"}
+
+
+def test_rollback_of_steps_without_a_file_is_refused(stepped: Place) -> None:
+    for name in ("0002_by_name.sql", "0002_by_name.down.sql"):
+        (stepped.folder / "application" / name).unlink()
+    assert all(outcome.error for outcome in stepped.rollback())
