@@ -29,7 +29,7 @@ ABOVE = (
 ARROWS: dict[str, set[str]] = {
     "turno.migrations": set(),
     "turno.tenancy.identity": {"turno.tenancy.identity", "psycopg"},
-    "turno.capability": {"turno.errors", "turno.tenancy.rights.matrix"},
+    "turno.capability": {"turno.errors", "turno.named", "turno.tenancy.rights.matrix"},
     "turno.tenancy.rights": {
         "turno.capability",
         "turno.errors",
@@ -78,6 +78,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.process_name": set(),
     "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant", "cronsim", "msgspec"},
     "turno.store.engine": {
+        "turno.capability",
         "turno.errors",
         "turno.jobs",
         "turno.store.changes",
@@ -255,6 +256,17 @@ ARROWS: dict[str, set[str]] = {
         "msgspec",
         "psycopg",
     },
+    "turno.capabilities.events": {
+        "turno.capabilities.events",
+        "turno.capability",
+        "turno.errors",
+        "turno.jobs",
+        "turno.maintenance.each_tenant",
+        "turno.runner.context",
+        "turno.store",
+        "turno.tenancy.rights.matrix",
+        "psycopg",
+    },
     "turno.capabilities.files": {
         "turno.capabilities.files",
         "turno.capability",
@@ -404,8 +416,8 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# Commands, deliveries and programs of a capability use the composition roots, as those of the core do.
-COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery|program)\b")
+# Commands, deliveries, programs and public names of a capability use the composition roots, as those of the core do.
+COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery|program|publish)\b")
 
 
 def above(module: str) -> bool:
@@ -433,8 +445,11 @@ def test_a_room_imports_only_what_its_arrows_allow(module: str, path: Path) -> N
 
 
 def foreign_capabilities(module: str, path: Path) -> list[str]:
-    """Return the imports of capabilities, but for the module's own capability and an application's public names."""
-    if module.partition(".")[0] == "app":
+    """Return the imports of capabilities, but for the module's own capability and public names.
+
+    Pages of an application import them; `turno` lists them for the type checker.
+    """
+    if module == "turno" or module.partition(".")[0] == "app":
         return []
     own = ".".join(module.split(".")[:3]) if module.startswith("turno.capabilities.") else "nothing"
     found = (target for target in [*imports(path), *only_typed(path)] if target.startswith("turno.capabilities."))

@@ -7,6 +7,7 @@ when it is asked for: a worker pays for nothing that it skips.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turno.capabilities.events.publish import publish
     from turno.errors import (
         InvalidPayload,
         NotEnqueued,
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
     from turno.jobs.handler import JobHandler
     from turno.jobs.job_context import JobContext
-    from turno.jobs.new_job import Enqueued
+    from turno.jobs.new_job import Enqueued, Published
     from turno.jobs.outcome import Cancel, Reschedule
     from turno.jobs.part import Part
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
     from turno.web.auth.principal import Principal
     from turno.wiring.enqueue import enqueue, enqueue_many
-    from turno.wiring.publish import Published, publish
     from turno.wiring.web import Turno
 
 _PLACES = {
@@ -45,6 +45,7 @@ _PLACES = {
     "Finding": "turno.jobs.effect",
     "Unknown": "turno.jobs.effect",
     "Enqueued": "turno.jobs.new_job",
+    "Published": "turno.jobs.new_job",
     "JobContext": "turno.jobs.job_context",
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",
@@ -56,8 +57,6 @@ _PLACES = {
     "Turno": "turno.wiring.web",
     "enqueue": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",
-    "Published": "turno.wiring.publish",
-    "publish": "turno.wiring.publish",
 }
 
 __all__ = [
@@ -92,8 +91,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'turno' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - see the docstring
 
-    return getattr(import_module(_PLACES[name]), name)
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    if name in __all__:
+        return import_module("turno.capability").public_name(name)
+    raise AttributeError(f"module 'turno' has no attribute {name!r}")

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import LiteralString, NamedTuple, TypeVar
+from typing import Any, LiteralString, NamedTuple, TypeVar
 
 from turno.errors import InvalidSettings
+from turno.named import load
 from turno.tenancy.rights.matrix import Matrix
 
 HOME = Path(__file__).parent / "capabilities"
@@ -122,8 +123,11 @@ class Capability:
     tasks: tuple[Task, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     submissions: tuple[Place, ...] = ()
+    # Statements of the engine with the facts about handlers (jsonb) and the time without announcements (interval).
+    announcements: tuple[LiteralString, ...] = ()
     checks: tuple[Place, ...] = ()
     context: Mapping[str, Place] = field(default_factory=dict)
+    names: Mapping[str, Place] = field(default_factory=dict)  # implementations of public names of `turno`
     job_sections: tuple[Place, ...] = ()
     operator_job_sections: tuple[Place, ...] = ()
     job_links: tuple[str, ...] = ()
@@ -172,6 +176,14 @@ def backends(switch: str = "") -> dict[str, Backend]:
 def job_filters(switch: str = "") -> dict[str, JobFilter]:
     """Return the filters of the enabled capabilities, by name."""
     return merged("job filter", (one.job_filters for one in enabled(switch)))
+
+
+def public_name(name: str) -> Any:
+    """Return the implementation of a public name of `turno`; raises AttributeError without its capability."""
+    for one in installed():
+        if name in one.names:
+            return load(one.names[name])
+    raise AttributeError(f"turno.{name} needs a capability that is not installed; restore its folder in {HOME}")
 
 
 def left_behind(source: str | None) -> bool:

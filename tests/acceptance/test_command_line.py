@@ -298,6 +298,7 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
         "rescued",
         "scheduled",
         "schedules repaired",
+        "events purged",
         "files purged",
         "promoted",
         "repaired",

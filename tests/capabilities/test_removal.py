@@ -33,6 +33,7 @@ ROWS = {
     "effects": "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls)"
     " VALUES ('cae:7', 'odd', gen_random_uuid(), 'intended', gen_random_uuid(), 1, gen_random_uuid(), 1);"
     "INSERT INTO external_doubt DEFAULT VALUES",
+    "events": "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{}', 'ana')",
     "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"
     " VALUES ('orders.csv', 'text/csv', 3, 1024, 'ana', true, now() + interval '1 hour')",
     # It has no tables; the row refers to its backend.

@@ -6,6 +6,7 @@ from tests.capabilities.adoption import mutants as adoption
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
 from tests.capabilities.effects import mutants as effects
+from tests.capabilities.events import mutants as events
 from tests.capabilities.files import mutants as files
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
@@ -20,7 +21,6 @@ from tests.mutants import (
     deploying,
     each_tenant,
     enqueueing,
-    events,
     failed_items,
     fencing,
     imports_and_reports,

@@ -195,7 +195,7 @@ MUTANTS = (
         "WHERE t.job_id = p_job;",
         (
             f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",
-            "tests/integration/dispatch/test_events.py::test_whoever_lost_the_claim_publishes_nothing",
+            "tests/capabilities/events/test_events.py::test_whoever_lost_the_claim_publishes_nothing",
         ),
     ),
     Mutant(

@@ -31,7 +31,6 @@ COMMANDS = {
         "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
     ),
     "jobs": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
-    "events": Command("turno.commands.events:events", "List and replay events; list and remove subscriptions."),
     "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
     "company": Command("turno.commands.company:company", "Add companies, which group tenants."),

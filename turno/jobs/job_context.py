@@ -206,7 +206,7 @@ class JobContext(Protocol):
         """Enqueue a job for the user of this job, with the commit of this job's work; as `turno.enqueue` does."""
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
-        """Publish an event, which is there once this job's work commits; as `turno.publish` does."""
+        """Publish an event, committed with the work of this job; as `turno.publish` does."""
 
     def fan_out(
         self,

@@ -12,8 +12,6 @@ from turno.jobs.converter import converter
 from turno.jobs.json_text import NotJson, json_text, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from turno.jobs.handler import JobHandler
 
 
@@ -33,7 +31,7 @@ def check_payload(handler: type[JobHandler[Any]], value: Any) -> Any:
     `value` is a mapping, the payload's own dataclass, or the JSON text of a request as msgspec.Raw.
     """
     checked = converter(handler.payload_type)
-    payload = checked.load(value if isinstance(value, msgspec.Raw) else _text(value))
+    payload = checked.load(value if isinstance(value, msgspec.Raw) else text_of(value))
     handler.validate(payload)
     return checked.plain(payload)
 
@@ -44,21 +42,8 @@ def payload_text(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.encode())
 
 
-def check_event(handlers: Iterable[type[JobHandler[Any]]], event: str, data: Any) -> Any:
-    """Return the data as plain JSON; raises InvalidPayload naming field and handler if a subscriber refuses it."""
-    text = _text(data)
-    for handler in handlers:
-        if event in handler.subscribes:
-            try:
-                handler.validate(load_payload(handler, text))
-            except InvalidPayload as refusal:
-                raise InvalidPayload(
-                    [{**one, "problem": f"{one['problem']}, says {handler.type}"} for one in refusal.problems]
-                ) from None
-    return json.loads(text)
-
-
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value as JSON text; raises InvalidPayload with each field that has no JSON form."""
     try:
         return json_text(value)
     except NotJson as error:

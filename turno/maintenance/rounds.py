@@ -43,7 +43,7 @@ class Maintenance(Tasks):
         with _logged():
             if steady:
                 self._engine.take_lease(*STEADY, renew=True)
-            # Each process, not only the holder of the lease: it may run a release with other subscriptions.
+            # Each process, not only the holder of the lease: it may run a release with other handlers.
             self.announce()
             if self._engine.take_lease("maintenance", process_name(), LEASE):
                 self._run_due()

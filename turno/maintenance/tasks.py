@@ -16,7 +16,7 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
-from turno.store.engine import announcements, events, outcomes
+from turno.store.engine import announcements, outcomes
 from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ HOUSEKEEPING = timedelta(minutes=5)  # tasks that visit every tenant and seldom 
 REPAIR = TenantTask(name="repair", every=HOUSEKEEPING, statement_timeout="30s")
 EXPIRE = TenantTask(name="expire", every=HOUSEKEEPING)
 PURGE_JOBS = TenantTask(name="purge jobs", every=HOUSEKEEPING, repeat=True)
-PURGE_EVENTS = TenantTask(name="purge events", every=HOUSEKEEPING, repeat=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,7 @@ class Tasks:
         self._each_tenant = EachTenant(engine, self._settings, dry_run=dry_run, at_each_step=self._step)
 
     def announce(self) -> None:
-        """Register the handlers of this process and their subscriptions in the database."""
+        """Register the handlers of this process in the database."""
         self._engine.announce(announcements.of(self._registry), self._pending_limit)
 
     def rescue(self) -> int:
@@ -124,18 +123,16 @@ class Tasks:
         return _total(self._each_tenant.run(EXPIRE, lambda engine, one: engine.expire(one.schema)))
 
     def purge(self) -> int:
-        """Remove jobs that ended longer ago than the retention; events of that age are removed and not counted."""
+        """Remove jobs that ended longer ago than the retention."""
         kept = self._terms.retention
-        purged = self._each_tenant.run(
-            PURGE_EVENTS, lambda engine, one: events.purge(engine, one.schema, kept, BATCH) or None
+        return _total(
+            self._each_tenant.run(PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None)
         )
-        jobs = self._each_tenant.run(PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None)
-        return _total(TaskReport(troubles=purged.troubles), jobs)
 
     def prune(self) -> int:
         """Remove old rows of the control schema; returns how many."""
         pruned = self._run_one(outcomes.prune, self._engine, MINUTES_KEPT, self._terms.retention)
-        self._run_one(self._engine.prune_announcements)
+        self._run_one(self._engine.prune_handlers)
         self._run_one(self._engine.prune_keys)
         return pruned + self._each_tenant.in_batches(self._engine.prune_rate_limits, BATCH)
 
@@ -182,8 +179,8 @@ class Tasks:
             return verb(*parameters)
 
 
-def _total(*reports: TaskReport) -> int:
+def _total(report: TaskReport) -> int:
     """Return how many rows changed; raises MaintenanceFailed if a tenant failed."""
-    if troubles := {slug: problem for report in reports for slug, problem in report.troubles.items()}:
-        raise MaintenanceFailed.of(troubles)
-    return sum(report.done for report in reports)
+    if report.troubles:
+        raise MaintenanceFailed.of(report.troubles)
+    return report.done

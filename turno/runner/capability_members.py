@@ -8,6 +8,7 @@ from turno.capability import HOME, enabled, installed
 from turno.errors import HandlerMisuse
 from turno.jobs.effect import Effect, Finding
 from turno.jobs.job_context import Files
+from turno.jobs.new_job import Published, payload_of
 from turno.named import load
 from turno.settings import Settings
 
@@ -33,6 +34,12 @@ class CapabilityMembers:
     ) -> Any:
         """Cause an outside effect once in this tenant; returns the answer of its call."""
         return member("once", self.settings.capabilities)(self, key, call, reconcile, idempotent=idempotent)
+
+    def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
+        """Publish an event, committed with the work of the job."""
+        publish = member("publish", self.settings.capabilities)
+        published: Published = publish(self, event, payload_of(data, fields), key=key)
+        return published
 
 
 @cache

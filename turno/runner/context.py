@@ -15,9 +15,9 @@ from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.job_context import JobContext
-from turno.jobs.new_job import Enqueued, NewJob, Published, UniqueFor, payload_of
+from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.jobs.part import Part
-from turno.jobs.payload import check_event, check_payload
+from turno.jobs.payload import check_payload
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
@@ -30,7 +30,7 @@ from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
-from turno.store.handler import attempts, events
+from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class AttemptContext(CapabilityMembers):
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), self.log_fields)
         self.transaction = transaction
         self._shared = shared
-        self._registry = registry
+        self.registry = registry
         self.settings = settings
         self._progressed = progressed
         self._sessions = sessions
@@ -176,7 +176,7 @@ class AttemptContext(CapabilityMembers):
         **fields: Any,
     ) -> Enqueued:
         """Enqueue a job of this one's user, committed with this one's work."""
-        handler = job_type if isinstance(job_type, type) else self._registry.handler(job_type)
+        handler = job_type if isinstance(job_type, type) else self.registry.handler(job_type)
         new = NewJob.of(
             handler,
             check_payload(handler, payload_of(payload, fields)),
@@ -189,11 +189,6 @@ class AttemptContext(CapabilityMembers):
             queue=queue,
         )
         return attempts.enqueue_child(self.connection, self.claim, new)
-
-    def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
-        """Publish an event, committed with this one's work, and with it a job for each type that is subscribed."""
-        checked = check_event(self._registry.handlers, event, payload_of(data, fields))
-        return events.publish(self.connection, self.claim, event, checked, key=key)
 
     def fan_out(
         self,

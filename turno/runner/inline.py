@@ -104,11 +104,6 @@ class InlineContext(CapabilityMembers):
         del job_type, payload, options
         raise PermanentFailure("a child job needs background jobs, which are switched off")
 
-    def publish(self, event: str, data: Any = None, /, **options: Any) -> NoReturn:
-        """Refuse: there is no job whose subscribers could be enqueued."""
-        del data, options
-        raise PermanentFailure(f"the event {event} needs background jobs, which are switched off")
-
     def fan_out(
         self,
         job_type: type[JobHandler[Any]],

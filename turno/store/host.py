@@ -27,9 +27,6 @@ SELECT job_id, is_new FROM turno.enqueue_many(
     keys => %s::text[], unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint,
     queue => %s, concurrency_keys => %s::text[])
 """
-PUBLISH: LiteralString = """
-SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => %s::jsonb, key => %s, user_id => %s)
-"""
 NOT_INSTALLED = {"3F000", "42883"}  # no such schema, no such function
 NOT_ALLOWED = "42501"
 FAILED_BEFORE = "25P02"
@@ -47,7 +44,7 @@ def enqueue(connection: Any, tenant: str, jobs: Sequence[NewJob], *, keyed: bool
     given = (
         tenant,
         first.type,
-        _as_text([job.payload for job in jobs]),
+        as_text([job.payload for job in jobs]),
         first.run_at,
         first.run_in,
         first.priority.word,
@@ -60,23 +57,16 @@ def enqueue(connection: Any, tenant: str, jobs: Sequence[NewJob], *, keyed: bool
         lines if keyed or any(lines) else None,
     )
     rows = answers(connection, ENQUEUE, given)
-    # Some drivers of SQLAlchemy return ids as text.
-    return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
+    return [Enqueued(as_uuid(job_id), is_new) for job_id, is_new in rows]
 
 
-def publish(
-    connection: Any, tenant: str, event: str, data: Any, *, key: str | None, user: str | None
-) -> tuple[UUID, int]:
-    """Publish an event whose data was checked, and return its id and how many jobs were made; raises NotEnqueued."""
-    ((event_id, jobs),) = answers(connection, PUBLISH, (tenant, event, _as_text(data), key, user))
-    return _uuid(event_id), jobs
+def as_uuid(value: Any) -> UUID:
+    """Return an id; some drivers of SQLAlchemy return ids as text."""
+    return value if isinstance(value, UUID) else UUID(str(value))
 
 
-def _uuid(job_id: Any) -> UUID:
-    return job_id if isinstance(job_id, UUID) else UUID(str(job_id))
-
-
-def _as_text(payload: Any) -> str:
+def as_text(payload: Any) -> str:
+    """Return a payload as JSON; raises NotEnqueued."""
     try:
         return json.dumps(payload, allow_nan=False)
     except ValueError as problem:
@@ -84,7 +74,7 @@ def _as_text(payload: Any) -> str:
 
 
 def answers(connection: Any, statement: LiteralString, asked: tuple[Any, ...]) -> Sequence[Any]:
-    """Return the rows of a statement on the connection of an application; raises NotEnqueued for a refusal of Turno."""
+    """Run a statement on a connection of the application; raises NotEnqueued for a refusal by Turno."""
     ask = _asking(connection)
     try:
         return ask(statement, asked)

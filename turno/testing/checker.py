@@ -51,10 +51,9 @@ class Checker:
         return found
 
     def _keys(self, tenant: Tenant) -> list[tuple[str, str, str | None]]:
-        # A retry names the job that it continues; jobs of events and of capabilities have no submission.
+        # A retry names the job that it continues; jobs of capabilities have no submission.
         query = sql.SQL(
             "SELECT j.user_id, j.type, j.idempotency_key FROM {0}.background_jobs j WHERE j.parent_id IS NULL"
-            " AND NOT EXISTS (SELECT FROM {0}.background_event_jobs e WHERE e.job_id = j.id)"
             " AND j.origin IS NULL"
         )
         with psycopg.connect(self._url, autocommit=True) as connection:

@@ -18,11 +18,18 @@ FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans an
 def tables_without_rows(
     admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str], emptied: Collection[str]
 ) -> list[sql.Identifier]:
-    """Return the tables of these schemas that are empty now or named in `emptied`, without those in `kept`."""
-    listed = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = ANY (%s) AND tablename <> ALL (%s)"
-    tables = [
-        (sql.Identifier(*names), names[1] in emptied) for names in admin.execute(listed, [list(schemas), list(kept)])
-    ]
+    """Return the tables of these schemas that are empty now or named in `emptied`.
+
+    Tables in `kept` and tables with a reference to them are left out.
+    """
+    listed = """
+        SELECT c.relnamespace::regnamespace::text, c.relname FROM pg_class c
+        WHERE c.relkind = 'r' AND c.relnamespace::regnamespace::text = ANY (%(schemas)s) AND c.relname <> ALL (%(kept)s)
+          AND NOT EXISTS (SELECT FROM pg_constraint r JOIN pg_class k ON k.oid = r.confrelid
+                          WHERE r.conrelid = c.oid AND r.contype = 'f' AND k.relname = ANY (%(kept)s))
+    """
+    parameters = {"schemas": list(schemas), "kept": list(kept)}
+    tables = [(sql.Identifier(*names), names[1] in emptied) for names in admin.execute(listed, parameters)]
     first_row = sql.SQL("SELECT FROM {} LIMIT 1")
     return [table for table, named in tables if named or not admin.execute(first_row.format(table)).rowcount]
 

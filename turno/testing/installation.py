@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.logins import Logins
     from turno.tenancy.rights.matrix import Matrix
 
-# Tables of the control schema that tests keep.
-KEPT = ("handlers", "subscriptions", "settings", "rate_limits")
+# Tables of the control schema that tests keep, with the tables that refer to them.
+KEPT = ("handlers", "settings", "rate_limits")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}

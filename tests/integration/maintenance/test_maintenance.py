@@ -25,6 +25,7 @@ NOTHING = {
     "rescued": 0,
     "scheduled": 0,
     "schedules repaired": 0,
+    "events purged": 0,
     "files purged": 0,
     "promoted": 0,
     "repaired": 0,

@@ -19,7 +19,7 @@ from tests.payload_types import VALUES, Colour, Line, texts, types_in
 from turno.errors import InvalidPayload
 from turno.jobs.converter import unsupported
 from turno.jobs.handler import JobHandler
-from turno.jobs.payload import check_event, check_payload, load_payload
+from turno.jobs.payload import check_payload, load_payload
 
 
 class Shade(Flag):
@@ -166,8 +166,3 @@ def test_check_payload_takes_subclasses_as_their_base() -> None:
         __slots__ = ()
 
     assert restored(dict[str, Decimal], MappingProxyType({Escaped("a"): Escaped("1.50")})) == {"a": Decimal("1.50")}
-
-
-def test_check_event_keeps_fields_of_no_subscriber() -> None:
-    data = check_event([], "order.paid", {"amount": Decimal("10.10"), "lines": (Line(Decimal(1), date(2026, 1, 1)),)})
-    assert data == {"amount": "10.10", "lines": [{"amount": "1", "on": "2026-01-01", "note": None}]}

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int2
 
+from turno.capability import installed
 from turno.jobs.claim import Claim
 from turno.jobs.job import JobRef
 from turno.store import changes
@@ -145,14 +146,16 @@ class Engine(EngineLink):
         self, handlers: Sequence[Announcement], pending_limit: int | None, *, replace_newer: bool = False
     ) -> None:
         """Register handlers, as the engine or the provisioner; a newer version stays unless `replace_newer`."""
-        self.execute(
-            "SELECT turno.announce(%s, %s, %s)",
-            (Jsonb([asdict(handler) for handler in handlers]), pending_limit, replace_newer),
-        )
+        facts = Jsonb([asdict(handler) for handler in handlers])
+        with self.transaction():
+            pause = self.value("SELECT turno.announce(%s, %s, %s)", facts, pending_limit, replace_newer)
+            for capability in installed():
+                for statement in capability.announcements:
+                    self.execute(statement, (facts, pause))
 
-    def prune_announcements(self) -> int:
-        """Remove subscriptions, and types without an open job, a day after their last announcement; return how many."""
-        return int(self.value("SELECT turno.prune_announcements()"))
+    def prune_handlers(self) -> int:
+        """Remove types without an open job a day after their last announcement; return how many."""
+        return int(self.value("SELECT turno.prune_handlers()"))
 
     # Tickets -----------------------------------------------------------------------------------------
 

@@ -48,9 +48,8 @@ _CONTROL = Matrix(
     functions={
         "enqueue": roles("host"),
         "enqueue_many": roles("host"),
-        "publish": roles("host"),
         "announce": roles("engine"),
-        "prune_announcements": roles("engine"),
+        "prune_handlers": roles("engine"),
         "uuid_v7": roles("owners"),
         "tenant_of": roles("owners"),
         "due_state": roles("owners"),
@@ -102,7 +101,6 @@ _CONTROL = Matrix(
         "settings": may(web="SELECT", operator=READ_WRITE),
         "job_types": may(owners="SELECT", operator=READ_WRITE),
         "handlers": may(owners="SELECT", operator="SELECT"),
-        "subscriptions": may(owners="SELECT", operator="SELECT DELETE"),
         "workers": may(operator="SELECT"),
         "exec_hosts": may(operator="SELECT"),
         "serving": {},
@@ -185,10 +183,6 @@ _TENANT = Matrix(
         "job_enqueue_child": roles("handler"),
         "job_fan_out": roles("handler"),
         "job_await_parts": roles("handler"),
-        "event_publish": roles("control"),
-        "event_publish_child": roles("handler"),
-        "event_replay": roles("api"),
-        "event_purge": roles("engine"),
         "job_cancel": roles("api"),
         "jobs_command": roles("api"),
         "job_lacks": roles("api"),
@@ -216,8 +210,6 @@ _TENANT = Matrix(
         "background_job_events": _READ_JOBS,
         "background_job_event_rows": {},
         "background_jobs_dead_letter": _READ_JOBS,
-        "background_events": may(api="SELECT"),
-        "background_event_jobs": may(api="SELECT"),
         "notifications": may(api="SELECT"),
         "notifications_of_ends": may(api="SELECT"),
         "notifications_of_reviews": may(api="SELECT"),
@@ -225,7 +217,7 @@ _TENANT = Matrix(
     },
     invokers=frozenset(
         {"shortened", "key_holder", "child_jobs"}
-        | {"event_deliver", "claimed_job", "session_gone", "assert_few_open"}
+        | {"claimed_job", "session_gone", "assert_few_open"}
         | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}
     ),

@@ -1,18 +1,15 @@
--- Register the job types of running code, and the events that they subscribe to, so that SQL can enqueue and publish.
--- p_handlers is an array of objects with the columns of `handlers`, `subscribes` and `ordered`. A type keeps the values of
--- its newest version; with p_older, for `turno migrate` after a rollback, an older version replaces them. An announcement
--- removes nothing, because code of another release may be running: prune_announcements does.
-CREATE OR REPLACE FUNCTION announce(p_handlers jsonb, p_pending_limit integer, p_older boolean) RETURNS void
+-- Register the job types of running code, so that SQL can enqueue. p_handlers is an array of objects with the columns of
+-- `handlers`. A type keeps the values of its newest version; with p_older, for `turno migrate` after a rollback, an older
+-- version replaces them. An announcement removes nothing, because code of another release may be running: prune_handlers
+-- does. Returns the time in which no process announced, or NULL: capabilities add it to the ages of their facts.
+CREATE OR REPLACE FUNCTION announce(p_handlers jsonb, p_pending_limit integer, p_older boolean) RETURNS interval
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     now timestamptz := clock_timestamp();
-    pause interval := now - (SELECT max(h.seen_at) FROM handlers h);
+    pause interval := (SELECT now - max(h.seen_at) FROM handlers h HAVING now - max(h.seen_at) > interval '1 hour');
 BEGIN
-    -- While no process announces, no name ages: the subscriptions of all workers survive a weekend without any.
-    IF pause > interval '1 hour' THEN
-        UPDATE handlers SET seen_at = least(seen_at + pause, now);
-        UPDATE subscriptions SET seen_at = least(seen_at + pause, now);
-    END IF;
+    -- While no process announces, no type ages: all types survive a weekend without workers.
+    UPDATE handlers SET seen_at = least(seen_at + pause, now) WHERE pause IS NOT NULL;
     INSERT INTO handlers AS h (type, version, queue, max_attempts, pending_limit, other_queues, keyed, key_limit, key_rate,
                                key_period)
     SELECT a.type, a.version, a.queue, a.max_attempts, p_pending_limit, a.other_queues, a.keyed, a.key_limit, a.key_rate,
@@ -35,31 +32,19 @@ BEGIN
     UPDATE handlers SET seen_at = now WHERE type IN (
         SELECT h.type FROM handlers h JOIN jsonb_populate_recordset(NULL::handlers, p_handlers) AS a USING (type)
         WHERE h.seen_at < now - interval '1 minute' FOR NO KEY UPDATE OF h SKIP LOCKED);
-    INSERT INTO subscriptions (event, type, ordered)
-    SELECT w.event, a.type, a.ordered
-    FROM jsonb_to_recordset(p_handlers) AS a (type text, subscribes text[], ordered boolean)
-    CROSS JOIN LATERAL unnest(a.subscribes) AS w (event)
-    WHERE NOT EXISTS (SELECT FROM subscriptions s WHERE (s.event, s.type, s.ordered) = (w.event, a.type, a.ordered)
-                      AND s.seen_at >= now - interval '1 minute')
-    ORDER BY 1, 2, 3
-    ON CONFLICT (event, type, ordered) DO UPDATE SET seen_at = now;
+    RETURN pause;
 END $$;
 
--- Remove the subscriptions that no announcement has named for a day, and such types without an open job or a living worker;
--- returns how many.
-CREATE OR REPLACE FUNCTION prune_announcements() RETURNS bigint
+-- Remove the types that no announcement has named for a day, without an open job and a living worker; returns how many.
+CREATE OR REPLACE FUNCTION prune_handlers() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    oldest timestamptz := clock_timestamp() - interval '1 day';
-    subscribed bigint;
-    typed bigint;
+    pruned bigint;
 BEGIN
-    DELETE FROM subscriptions WHERE seen_at < oldest;
-    GET DIAGNOSTICS subscribed = ROW_COUNT;
     DELETE FROM handlers h
-    WHERE h.seen_at < oldest
+    WHERE h.seen_at < clock_timestamp() - interval '1 day'
       AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)
       AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types));
-    GET DIAGNOSTICS typed = ROW_COUNT;
-    RETURN subscribed + typed;
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
 END $$;

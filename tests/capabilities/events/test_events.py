@@ -1,4 +1,4 @@
-"""An event is published with the business that it tells of, and each subscriber has one job for it."""
+"""An event is published in the transaction of the business, and each subscriber gets one job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
@@ -18,10 +19,11 @@ from click.testing import CliRunner
 import turno
 from tests.event_handlers import NEWER, PLACE, REGISTRY, Pay
 from tests.installation import ExampleInstallation
+from turno.capabilities.events import stored
+from turno.capabilities.events.data import check_event
+from turno.capabilities.events.stored import Page, Replay
 from turno.commands.main import main
 from turno.jobs.registry import Registry
-from turno.store.api import events as stored
-from turno.store.api.events import Page, Replay
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import as_api, handler_session
@@ -90,8 +92,8 @@ def test_each_subscriber_has_one_job_once_the_business_has_committed(
     assert world.rows("SELECT id, name, key, data, user_id FROM background_events") == [
         {"id": published.event_id, "name": "order.paid", "key": "customer-3", "data": {"order_id": 7}, "user_id": "ana"}
     ]
-    assert world.rows("SELECT DISTINCT user_id, payload FROM background_jobs") == [
-        {"user_id": "ana", "payload": {"order_id": 7}}
+    assert world.rows("SELECT DISTINCT user_id, payload, origin FROM background_jobs") == [
+        {"user_id": "ana", "payload": {"order_id": 7}, "origin": f"event {published.event_id}"}
     ]
     keys = {
         row["type"]: row["concurrency_key"] for row in world.rows("SELECT type, concurrency_key FROM background_jobs")
@@ -130,11 +132,11 @@ def test_a_deployment_and_an_open_publication_do_not_wait(
 ) -> None:
     world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
     turno.publish(business, "suc0001", "order.paid", order_id=7)
-    with psycopg.connect(world.url, options="-c lock_timeout=1ms") as deployment:
-        Engine.on(deployment).announce(of(REGISTRY), 20)  # its transaction stays open
-        with psycopg.connect(world.url, options="-c lock_timeout=1ms") as another:
+    impatient = "-c lock_timeout=1ms"
+    with psycopg.connect(world.url, options=impatient) as deployment, deployment.transaction():
+        Engine.on(deployment).announce(of(REGISTRY), 20)
+        with psycopg.connect(world.url, options=impatient) as another:
             assert turno.publish(another, "suc0002", "order.paid", order_id=8).jobs == 1
-        deployment.commit()
     assert turno.publish(business, "suc0001", "order.paid", order_id=9).jobs == 2
     business.commit()
     assert jobs(world) == Counter(send_receipt=2, ledger=1)
@@ -187,7 +189,6 @@ def test_a_subscription_ends_a_day_after_its_last_announcement(world: ExampleIns
     for time, expected in (("23 hours 59 minutes", both), ("2 minutes", [])):
         world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval WHERE type = 'ledger'", time)
         world.engine.announce(older, 20)
-        world.engine.prune_announcements()
         assert world.rows(subscribed) == expected
     assert world.rows("SELECT FROM turno.handlers WHERE type = 'ledger'") != []
 
@@ -197,25 +198,8 @@ def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallat
     pass_time(world, "3 days")
     before = world.rows(everything)
     world.engine.announce(of(REGISTRY)[:1], 20)
-    world.engine.prune_announcements()
+    world.engine.prune_handlers()
     assert world.rows(everything) == before
-
-
-def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
-    """`turno migrate` of a release without the type does not refuse the SQL of the release that has it."""
-    Engine.on(world.admin).announce(of(REGISTRY)[:1], 20, replace_newer=True)
-    (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
-    known = "SELECT type FROM turno.handlers WHERE type IN ('pay', 'ledger') ORDER BY 1"
-    world.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
-    world.engine.prune_announcements()
-    assert world.rows(known) == [{"type": "pay"}]
-    world.cancel(made["job_id"])
-    worker = world.engine.start_worker(backend="exec", host="test", pid=1, types=[("pay", 1)])
-    world.engine.prune_announcements()
-    assert world.rows(known) == [{"type": "pay"}]
-    world.rows("DELETE FROM turno.workers WHERE id = %s", worker)
-    world.engine.prune_announcements()
-    assert world.rows(known) == []
 
 
 def test_order_applies_while_a_release_asks_for_it(world: ExampleInstallation) -> None:
@@ -223,7 +207,7 @@ def test_order_applies_while_a_release_asks_for_it(world: ExampleInstallation) -
     asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
     assert world.rows(asked) == [{"ordered": False}, {"ordered": True}]
     world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
-    world.engine.prune_announcements()
+    world.engine.announce([], 20)
     assert world.rows(asked) == [{"ordered": False}]
 
 
@@ -307,6 +291,11 @@ def test_whoever_lost_the_claim_publishes_nothing(world: ExampleInstallation) ->
     assert jobs(world) == Counter()
 
 
+def test_check_event_keeps_fields_of_no_subscriber() -> None:
+    data = check_event([], "order.paid", {"amount": Decimal("10.10"), "lines": (date(2026, 1, 1),)})
+    assert data == {"amount": "10.10", "lines": ["2026-01-01"]}
+
+
 def test_an_event_that_a_subscriber_would_refuse_is_refused_by_name(business: psycopg.Connection[Any]) -> None:
     with pytest.raises(turno.InvalidPayload, match=r"order_id: .*, says ledger"):
         turno.publish(business, "suc0001", "order.paid", order_id="seven")
@@ -332,7 +321,7 @@ def test_events_are_purged_with_their_age_and_their_jobs_stay(
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.commit()
     world.rows("UPDATE background_events SET published_at = published_at - interval '2 years'")
-    sweep(world)
+    assert sweep(world)["events purged"] == 1
     assert world.rows("SELECT event_id FROM background_event_jobs") == []
     assert jobs(world) == BOTH
 

@@ -13,9 +13,9 @@ import pytest
 import turno
 from tests.event_handlers import PLACE, REGISTRY
 from tests.installation import ExampleInstallation
+from turno.capabilities.events import stored
+from turno.capabilities.events.stored import Page, Replay
 from turno.jobs.claim import Claim
-from turno.store.api import events as stored
-from turno.store.api.events import Page, Replay
 from turno.store.engine.announcements import of
 from turno.tenancy.identity.session import as_api
 from turno.testing.in_process_worker import InProcessWorker

@@ -1,4 +1,4 @@
-"""Read a tenant's events, and replay them for a subscriber, as its API role."""
+"""The events of a tenant, as its API role; the subscriptions of the installation, as the operator."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 
 Reader = psycopg.Cursor[dict[str, Any]]
+Operator = psycopg.Connection[Any]
 
 
 class Page(NamedTuple):
@@ -51,3 +52,17 @@ def replay(reader: Reader, wanted: Replay, page: Page, *, backend: str, dry_run:
     )
     (row,) = reader.fetchall()
     return row["replayed"], row["last_id"]
+
+
+def subscriptions(operator: Operator) -> list[tuple[Any, ...]]:
+    """Return (event, type, ordered, seen_at) of each subscription."""
+    return operator.execute(
+        "SELECT event, type::text, ordered, seen_at FROM turno.subscriptions ORDER BY event, type, ordered"
+    ).fetchall()
+
+
+def unsubscribe(operator: Operator, event: str, job_type: str) -> int:
+    """Remove a subscription and return the number of its rows; a running release that declares it adds it again."""
+    return operator.execute(
+        "DELETE FROM turno.subscriptions WHERE event = %s AND type = %s", (event, job_type)
+    ).rowcount

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from turno.capabilities.events import stored
+from turno.capabilities.events.stored import Page, Replay
 from turno.commands.filters import PAST_MOMENT
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, text
@@ -14,9 +16,6 @@ from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import NotEnqueued
 from turno.jobs.named_handlers import named_handlers
-from turno.store.api import events as stored
-from turno.store.api.events import Page, Replay
-from turno.store.operator import subscriptions as registered
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def replay(
 def subscriptions() -> None:
     """List the subscriptions, and when a process last announced each."""
     with operator_session(read_settings()) as operator:
-        rows = registered.listed(operator)
+        rows = stored.subscriptions(operator)
     print_table(
         ("event", "type", "ordered", "announced"),
         [(event, job_type, "yes" if ordered else "no", text(seen_at)) for event, job_type, ordered, seen_at in rows],
@@ -124,6 +123,6 @@ def unsubscribe(*, event: str, job_type: str) -> None:
     Stop the processes of the release that declares it first: their next announcement adds it again.
     """
     with operator_session(read_settings()) as operator:
-        if not registered.remove(operator, event, job_type):
+        if not stored.unsubscribe(operator, event, job_type):
             raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno events subscriptions`")
     click.echo(f"{job_type} no longer subscribes to {event}")

@@ -1,5 +1,5 @@
--- An event, and a job for each type that subscribes to it in the transaction's snapshot. p_origin: the fields that each job
--- takes from the publisher. No lock is shared with another publisher, a deployment or maintenance.
+-- Publish an event, and create a job for each type that subscribes in the transaction's snapshot. p_origin has the fields that
+-- each job takes from the publisher. No lock is shared with another publisher, a deployment or maintenance.
 CREATE OR REPLACE FUNCTION event_publish(p_name text, p_key text, p_data jsonb, p_origin turno.new_job)
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET row_security = on AS $$
@@ -47,6 +47,7 @@ BEGIN
         job.user_id := due.user_id;
         job.concurrency_key := due.line;
         job.key_position := due.key_position;
+        job.origin := 'event ' || due.id;
         jobs := jobs || job;
         events := events || due.id;
         formers := formers || due.former;

@@ -1,13 +1,14 @@
-"""Guards of what is published."""
+"""Guards of events."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PUBLISH = "turno/migrations/tenant/functions/event_publish.sql"
+PUBLISH = "turno/capabilities/events/sql/tenant/functions/event_publish.sql"
+SUBSCRIBE = "turno/capabilities/events/sql/control/functions/subscribe.sql"
 ANNOUNCE = "turno/migrations/control/functions/announce.sql"
-TESTS = "tests/integration/dispatch/test_events.py"
-ORDERED = "tests/integration/dispatch/test_ordered_events.py"
+TESTS = "tests/capabilities/events/test_events.py"
+ORDERED = "tests/capabilities/events/test_ordered_events.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
 ORDER = "issue 17.5: order per key where asked"
 TWO_RELEASES = "issue 24: a subscription exists while a running release declares it"
@@ -17,7 +18,7 @@ MUTANTS = (
     Mutant(
         "an announcement removes the subscriptions of another release",
         TWO_RELEASES,
-        ANNOUNCE,
+        SUBSCRIBE,
         "    INSERT INTO subscriptions (event",
         "    DELETE FROM subscriptions;\n    INSERT INTO subscriptions (event",
         (f"{TESTS}::test_two_releases_in_turn_lose_no_event",),
@@ -34,15 +35,15 @@ MUTANTS = (
     Mutant(
         "subscriptions age while no process announces",
         TWO_RELEASES,
-        ANNOUNCE,
-        "IF pause > interval '1 hour' THEN",
-        "IF false THEN",
+        SUBSCRIBE,
+        " WHERE p_pause IS NOT NULL;",
+        " WHERE false;",
         (f"{TESTS}::test_no_subscription_ends_while_nothing_is_announced",),
     ),
     Mutant(
         "an announcement does not keep a subscription",
         TWO_RELEASES,
-        ANNOUNCE,
+        SUBSCRIBE,
         "    ON CONFLICT (event, type, ordered) DO UPDATE SET seen_at = now;",
         "    ON CONFLICT (event, type, ordered) DO NOTHING;",
         (f"{TESTS}::test_announcements_write_once_a_minute",),
@@ -50,9 +51,9 @@ MUTANTS = (
     Mutant(
         "a subscription that no release declares stays for ever",
         TWO_RELEASES,
-        ANNOUNCE,
-        "    DELETE FROM subscriptions WHERE seen_at < oldest;",
-        "    DELETE FROM subscriptions WHERE false;",
+        SUBSCRIBE,
+        "WHERE seen_at < now - interval '1 day' FOR UPDATE",
+        "WHERE false FOR UPDATE",
         (f"{TESTS}::test_a_subscription_ends_a_day_after_its_last_announcement",),
     ),
     Mutant(
@@ -61,7 +62,9 @@ MUTANTS = (
         ANNOUNCE,
         "      AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)\n",
         "",
-        (f"{TESTS}::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",),
+        (
+            "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
+        ),
     ),
     Mutant(
         "a type that a worker runs is removed",
@@ -69,7 +72,9 @@ MUTANTS = (
         ANNOUNCE,
         "      AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types));",
         ";",
-        (f"{TESTS}::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",),
+        (
+            "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
+        ),
     ),
     Mutant(
         "publishing waits for a deployment",

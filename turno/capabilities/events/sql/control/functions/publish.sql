@@ -1,4 +1,4 @@
--- Publish an event in the caller's transaction: for the application that lives in this database, in whatever language.
+-- Publish an event in the caller's transaction: for applications in this database, in any language.
 --   SELECT event_id FROM turno.publish(tenant => 'suc0001', event => 'order.paid', data => '{"order_id": 7}')
 CREATE OR REPLACE FUNCTION publish(
     tenant text, event text, data jsonb DEFAULT '{}', key text DEFAULT NULL, user_id text DEFAULT NULL,

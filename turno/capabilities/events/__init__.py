@@ -1,0 +1,1 @@
+"""Events: facts of the business; each subscribed job type gets a job."""

@@ -1,0 +1,28 @@
+"""The data of an event, checked before the event exists."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from turno.errors import InvalidPayload
+from turno.jobs.payload import load_payload, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from turno.jobs.registry import Handler
+
+
+def check_event(handlers: Iterable[Handler], event: str, data: Any) -> Any:
+    """Return the data as plain JSON; raises InvalidPayload with the field and the subscriber that refuses it."""
+    text = text_of(data)
+    for handler in handlers:
+        if event in handler.subscribes:
+            try:
+                handler.validate(load_payload(handler, text))
+            except InvalidPayload as refusal:
+                raise InvalidPayload(
+                    [{**one, "problem": f"{one['problem']}, says {handler.type}"} for one in refusal.problems]
+                ) from None
+    return json.loads(text)

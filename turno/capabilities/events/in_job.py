@@ -1,0 +1,27 @@
+"""`job.publish`: publish an event in the transaction of an attempt, under the claim's token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from psycopg.types.json import Jsonb
+
+from turno.capabilities.events.data import check_event
+from turno.jobs.new_job import Published
+from turno.runner.context import attempt_of
+from turno.store.one_row import row_of
+from turno.store.qualified import qualified
+from turno.store.refusals import named_refusals
+
+if TYPE_CHECKING:
+    from turno.jobs.job_context import JobContext
+
+
+def publish(job: JobContext, event: str, data: Any, *, key: str | None) -> Published:
+    """Publish an event with the work of an attempt; raises ClaimLost, and PermanentFailure within a request."""
+    attempt = attempt_of(job, f"the event {event}")
+    checked, claim = check_event(attempt.registry.handlers, event, data), attempt.claim
+    statement = qualified("SELECT event_id, jobs FROM {}.event_publish_child(%s, %s, %s, %s, %s)", claim.login.schema)
+    parameters = (claim.job_id, claim.token, event, key, Jsonb(checked))
+    with named_refusals():
+        return Published(*row_of(attempt.connection, statement, parameters, prepare=False))

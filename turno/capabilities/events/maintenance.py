@@ -1,0 +1,26 @@
+"""The task of events: delete old events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
+from turno.store.qualified import qualified
+
+if TYPE_CHECKING:
+    from turno.store.engine.engine import Engine, TenantTurn
+
+BATCH = 1000  # events a statement: locks are short
+PURGE = TenantTask(name="purge events", every=timedelta(minutes=5), repeat=True)
+
+
+def purge(_engine: Engine, each_tenant: EachTenant) -> TaskReport:
+    """Delete events that are older than the retention of jobs; their jobs stay."""
+    kept = timedelta(days=each_tenant.settings.retention_days)
+
+    def purge_batch(engine: Engine, tenant: TenantTurn) -> int | None:
+        statement = qualified("SELECT {}.event_purge(%s, %s)", tenant.schema)
+        return int(engine.value(statement, kept, BATCH)) or None
+
+    return each_tenant.run(PURGE, purge_batch)

@@ -1,0 +1,36 @@
+"""`turno.publish`: publish an event on a connection of the application, in its transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turno.capabilities.events.data import check_event
+from turno.jobs.new_job import Published, payload_of
+from turno.store.host import answers, as_text, as_uuid
+from turno.wiring.enqueue import registry
+
+STATEMENT = """
+SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => %s::jsonb, key => %s, user_id => %s)
+"""
+
+
+def publish(
+    connection: Any,
+    tenant: str,
+    event: str,
+    data: Any = None,
+    /,
+    *,
+    key: str | None = None,
+    user: str | None = None,
+    **fields: Any,
+) -> Published:
+    """Publish an event in the caller's transaction, with one job for each type that subscribes to the event.
+
+    `connection` is as for `enqueue`. The data is a mapping, a dataclass, or given by its fields, and must be a valid
+    payload of each subscriber. `key` names the subject of the event and is the concurrency key of subscribers that have
+    concurrency keys. Raises InvalidPayload with the field, or NotEnqueued.
+    """
+    checked = check_event(registry().handlers, event, payload_of(data, fields))
+    ((event_id, jobs),) = answers(connection, STATEMENT, (tenant, event, as_text(checked), key, user))
+    return Published(as_uuid(event_id), jobs)
