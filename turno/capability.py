@@ -125,6 +125,7 @@ class Capability:
     submissions: tuple[Place, ...] = ()
     # Statements of the engine with the facts about handlers (jsonb) and the time without announcements (interval).
     announcements: tuple[LiteralString, ...] = ()
+    tracer: Place = ""  # () -> Tracer, which records spans of jobs: see `turno/tracing.py`
     checks: tuple[Place, ...] = ()
     context: Mapping[str, Place] = field(default_factory=dict)
     names: Mapping[str, Place] = field(default_factory=dict)  # implementations of public names of `turno`

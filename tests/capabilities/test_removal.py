@@ -52,6 +52,7 @@ ROWS = {
     "INSERT INTO turno.webhooks (job_id, tenant_id, url)"
     " SELECT gen_random_uuid(), id, 'https://hooks.example/' FROM turno.tenants WHERE schema = current_schema()",
     "statistics": "SELECT",  # it has a view alone
+    "tracing": "SELECT",  # it has no tables
 }
 # Tables that keep the rows of removed tenants.
 KEPT = {"turno.operator_audit"}

@@ -83,7 +83,7 @@ class Dispatcher:
         Raises RateLimited if a daily limit of the user or the tenant is reached.
         """
         about = {"turno.tenant": tenant.slug, "turno.type": new.type}
-        with tracing.dispatch(new.trace_context, about) as trace_context:
+        with tracing.tracer().dispatch(new.trace_context, about) as trace_context:
             queue = self._queue_of(tenant)
             new = replace(new, backend=queue.name, trace_context=trace_context)
             given = submission(new, pending_limit=self._pending_limit, day_limits=self._day_limits)

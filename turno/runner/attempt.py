@@ -54,7 +54,7 @@ from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
-from turno.tracing import AttemptSpans, within
+from turno.tracing import Spans
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +82,12 @@ class Attempt:
     started: Started
     context: AttemptContext
     began: float
-    spans: AttemptSpans | None
+    spans: Spans
 
     def run(self) -> Outcome | Exception:
         """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
         try:
-            with closing(self.context), limited_memory(self.handler.memory_mb), within(self.spans):
+            with closing(self.context), limited_memory(self.handler.memory_mb), self.spans.current():
                 outcome = self._obsolete() or self._call()
             if isinstance(outcome, Completed):
                 self.transaction.keep(outcome.result, self.began)
@@ -134,8 +134,7 @@ class Attempt:
 
     def over(self, status: str) -> None:
         """Take note that the attempt's record is committed as `status`, or that its claim was lost."""
-        if self.spans is not None:
-            self.spans.end(status)
+        self.spans.end(status)
 
     def _outcome_of(self, error: Exception) -> NotCompleted:
         """Return the outcome that a handler's error is; raises it again if it ends the attempt or the process."""

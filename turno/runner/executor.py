@@ -177,7 +177,7 @@ class Run:
             registry=self._executor.registry,
             settings=self._executor.settings,
         )
-        spans = tracing.attempt(started.trace_context, lambda: _of_spans(claim))
+        spans = tracing.tracer().attempt(started.trace_context, _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
     def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:

@@ -1,4 +1,4 @@
-"""A request's trace goes on in the job and in each of its attempts, and an OTLP receiver is told of all of it."""
+"""The trace of a request continues in the job and in each attempt; an OTLP receiver gets all spans."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -108,7 +108,7 @@ class Traced:
 def traced(module_world: ExampleInstallation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     log = tmp_path_factory.mktemp("traces") / "web.log"
     world, port = module_world, free_port()
-    world.registry = "tests.traced_handlers:HANDLERS"
+    world.registry = "tests.capabilities.tracing.traced_handlers:HANDLERS"
     with receiver() as (url, received):
         world.extra |= {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "LOG_LEVEL": "INFO"}
         world.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "EXEC_LOG": str(log)}

@@ -1,0 +1,1 @@
+"""Tracing: spans of jobs, exported by OpenTelemetry."""
