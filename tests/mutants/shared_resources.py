@@ -10,6 +10,7 @@ CONNECTIONS = "tests/integration/http_server/test_connections.py"
 MAINTENANCE = "tests/integration/maintenance/test_maintenance.py"
 FILES = "tests/unit/imports/test_files.py"
 FAILOVER = "tests/faults/test_disk_and_failover.py"
+DURABLE = "promise 1: a repeated request is acknowledged once the first commit is as durable as its own"
 SHARED = "promise 9: a tenant's failure affects only that tenant"
 
 MUTANTS = (
@@ -160,5 +161,37 @@ MUTANTS = (
         'if not queues and find_spec("pika") is None:',
         "if False:",
         ("tests/unit/commands/test_worker_commands.py::test_consume_without_pika_names_the_extra",),
+    ),
+    Mutant(
+        "jobs wait for a backend without workers although a pool starts",
+        "section 1: a job that no worker picked up is offered again",
+        "turno/worker/supervisor.py",
+        "            self._engine.move_unserved(self._backend, timedelta(0))\n",
+        "            pass\n",
+        (f"{TESTS}::test_starting_pool_takes_jobs_of_a_backend_without_workers",),
+    ),
+    Mutant(
+        "jobs stay at a hung primary beside a new one",
+        "section 1: a dead worker is noticed; here its server",
+        WATCH,
+        "        if replaced:\n",
+        "        if False:\n",
+        (f"{FAILOVER}::test_job_at_a_hung_primary_is_given_back",),
+    ),
+    Mutant(
+        "a repeated request is acknowledged before the first is replicated",
+        DURABLE,
+        "turno/migrations/tenant/functions/jobs_enqueue.sql",
+        "        PERFORM pg_logical_emit_message(true, 'turno', '');\n",
+        "        NULL;\n",
+        ("tests/faults/test_synchronous_standby.py::test_a_replay_waits_for_the_standby[posted]",),
+    ),
+    Mutant(
+        "a cancelled wait for the standby counts as a commit",
+        DURABLE,
+        "turno/tenancy/identity/answer_timeout.py",
+        "        if self._standby.cancelled:\n",
+        "        if False:\n",
+        ("tests/faults/test_synchronous_standby.py::test_an_unconfirmed_commit_ends_a_handler_s_session",),
     ),
 )

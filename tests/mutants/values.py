@@ -31,6 +31,11 @@ MUTANTS = (
         f"{REFUSED}[expires_at]",
     ),
     _domain(
+        "an attempt begins before time began",
+        "CHECK (VALUE BETWEEN '2000-01-01 00:00Z' AND '9999-12-30 00:00Z')",
+        "tests/integration/store/test_forged_records.py::test_job_start_refuses_times_that_nobody_reads[-infinity]",
+    ),
+    _domain(
         "JSON nests deeper than Python reads",
         "CHECK (octet_length(VALUE::text) < 400 OR NOT VALUE @? 'strict $.**{201}')",
         f"{REFUSED}[deep payload]",
