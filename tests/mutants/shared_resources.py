@@ -176,7 +176,7 @@ MUTANTS = (
         WATCH,
         "        if replaced:\n",
         "        if False:\n",
-        (f"{FAILOVER}::test_job_at_a_hung_primary_is_given_back",),
+        ("tests/unit/worker/test_session_watch.py::test_children_at_a_replaced_server_are_killed[later2-killed2]",),
     ),
     Mutant(
         "a repeated request is acknowledged before the first is replicated",
