@@ -40,7 +40,7 @@ def test_without_a_name_they_are_listed_each_with_what_it_measures() -> None:
 
 
 def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() -> None:
-    found = json.loads(benchmarks("dispatch", "--quick", "--json")[-1])
+    found = json.loads(benchmarks("dispatch", "--smoke", "--json")[-1])
     assert (found["benchmark"], found["unit"], found["quick"]) == ("dispatch", "ms", True)
     assert set(found["figures"]) >= {"floor", "enqueue", "enqueue, quota"}
     for figure in found["figures"].values():
@@ -99,7 +99,7 @@ def test_benchmark_runs(name: str) -> None:
 
 @pytest.mark.deep
 def test_events_reach_every_subscriber_once_beside_a_hand_written_outbox() -> None:
-    found = json.loads(benchmarks("events", "--quick", "--json")[-1])
+    found = json.loads(benchmarks("events", "--smoke", "--json")[-1])
     assert set(found["figures"]) == {
         "turno, 1 subscribers", "turno, 3 subscribers", "turno, in order", "outbox, 1 subscribers",
         "outbox, 3 subscribers",
