@@ -222,6 +222,19 @@ ARROWS: dict[str, set[str]] = {
         "werkzeug",
     },
     "turno.capabilities": set(),
+    "turno.capabilities.admin": {
+        "turno.capabilities.admin",
+        "turno.capability",
+        "turno.dispatch",
+        "turno.errors",
+        "turno.jobs",
+        "turno.store.api",
+        "turno.store.operator",
+        "turno.web",
+        "flask",
+        "msgspec",
+        "psycopg",
+    },
     "turno.capabilities.adoption": {
         "turno.capabilities.adoption",
         "turno.capability",
@@ -481,12 +494,12 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     lists = re.compile(r"tenant_schemas\(admin|list_active\(\)|FROM turno\.tenants\b(?s:.{0,120})ORDER BY")
     others = {module for module, path in modules() if not above(module) and lists.search(path.read_text("utf-8"))}
     assert others == {
+        "turno.capabilities.admin.jobs",
         "turno.capabilities.adoption.uninstall",
         "turno.capabilities.effects.doubt",
         "turno.tenancy.provisioning.installation",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",
-        "turno.web.admin.jobs",
         "turno.web.pages.branches",
     }
     queries = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.capabilities.admin import mutants as admin
 from tests.capabilities.adoption import mutants as adoption
 from tests.capabilities.alerts import mutants as alerts
 from tests.capabilities.audit import mutants as audit
@@ -14,7 +15,6 @@ from tests.capabilities.statistics import mutants as statistics
 from tests.capabilities.tags import mutants as tags
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
-    admin,
     authorising,
     batches,
     counting,

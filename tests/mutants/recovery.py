@@ -76,7 +76,7 @@ MUTANTS = (
         "turno/store/outage.py",
         "        if unreachable(error):\n            raise\n        troubles",
         "        raise\n        troubles",
-        ("tests/integration/web/test_admin_api.py::test_a_tenant_that_cannot_be_searched_stops_no_search",),
+        ("tests/capabilities/admin/test_api.py::test_a_tenant_that_cannot_be_searched_stops_no_search",),
     ),
     Mutant(
         "one tenant's orphans are tried to the last",

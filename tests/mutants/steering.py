@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 ROLES = "tests/integration/web/test_operator_roles.py"
 ORDERS = "tests/acceptance/test_worker_orders.py"
-API = "tests/integration/web/test_admin_api.py"
+API = "tests/capabilities/admin/test_api.py"
 STEERING = "tests/integration/store/test_steering.py"
 ON_RECORD = "section 9: an audit of operator actions"
 DRY = "house 6: a dry run changes nothing"
@@ -106,14 +106,6 @@ MUTANTS = (
         (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
     ),
     Mutant(
-        "the API lists every company's jobs",
-        COMPANIES,
-        "turno/web/admin/jobs.py",
-        "        companies=call.principal.companies,\n",
-        "        companies=None,\n",
-        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
-    ),
-    Mutant(
         "a tenant's own quota is not looked at",
         "a quota per tenant at run time",
         "turno/migrations/control/functions/rate_take.sql",
@@ -184,21 +176,5 @@ MUTANTS = (
         'return self.principal.operator and self.principal.role != "admin"',
         "return False",
         (f"{ROLES}::test_secrets_are_shown_to_admins_and_to_whose_they_are",),
-    ),
-    Mutant(
-        "an operator finds a secret by searching payloads",
-        "redaction by rule",
-        "turno/web/admin/jobs.py",
-        "    if asked.payload:\n",
-        "    if False:\n",
-        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
-    ),
-    Mutant(
-        "the API looks into every company's tenants",
-        COMPANIES,
-        "turno/web/admin/jobs.py",
-        "_in_tenants(principal.companies, ",
-        "_in_tenants(None, ",
-        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
     ),
 )

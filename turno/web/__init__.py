@@ -18,14 +18,6 @@ from turno.named import load
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
-from turno.web.admin.job_life import admin_logs, job_life
-from turno.web.admin.jobs import admin_jobs, job_pages
-from turno.web.admin.overview import overview
-from turno.web.admin.queue_list import queue_list
-from turno.web.admin.tenants import admin_tenants, tenant_list
-from turno.web.admin.types import admin_types, type_list
-from turno.web.admin.workers import admin_workers, worker_list
-from turno.web.api.admin import admin
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
 from turno.web.api.job_history import job_history
@@ -54,25 +46,10 @@ ROUTES = (
     job_commands,
     job_history,
     notifications,
-    admin,
-    admin_jobs,
-    admin_logs,
-    admin_tenants,
-    admin_types,
-    admin_workers,
     health,
     docs,
 )
 PAGES = (home, job_page, commands, notification_pages)
-OPERATOR_PAGES = (
-    overview,
-    job_pages,
-    tenant_list,
-    queue_list,
-    type_list,
-    worker_list,
-    job_life,
-)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
@@ -122,7 +99,7 @@ def install(
     handlers = registry.handlers
     capabilities = enabled(settings.capabilities)
     routes = (*ROUTES, *(load(place) for one in capabilities for place in one.routes))
-    shown = (*PAGES, *OPERATOR_PAGES, *(load(place) for one in capabilities for place in one.pages))
+    shown = (*PAGES, *(load(place) for one in capabilities for place in one.pages))
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,

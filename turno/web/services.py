@@ -18,7 +18,7 @@ from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
-from turno.store.operator.board import Operator
+from turno.store.operator.outcome_counts import Operator
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/capabilities/audit/test_audit.py"
-API = "tests/integration/web/test_admin_api.py"
+API = "tests/capabilities/admin/test_api.py"
 ON_RECORD = "section 9: an audit of operator actions"
 COMPANIES = "an operator of one company never changes another's"
 

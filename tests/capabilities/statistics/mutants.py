@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 NUMBERS = "numbers that are true"
 OTHERS = "the operator's pages show the tenants of the companies that a token names"
 METRICS = "tests/capabilities/statistics/test_metrics.py"
-PAGES = "tests/integration/web/test_admin.py::test_an_operator_of_one_company_sees_nothing_of_another"
+PAGES = "tests/capabilities/admin/test_pages.py::test_an_operator_of_one_company_sees_nothing_of_another"
 TESTS = "tests/integration/store/test_statistics.py"
 
 MUTANTS = (

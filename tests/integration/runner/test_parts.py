@@ -13,9 +13,9 @@ from tests.capabilities.effects.other_side import KEY, Outside
 from tests.misbehaving_handlers import REGISTRY, Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno import crash_points
+from turno.capabilities.admin import board
 from turno.capabilities.effects import review
 from turno.jobs.job import Priority
-from turno.store.operator import board
 from turno.tenancy.identity.session import service_session
 from turno.testing.build import FOREVER
 from turno.testing.in_process_worker import InProcessWorker

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
+from turno.capabilities.admin import board
 from turno.capabilities.statistics import over_time, present, totals
 from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
 from turno.capabilities.statistics.scrape import evenness
@@ -21,7 +22,8 @@ from turno.capabilities.webhooks import due
 from turno.servers.wait import wait_until
 from turno.store.engine import announcements, outcomes
 from turno.store.one_row import value_of
-from turno.store.operator import board, fairness
+from turno.store.operator import fairness
+from turno.store.operator.outcome_counts import counted_until
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ def test_outcomes_are_kept_until_all_readers_have_read_them(world: ExampleInstal
 def test_statistics_have_the_time_of_the_last_count(world: ExampleInstallation, operator: Operator) -> None:
     (before,) = world.rows("SELECT clock_timestamp() AS now")
     count(world)
-    counted_at = board.counted_at(operator)
+    counted_at = counted_until(operator)
     assert counted_at is not None
     assert counted_at >= before["now"]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from turno.capabilities.statistics import present, totals
 from turno.capabilities.statistics.over_time import Point, over_time
 from turno.capabilities.statistics.present import Served
-from turno.store.operator import board
+from turno.store.operator.outcome_counts import counted_until
 from turno.web.http.query import NOT_GIVEN, Text, described
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
@@ -83,7 +83,7 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
     named = None if companies is None else list(companies)
     with as_operator() as operator, operator.transaction():
         return JobStats(
-            counted_at=board.counted_at(operator),
+            counted_at=counted_until(operator),
             types=list(
                 _of_all(totals.by_type(operator))
                 if query.tenant is None and named is None

@@ -11,10 +11,10 @@ from turno.capabilities.statistics import over_time
 from turno.capabilities.statistics.over_time import Point
 from turno.capability import installed
 from turno.named import load
-from turno.store.operator import board
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.store.operator.outcome_counts import counted_until
 from turno.web.http.query import LONGEST_TEXT
 from turno.web.pages.drawing import draw
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator, services
 
 charts = OperatorPages("operator_charts", __name__, template_folder="templates")
@@ -60,7 +60,7 @@ def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
     window, step = WINDOWS[asked.window], STEPS[asked.window]
     with as_operator() as operator:
-        counted_at = board.counted_at(operator)
+        counted_at = counted_until(operator)
         points = over_time.over_time(
             operator,
             window=window - step,

@@ -9,8 +9,8 @@ import psycopg
 from turno.capabilities.statistics import present, totals
 from turno.capabilities.statistics.families import Numbers
 from turno.store.engine.workers import unserved
-from turno.store.operator import board
 from turno.store.operator.fairness import shares
+from turno.store.operator.outcome_counts import counted_until
 from turno.store.operator.server import dead_tuples, server
 from turno.store.operator.troubles import UNSERVED_FOR
 
@@ -29,7 +29,7 @@ def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams:
             server=server(operator),
             dead_tuples=dead_tuples(operator),
             fairness=evenness(operator),
-            counted_at=board.counted_at(operator),
+            counted_at=counted_until(operator),
             streams=streams,
             process=getpid(),
             tenants=totals.by_tenant(operator) if tenants else (),

@@ -12,13 +12,13 @@ from msgspec import Meta
 
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.url import url_problem
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.auth.principal import Principal
 from turno.web.auth.tenant_scope import require_everywhere
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import LARGEST_ID, PageSize, Text, described
 from turno.web.pages.drawing import draw, go
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator, services
 

@@ -8,16 +8,18 @@ from urllib.parse import urlencode
 
 from flask import Response
 
+from turno.capabilities.admin import board
+from turno.capabilities.admin.workers import listed_workers
 from turno.jobs.label import FAILURES
-from turno.store.operator import board, job_search
+from turno.store.operator import job_search
+from turno.store.operator.outcome_counts import counted_until
 from turno.store.operator.troubles import Trouble, troubles
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
-from turno.web.admin.workers import listed_workers
 from turno.web.pages.drawing import draw
 from turno.web.pages.localizer import Localizer
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator, services
 
-overview = OperatorPages("operator_overview", __name__)
+overview = OperatorPages("operator_overview", __name__, template_folder="templates")
 
 SHOWN = 8  # rows of each table; its own page has the others
 TROUBLES_SHOWN = 20
@@ -39,7 +41,7 @@ def index(visit: OperatorVisit) -> Response:
     """Show whether anything is wrong, and what there is."""
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
-        counted_at = board.counted_at(operator)
+        counted_at = counted_until(operator)
         queues = board.queues(operator, visit.companies)
         ended = board.ended_lately(operator, visit.companies)
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)

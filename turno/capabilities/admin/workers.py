@@ -7,15 +7,16 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.store.operator import board
+from turno.capabilities.admin import board
+from turno.capabilities.admin.tenants import Backend
+from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import ask_worker, list_workers
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
-from turno.web.admin.tenants import Backend
 from turno.web.api.job_id import read_id
 from turno.web.http.json_answers import from_row
 from turno.web.http.problems import Kind, Problem, invalid
 from turno.web.http.request_body import Changes
 from turno.web.pages.drawing import draw, go
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 
@@ -114,7 +115,7 @@ def request_by_form(visit: OperatorVisit, worker_id: str) -> Response:
     return go(visit.to("/workers", notice="asked" if there else "gone"))
 
 
-def listed_workers(operator: board.Operator, visit: OperatorVisit) -> list[dict[str, Any]]:
+def listed_workers(operator: Operator, visit: OperatorVisit) -> list[dict[str, Any]]:
     """Return every worker with its jobs of the tenants that are seen; a silent one is lost."""
     held: dict[Any, list[board.Row]] = {}
     for job in board.running(operator, visit.companies, JOBS_SHOWN):

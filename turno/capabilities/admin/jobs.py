@@ -26,7 +26,6 @@ from turno.store.operator.job_search import (
     first_id,
     group_jobs,
 )
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
 from turno.web.api.job_body import Band
 from turno.web.api.job_filters import Filters, filter_names, filters_of
 from turno.web.auth.principal import Principal
@@ -34,6 +33,7 @@ from turno.web.http.json_answers import from_row
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, PageSize, Text, described, searchable
 from turno.web.pages.drawing import draw, go
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

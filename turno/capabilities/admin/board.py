@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
-import psycopg
 from psycopg.rows import class_row, dict_row
 
-Operator = psycopg.Connection[Any]
+from turno.store.operator.outcome_counts import Operator, scopes
+
 Companies = Sequence[str] | None
 Row = dict[str, Any]
 
@@ -93,20 +93,6 @@ def lanes(
             """,
             {"companies": companies, "queue": queue, "type": job_type, "tenant": tenant},
         ).fetchall()
-
-
-def scopes(operator: Operator, companies: Companies) -> list[int]:
-    """Return the scopes of the statistics of these companies, or of the installation."""
-    if companies is None:
-        return [0]
-    rows = operator.execute("SELECT -id FROM companies WHERE slug = ANY (%s)", (list(companies),))
-    return [number for (number,) in rows]
-
-
-def counted_at(operator: Operator) -> datetime | None:
-    """Return the time of the last reading of outcomes into the statistics; None: there was none."""
-    row = operator.execute("SELECT read_at FROM outcome_readers WHERE reader = 'statistics'").fetchone()
-    return row[0] if row else None
 
 
 def ended_lately(operator: Operator, companies: Companies) -> Counter[str]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from flask import Response, request
 from msgspec import Meta
 
+from turno.capabilities.admin import board
+from turno.capabilities.admin.setting_form import changes_in
 from turno.capability import backends
-from turno.store.operator import board, routing
+from turno.store.operator import routing
+from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, changes_in
 from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import AFTER, PageSize, Text, described, searchable
 from turno.web.http.request_body import Changes
 from turno.web.pages.drawing import draw, go
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 
@@ -154,7 +157,7 @@ def change(visit: OperatorVisit, slug: str) -> Response:
     return go(visit.to(f"/tenants/{slug}", notice="wrong" if changes is None else "set"))
 
 
-def _set(operator: board.Operator, principal: Principal, slug: str, changes: Mapping[str, object]) -> None:
+def _set(operator: Operator, principal: Principal, slug: str, changes: Mapping[str, object]) -> None:
     """Change the settings of a tenant; raises Problem 403 for a share of all tenants, by an operator of some."""
     _found(operator, principal, slug)
     if not principal.everywhere and (shared := SHARED_SETTINGS & changes.keys()):
@@ -167,7 +170,7 @@ def _set(operator: board.Operator, principal: Principal, slug: str, changes: Map
         routing.reroute(operator, routing.Defaults(*defaults))
 
 
-def _found(operator: board.Operator, principal: Principal, slug: str) -> dict[str, Any]:
+def _found(operator: Operator, principal: Principal, slug: str) -> dict[str, Any]:
     found = None if "\0" in slug else show_tenant(operator, slug, companies=principal.companies)
     if found is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from flask import Response
 
-from turno.store.operator import board
-from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.capabilities.admin import board
 from turno.web.http.query import searchable
 from turno.web.pages.drawing import draw
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator
 
 queue_list = OperatorPages("operator_queues", __name__)

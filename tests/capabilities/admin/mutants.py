@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LOOKED_AT = "tests/browser/test_admin.py"
-PAGES = "tests/integration/web/test_admin.py"
+LOOKED_AT = "tests/capabilities/admin/test_browser.py"
+API = "tests/capabilities/admin/test_api.py"
+PAGES = "tests/capabilities/admin/test_pages.py"
 FOREIGN = f"{PAGES}::test_an_operator_of_one_company_sees_nothing_of_another"
 BY_COMPANY = "the operator's pages show the tenants of the companies that a token names"
 OPERATORS = "section 8: admin routes are for operators only"
-BOARD = "turno/store/operator/board.py"
+BOARD = "turno/capabilities/admin/board.py"
 TROUBLES = "turno/store/operator/troubles.py"
 
 SHARES = "the share of a tenant is set by operators of all companies"
@@ -18,18 +19,18 @@ MUTANTS = (
     Mutant(
         "an operator of one company sets its tenants' share",
         SHARES,
-        "turno/web/admin/tenants.py",
+        "turno/capabilities/admin/tenants.py",
         "if not principal.everywhere and (shared",
         "if False and (shared",
         (
-            "tests/integration/web/test_admin_api.py::test_only_operators_of_all_companies_set_shares[weight]",
+            f"{API}::test_only_operators_of_all_companies_set_shares[weight]",
             f"{PAGES}::test_who_may_not_changes_no_tenant",
         ),
     ),
     Mutant(
         "anybody sees the operator's pages",
         OPERATORS,
-        "turno/web/admin/operator_pages.py",
+        "turno/web/pages/operator_pages.py",
         "        require_operator(visitor.principal)\n",
         "",
         (f"{PAGES}::test_a_tenant_s_user_sees_none_of_it[/admin]",),
@@ -77,7 +78,7 @@ MUTANTS = (
     Mutant(
         "a reader sets what operators set",
         OPERATORS,
-        "turno/web/admin/operator_pages.py",
+        "turno/web/pages/operator_pages.py",
         "            require_change(visitor.principal)\n",
         "            pass\n",
         (f"{PAGES}::test_who_may_not_changes_no_tenant",),
@@ -101,7 +102,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company stops everybody's workers",
         BY_COMPANY,
-        "turno/web/admin/workers.py",
+        "turno/capabilities/admin/workers.py",
         '@worker_list.form("/admin/workers/<worker_id>", everywhere=True)',
         '@worker_list.form("/admin/workers/<worker_id>")',
         (f"{PAGES}::test_workers_are_everybody_s_and_asked_by_who_operates_them_all",),
@@ -109,7 +110,7 @@ MUTANTS = (
     Mutant(
         "dead letters of every company are replayed",
         BY_COMPANY,
-        "turno/web/admin/jobs.py",
+        "turno/capabilities/admin/jobs.py",
         "companies=visit.companies,",
         "companies=None,",
         (f"{FOREIGN}[/admin/failures]", f"{PAGES}::test_an_operator_of_one_company_replays_nothing_of_another"),
@@ -117,7 +118,7 @@ MUTANTS = (
     Mutant(
         "a look at a replay replays",
         "bulk replay after a dry run",
-        "turno/web/admin/jobs.py",
+        "turno/capabilities/admin/jobs.py",
         "dry_run=True)",
         "dry_run=False)",
         (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
@@ -125,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a replay takes what failed after the look",
         "the button says how many",
-        "turno/web/admin/jobs.py",
+        "turno/capabilities/admin/jobs.py",
         "            until=until,\n",
         "",
         (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
@@ -133,7 +134,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company sets by a form what all share",
         BY_COMPANY,
-        "turno/web/admin/types.py",
+        "turno/capabilities/admin/types.py",
         '@type_list.form("/admin/types/<name>", everywhere=True)',
         '@type_list.form("/admin/types/<name>")',
         (f"{PAGES}::test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says",),
@@ -141,7 +142,7 @@ MUTANTS = (
     Mutant(
         "a command passes over a filter that only tenants know",
         "bulk actions change what was looked at, and nothing else",
-        "turno/web/admin/jobs.py",
+        "turno/capabilities/admin/jobs.py",
         "        if self.asks_tenants:\n            raise",
         "        if False:\n            raise",
         (f"{PAGES}::test_a_change_of_many_jobs_is_not_made_by_a_filter_that_only_tenants_know",),
@@ -149,7 +150,7 @@ MUTANTS = (
     Mutant(
         "whoever may not read payloads finds a secret by looking into them",
         "redaction by rule",
-        "turno/web/admin/jobs.py",
+        "turno/capabilities/admin/jobs.py",
         '    if asked.text("payload"):\n',
         "    if False:\n",
         (f"{PAGES}::test_jobs_are_found_by_what_only_their_tenants_know",),
@@ -157,7 +158,7 @@ MUTANTS = (
     Mutant(
         "operators read secrets of a payload",
         "redaction by rule",
-        "turno/web/admin/job_life.py",
+        "turno/capabilities/admin/job_life.py",
         "    if payload is not None and scope.hides:\n",
         "    if False:\n",
         (f"{PAGES}::test_a_job_s_page_tells_its_whole_life",),
@@ -177,5 +178,29 @@ MUTANTS = (
         "  if (document.hidden) return;\n",
         "",
         (f"{LOOKED_AT}::test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_does",),
+    ),
+    Mutant(
+        "the API lists every company's jobs",
+        BY_COMPANY,
+        "turno/capabilities/admin/jobs.py",
+        "        companies=call.principal.companies,\n",
+        "        companies=None,\n",
+        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
+    ),
+    Mutant(
+        "an operator finds a secret by searching payloads",
+        "redaction by rule",
+        "turno/capabilities/admin/jobs.py",
+        "    if asked.payload:\n",
+        "    if False:\n",
+        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
+    ),
+    Mutant(
+        "the API looks into every company's tenants",
+        BY_COMPANY,
+        "turno/capabilities/admin/jobs.py",
+        "_in_tenants(principal.companies, ",
+        "_in_tenants(None, ",
+        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
     ),
 )

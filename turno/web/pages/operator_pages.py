@@ -1,15 +1,13 @@
 """The operator's pages and forms: for operators alone, about the tenants of their companies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from flask import request
 
-from turno.errors import InvalidPayload
-from turno.jobs.converter import converter
 from turno.web.addresses import at
 from turno.web.auth.login import Visitor
 from turno.web.auth.principal import Principal
@@ -18,8 +16,6 @@ from turno.web.http.problems import Kind, Problem
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer
-
-LONGEST_NUMBER = 9  # digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +59,3 @@ class OperatorPages(Pages):
         if request.method == "POST":
             require_change(visitor.principal)
         yield OperatorVisit(principal=visitor.principal, localizer=localizer(), form_token=visitor.form_token)
-
-
-def changes_in(form: Mapping[str, str], kind: type[Any]) -> dict[str, Any] | None:
-    """Return the settings of a form, checked as the API checks them; None for a value that no setting has.
-
-    The settings are the fields of `kind`; an empty field removes a value.
-    """
-    given = {field.name: _value(form[field.name].strip()) for field in fields(kind) if field.name in form}
-    try:
-        checked = converter(kind).convert(given)
-    except InvalidPayload:
-        return None
-    return {name: getattr(checked, name) for name in given} or None
-
-
-def _value(text: str) -> Any:
-    if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER:
-        return int(text)
-    return {"": None, "yes": True, "no": False}.get(text, text)

@@ -1,0 +1,1 @@
+"""The operator's API and pages, over many tenants."""

@@ -1,1 +1,0 @@
-"""/admin: the operator's pages, about many tenants at once."""
