@@ -5,8 +5,9 @@ from uuid import uuid4
 
 from flask import Response
 
-from app.job_pages import JobsAbove, jobs_above
-from turno.pages import Pages, Visit, asked, draw, form_key, go, reading, submit, submitted_before
+from app.job_pages import jobs_above
+from turno.capabilities.pages.home import HomeQuery
+from turno.pages import Pages, Visit, draw, form_key, go, reading, submit, submitted_before
 
 authorisations_page = Pages("authorisations", __name__, template_folder="templates")
 
@@ -26,15 +27,14 @@ FROM invoice_authorisations WHERE cae IS NOT NULL ORDER BY authorised_at DESC, i
 
 
 @authorisations_page.page("/authorisations")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: HomeQuery) -> Response:
     """Show what waits, the jobs under way, and the latest codes."""
-    query = asked(JobsAbove)
-    context: dict[str, Any] = jobs_above(visit, SYNC, query)
+    context: dict[str, Any] = jobs_above(visit, SYNC, asked)
     with reading(visit) as reader:
         waiting = reader.execute(WAITING, (LARGEST,)).rowcount
         latest = reader.execute(LATEST, (SHOWN,)).fetchall()
     return draw(
-        "authorisations.html", visit=visit, asked=query, key=uuid4().hex, waiting=waiting, latest=latest, **context
+        "authorisations.html", visit=visit, asked=asked, key=uuid4().hex, waiting=waiting, latest=latest, **context
     )
 
 

@@ -5,9 +5,10 @@ from uuid import uuid4
 
 from flask import Response, request
 
-from app.job_pages import JobsAbove, jobs_above
+from app.job_pages import jobs_above
 from turno.capabilities.files.pages import keep_upload
-from turno.pages import Pages, Visit, asked, draw, form_is_wrong, form_key, go, submit, submitted_before
+from turno.capabilities.pages.home import HomeQuery
+from turno.pages import Pages, Visit, draw, form_is_wrong, form_key, go, submit, submitted_before
 
 import_page = Pages("imports", __name__, template_folder="templates")
 
@@ -21,11 +22,10 @@ CHOICES = {
 
 
 @import_page.page("/import")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: HomeQuery) -> Response:
     """Show the form, the imports under way and what became of the one just asked for."""
-    query = asked(JobsAbove)
-    context = jobs_above(visit, IMPORT, query)
-    return draw("import.html", visit=visit, asked=query, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
+    context = jobs_above(visit, IMPORT, asked)
+    return draw("import.html", visit=visit, asked=asked, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
 
 
 @import_page.form("/import")

@@ -4,8 +4,9 @@ from uuid import uuid4
 
 from flask import Response, request
 
-from app.job_pages import JobsAbove, jobs_above
-from turno.pages import Pages, Visit, asked, draw, form_key, go, submit, submitted_before
+from app.job_pages import jobs_above
+from turno.capabilities.pages.home import HomeQuery
+from turno.pages import Pages, Visit, draw, form_key, go, submit, submitted_before
 
 reports_page = Pages("reports", __name__, template_folder="templates")
 
@@ -13,12 +14,11 @@ REPORT = "consolidated_report"
 
 
 @reports_page.page("/reports")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: HomeQuery) -> Response:
     """Show the form, the reports under way, and the file of the one just asked for."""
-    query = asked(JobsAbove)
     year = visit.localizer.now.year
-    context = jobs_above(visit, REPORT, query)
-    return draw("reports.html", visit=visit, asked=query, key=uuid4().hex, year=year, **context)
+    context = jobs_above(visit, REPORT, asked)
+    return draw("reports.html", visit=visit, asked=asked, key=uuid4().hex, year=year, **context)
 
 
 @reports_page.form("/reports")

@@ -310,6 +310,15 @@ ARROWS: dict[str, set[str]] = {
         "pika",
         "psycopg",
     },
+    "turno.capabilities.pages": {
+        "turno.capabilities.pages",
+        "turno.capability",
+        "turno.errors",
+        "turno.jobs",
+        "turno.store.api",
+        "turno.web",
+        "flask",
+    },
     "turno.capabilities.audit": {
         "turno.capabilities.audit",
         "turno.capability",
@@ -534,6 +543,7 @@ PUBLIC_NAMES = (
     "turno",
     "turno.capabilities.adoption.program",
     "turno.capabilities.files.pages",
+    "turno.capabilities.pages.home",
     "turno.pages",
     "turno.administration",
     "turno.client",

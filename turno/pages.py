@@ -2,25 +2,20 @@
 
 from turno.web.http.problems import invalid as form_is_wrong
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.home import HomeQuery, PageQuery, asked, listed, under_way
 from turno.web.pages.job_forms import Submitted, form_key, submit, submitted_before
-from turno.web.pages.page_routes import Pages
+from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 
 __all__ = [
-    "HomeQuery",
     "PageQuery",
     "Pages",
     "Submitted",
     "Visit",
-    "asked",
     "draw",
     "form_is_wrong",
     "form_key",
     "go",
-    "listed",
     "reading",
     "submit",
     "submitted_before",
-    "under_way",
 ]

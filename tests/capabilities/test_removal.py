@@ -40,6 +40,7 @@ ROWS = {
     "rabbitmq": "INSERT INTO turno.settings (name, value) VALUES ('queue_canary_backend', 'rabbitmq')"
     " ON CONFLICT DO NOTHING",
     "admin": "SELECT",  # it has neither tables nor views
+    "pages": "SELECT",  # it has neither tables nor views
     "audit": "INSERT INTO turno.operator_acts (action, subject) VALUES ('host add', 'erp')",
     "schedules": "INSERT INTO job_schedules"
     " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"

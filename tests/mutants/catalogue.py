@@ -9,6 +9,7 @@ from tests.capabilities.audit import mutants as audit
 from tests.capabilities.effects import mutants as effects
 from tests.capabilities.events import mutants as events
 from tests.capabilities.files import mutants as files
+from tests.capabilities.pages import mutants as tenant_pages
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
@@ -68,6 +69,7 @@ MUTANTS = (
     *limits.MUTANTS,
     *shared_resources.MUTANTS,
     *pages.MUTANTS,
+    *tenant_pages.MUTANTS,
     *parts.MUTANTS,
     *invoices.MUTANTS,
     *streams.MUTANTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SESSION = "tests/integration/web/test_pages_session.py"
-PAGES = "tests/integration/web/test_pages.py"
+PAGES = "tests/capabilities/pages/test_pages.py"
 PUBLIC = "tests/integration/web/test_public_url.py"
 ORIGINS = "tests/integration/web/test_other_origins.py"
 GREEN = "tests/integration/web/test_green.py"
@@ -21,14 +21,6 @@ HELD = "promise 9: one tenant's requests hold the web for nobody else"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
 MUTANTS = (
-    Mutant(
-        "a database's own words are shown to everybody",
-        OPERATORS,
-        "turno/web/pages/job_page.py",
-        "told = of_job if visit.scope.principal.operator else of_event",
-        "told = of_job",
-        (f"{PAGES}::test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone",),
-    ),
     Mutant(
         "another site may use the cookie through the API",
         COOKIE,
@@ -158,14 +150,6 @@ MUTANTS = (
         (f"{PAGES}::test_a_form_sent_again_is_the_same_job",),
     ),
     Mutant(
-        "a page shows other users' jobs",
-        "section 8: foreign and unknown ids give the same 404",
-        "turno/web/pages/job_page.py",
-        "visit.scope.visible_user)",
-        "None)",
-        (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
-    ),
-    Mutant(
         "a user's browser shows again what an operator was told",
         OPERATORS,
         "turno/web/api/jobs.py",
@@ -236,14 +220,6 @@ MUTANTS = (
         "        case Status.COMPLETED if failed:\n",
         "        case Status.COMPLETED if failed and not done:\n",
         (f"{GREEN}::test_a_batch_is_done_only_if_nothing_of_it_failed",),
-    ),
-    Mutant(
-        "one failed of many is too narrow to be seen",
-        HONEST,
-        "turno/web/templates/turno/parts.html",
-        "{{ 6 if p.failed else 0 }}",
-        "0",
-        (f"{GREEN}::test_one_failed_of_five_hundred_is_seen_in_the_bar",),
     ),
     Mutant(
         "every origin may use the API",
@@ -340,14 +316,6 @@ MUTANTS = (
         "    def gettext(self, message: str) -> str:\n",
         "    def unused(self, message: str) -> str:\n",
         (f"{WORDED}::test_a_type_has_its_title_its_words_and_a_line_from_the_payload",),
-    ),
-    Mutant(
-        "a handler's faulty line ends the page that shows it",
-        OWN_TROUBLE,
-        "turno/web/pages/job_view.py",
-        "    except Exception as error:  # noqa: BLE001",
-        "    except UnicodeError as error:  # noqa: BLE001",
-        (f"{WORDED}::test_a_line_that_cannot_be_made_is_left_out",),
     ),
     Mutant(
         "a page reads payloads of any size",

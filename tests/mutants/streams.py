@@ -30,7 +30,9 @@ MUTANTS = (
         "turno/web/static/turno-client.js",
         "    if (!this.streaming || this._untold().length > 0) return;\n",
         "    if (!this.streaming) return;\n",
-        ("tests/browser/test_operator.py::test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live",),
+        (
+            "tests/capabilities/pages/test_browser_operator.py::test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live",
+        ),
     ),
     Mutant(
         "anybody streams everybody's jobs",

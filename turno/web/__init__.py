@@ -29,10 +29,6 @@ from turno.web.auth.tokens import TokenCheck
 from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
-from turno.web.pages.commands import commands
-from turno.web.pages.home import home
-from turno.web.pages.job_page import job_page
-from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in as token_sign_in
@@ -49,7 +45,6 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (home, job_page, commands, notification_pages)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
@@ -99,7 +94,7 @@ def install(
     handlers = registry.handlers
     capabilities = enabled(settings.capabilities)
     routes = (*ROUTES, *(load(place) for one in capabilities for place in one.routes))
-    shown = (*PAGES, *(load(place) for one in capabilities for place in one.pages))
+    shown = tuple(load(place) for one in capabilities for place in one.pages)
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,

@@ -24,11 +24,11 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 
 if TYPE_CHECKING:
-    from turno.web.admin.operator_pages import OperatorVisit
     from turno.web.api.submission_part import SubmissionPart
     from turno.web.auth.principal import Principal
     from turno.web.auth.tokens import TokenCheck
     from turno.web.pages.catalogue import Catalogues
+    from turno.web.pages.operator_pages import OperatorVisit
     from turno.web.pages.visit import Visit
 
 # Returns who asks, None if nobody is signed in.

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.api import Caller
-from tests.integration.web.test_pages import ORDERS, REGISTRY
+from tests.capabilities.pages.test_pages import ORDERS, REGISTRY
 from tests.visitor import Visitor
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins

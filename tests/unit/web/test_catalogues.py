@@ -17,13 +17,14 @@ from babel.messages.pofile import read_po
 
 from app import LOCALE
 from handlers import build_registry
+from turno.capabilities.pages.home import SHOWN
 from turno.capability import installed
 from turno.jobs.label import Label
 from turno.runner import exit_codes
 from turno.web.pages.catalogue import OWN, catalogues
-from turno.web.pages.home import SHOWN, Notice
 from turno.web.pages.language import LANGUAGES
 from turno.web.pages.localizer import Localizer
+from turno.web.pages.page_routes import Notice
 from turno.web.pages.reasons import of_error, of_event, of_job
 from turno.worker import crash_reasons
 

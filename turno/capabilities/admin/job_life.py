@@ -90,7 +90,7 @@ def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
     return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "place"))
 
 
-@job_life.page("/admin/jobs/<tenant>/<job_id>", LifeQuery)
+@job_life.page("/admin/jobs/<tenant>/<job_id>")
 def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Response:
     """Show all that is known of one job."""
     wanted = read_id(job_id, no_such_job())

@@ -381,7 +381,7 @@ def command(call: OperatorCall, body: CommandBody) -> CommandDone:
     )
 
 
-@job_pages.page("/admin/jobs", JobsAsked)
+@job_pages.page("/admin/jobs")
 def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
     """List the jobs that the filters leave, the latest first."""
     if asked.text("payload"):
@@ -413,7 +413,7 @@ def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
     )
 
 
-@job_pages.page("/admin/failures", FailuresAsked)
+@job_pages.page("/admin/failures")
 def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
     """List failures in groups, and the failed jobs that the filters leave."""
     asked = replace(asked, status="", outcome=asked.outcome or "failures")
@@ -432,7 +432,7 @@ def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
     )
 
 
-@job_pages.page("/admin/changes/<name>", JobsAsked)
+@job_pages.page("/admin/changes/<name>")
 def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
     """Count the jobs that the change would affect, and show the button of the change."""
     change, until = _change(name), services().clock()
@@ -454,7 +454,7 @@ def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
     )
 
 
-@job_pages.form("/admin/changes/<name>", JobsAsked)
+@job_pages.form("/admin/changes/<name>")
 def do(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
     """Change the chosen jobs that the page of the button counted."""
     change = _change(name)

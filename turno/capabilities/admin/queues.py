@@ -24,7 +24,7 @@ class QueuesQuery:
     tenant: str = ""
 
 
-@queue_list.page("/admin/queues", QueuesQuery)
+@queue_list.page("/admin/queues")
 def queues(visit: OperatorVisit, asked: QueuesQuery) -> Response:
     """List queues."""
     queue, job_type, tenant = map(searchable, (asked.queue, asked.type, asked.tenant))

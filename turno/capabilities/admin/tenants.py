@@ -127,7 +127,7 @@ def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str)
         return from_row(TenantBody, _found(operator, call.principal, tenant))
 
 
-@tenant_list.page("/admin/tenants", TenantListQuery)
+@tenant_list.page("/admin/tenants")
 def index(visit: OperatorVisit, asked: TenantListQuery) -> Response:
     """List tenants."""
     wanted = board.TenantFilter(q=searchable(asked.q), show=asked.show, after=asked.after, limit=SHOWN + 1)

@@ -26,7 +26,7 @@ class AuditQuery:
     before: NumberCursor = NOT_GIVEN
 
 
-@audit_list.page("/admin/audit", AuditQuery)
+@audit_list.page("/admin/audit")
 def index(visit: OperatorVisit, asked: AuditQuery) -> Response:
     """List the changes by operators."""
     actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.actor, asked.tenant))

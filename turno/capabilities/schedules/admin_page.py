@@ -23,7 +23,7 @@ class ScheduleListQuery:
     name: Text = ""
 
 
-@schedule_list.page("/admin/schedules", ScheduleListQuery)
+@schedule_list.page("/admin/schedules")
 def schedules(visit: OperatorVisit, asked: ScheduleListQuery) -> Response:
     """List schedules by tenant and name."""
     with as_operator() as operator:

@@ -23,8 +23,7 @@ from turno.web.http.problems import FieldProblem, Kind, Problem
 from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.http.request_body import field_problems
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.home import PageQuery, asked
-from turno.web.pages.page_routes import Pages
+from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 from turno.web.services import services
 
@@ -54,9 +53,9 @@ class FormRefused(Exception):
 
 
 @schedule_pages.page("/schedules")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: SchedulesQuery) -> Response:
     """List the schedules, with a form for a new one."""
-    return _list(visit, NEW, [])
+    return _list(visit, asked, NEW, [])
 
 
 @schedule_pages.form("/schedules")
@@ -66,14 +65,14 @@ def add(visit: Visit) -> Response:
     try:
         _save(visit, name, replace=False)
     except FormRefused as refused:
-        return _list(visit, request.form, refused.problems, status=Kind.INVALID_REQUEST.status)
+        return _list(visit, SchedulesQuery(), request.form, refused.problems, status=Kind.INVALID_REQUEST.status)
     return go(visit.to(f"/schedules/{name}"))
 
 
 @schedule_pages.page("/schedules/<name>")
-def show(visit: Visit, name: str) -> Response:
+def show(visit: Visit, name: str, asked: PageQuery) -> Response:
     """Show one schedule, with its next moments and the form that changes it."""
-    return _one(visit, name, None, [])
+    return _one(visit, asked, name, None, [])
 
 
 @schedule_pages.form("/schedules/<name>")
@@ -83,7 +82,7 @@ def change(visit: Visit, name: str) -> Response:
     try:
         _save(visit, name, replace=True)
     except FormRefused as refused:
-        return _one(visit, name, request.form, refused.problems, status=Kind.INVALID_REQUEST.status)
+        return _one(visit, PageQuery(), name, request.form, refused.problems, status=Kind.INVALID_REQUEST.status)
     return go(visit.to(f"/schedules/{name}"))
 
 
@@ -144,17 +143,18 @@ def _read(form: Mapping[str, str]) -> ScheduleRequest:
     return replace(body, payload=payload)
 
 
-def _list(visit: Visit, values: Mapping[str, Any], problems: list[FieldProblem], *, status: int = 200) -> Response:
-    query = asked(SchedulesQuery)
+def _list(
+    visit: Visit, asked: SchedulesQuery, values: Mapping[str, Any], problems: list[FieldProblem], *, status: int = 200
+) -> Response:
     with reading(visit) as reader:
-        rows = stored.search(reader, visit.scope.visible_user, after=query.after or "", limit=SHOWN + 1)
+        rows = stored.search(reader, visit.scope.visible_user, after=asked.after or "", limit=SHOWN + 1)
         unread = notifications.count_unread(reader, visit.user)
     found = [schedule_body(ScheduleSummary, row, visit.scope.tenant, at(""), shown=1) for row in rows[:SHOWN]]
     return draw(
         "turno/schedules.html",
         status=status,
         visit=visit,
-        asked=query,
+        asked=asked,
         unread=unread,
         schedules=found,
         after=found[-1].name if len(rows) > SHOWN else None,
@@ -163,7 +163,13 @@ def _list(visit: Visit, values: Mapping[str, Any], problems: list[FieldProblem],
 
 
 def _one(
-    visit: Visit, name: str, values: Mapping[str, Any] | None, problems: list[FieldProblem], *, status: int = 200
+    visit: Visit,
+    asked: PageQuery,
+    name: str,
+    values: Mapping[str, Any] | None,
+    problems: list[FieldProblem],
+    *,
+    status: int = 200,
 ) -> Response:
     schedule = find_schedule(visit.scope, name)
     with reading(visit) as reader:
@@ -175,7 +181,7 @@ def _one(
         "turno/schedule.html",
         status=status,
         visit=visit,
-        asked=asked(PageQuery),
+        asked=asked,
         unread=unread,
         schedule=schedule,
         **_form(values, problems),

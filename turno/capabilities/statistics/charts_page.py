@@ -54,7 +54,7 @@ class Line:
         return self.points[-2]
 
 
-@charts.page("/admin/charts", ChartsQuery)
+@charts.page("/admin/charts")
 def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
     """Draw the last hours."""
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))

@@ -161,7 +161,7 @@ def discard(call: OperatorCall, body: Which) -> WebhooksSettled:
     return _settled(call.principal, body, again=False)
 
 
-@webhook_list.page("/admin/webhooks", WebhookListQuery)
+@webhook_list.page("/admin/webhooks")
 def listed(visit: OperatorVisit, asked: WebhookListQuery) -> Response:
     """List the addresses and the failed deliveries."""
     query = FailingQuery(tenant=asked.tenant, cursor=asked.after)

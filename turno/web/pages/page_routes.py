@@ -3,8 +3,9 @@
 import hmac
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Literal, get_type_hints
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import MultiDict
@@ -13,7 +14,7 @@ from turno.web.auth.csrf import require_same_origin
 from turno.web.auth.login import Visitor, visitor_of
 from turno.web.auth.tenant_scope import require_change, require_everywhere
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import read_query
+from turno.web.http.query import NOT_GIVEN, Text, read_query
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.visit import begin_visit
 from turno.web.rate_limits import admit_command
@@ -22,19 +23,30 @@ from turno.web.tenant_share import place_of
 FORM_TOKEN = "form"  # noqa: S105 - the name of a field
 
 View = Callable[..., Response]
+Notice = Literal["", "replayed", "cut", "none", "quota", "ended", "not_retryable", "done", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery:
+    """The query of every page."""
+
+    branch: Text = NOT_GIVEN
+    lang: Text = NOT_GIVEN
+    notice: Notice = ""
 
 
 class Pages(Blueprint):
     """A blueprint whose views get a Visit; its problems are answered by a page.
 
-    A view that is registered with a dataclass `asked` gets the query string, or the fields of the form, as its instance
-    `asked`.
+    A parameter `asked` of a view receives the query string, or the fields of the form, as the annotated dataclass.
     """
 
-    def page(self, rule: str, asked: type[Any] | None = None) -> Callable[[View], View]:
+    def page(self, rule: str) -> Callable[[View], View]:
         """Register a view that shows a page; a visitor without a session sees the sign-in in its place."""
 
         def register(view: View) -> View:
+            asked = _asked_by(view)
+
             @wraps(view)
             def shown(**path: Any) -> Response:
                 try:
@@ -50,7 +62,7 @@ class Pages(Blueprint):
 
         return register
 
-    def form(self, rule: str, asked: type[Any] | None = None, *, everywhere: bool = False) -> Callable[[View], View]:
+    def form(self, rule: str, *, everywhere: bool = False) -> Callable[[View], View]:
         """Register a view of a change: a page of ours sent the form, with the token of the session.
 
         A form that is sent again changes nothing again. With `everywhere` only an operator of every company may send
@@ -58,6 +70,8 @@ class Pages(Blueprint):
         """
 
         def register(view: View) -> View:
+            asked = _asked_by(view)
+
             @wraps(view)
             def sent(**path: Any) -> Response:
                 with self.visited(_sender_of_form()) as visit:
@@ -85,6 +99,11 @@ class Pages(Blueprint):
 
 def _given() -> MultiDict[str, str]:
     return request.form if request.method == "POST" else request.args
+
+
+def _asked_by(view: View) -> type[Any] | None:
+    """Return the type of the view's parameter `asked`, or None."""
+    return get_type_hints(view)["asked"] if "asked" in view.__annotations__ else None
 
 
 def _read(asked: type[Any] | None) -> dict[str, Any]:

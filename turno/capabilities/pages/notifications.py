@@ -14,8 +14,7 @@ from turno.web.http.json_answers import page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import NOT_GIVEN
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.home import PageQuery, asked
-from turno.web.pages.page_routes import Pages
+from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 
 notification_pages = Pages("notification_pages", __name__)
@@ -31,14 +30,13 @@ class NotificationsQuery(PageQuery):
 
 
 @notification_pages.page("/notifications")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: NotificationsQuery) -> Response:
     """Show the notifications, newest first."""
-    query = asked(NotificationsQuery)
     with reading(visit) as reader:
-        rows = stored.search(reader, visit.user, unread=False, before=query.before, limit=SHOWN + 1)
+        rows = stored.search(reader, visit.user, unread=False, before=asked.before, limit=SHOWN + 1)
         unread = stored.count_unread(reader, visit.user)
     told, before = page_of(rows, SHOWN, partial(_told, visit=visit), "id")
-    return draw("turno/notifications.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
+    return draw("turno/notifications.html", visit=visit, asked=asked, notifications=told, before=before, unread=unread)
 
 
 @notification_pages.form("/notifications/<notification_id>/open")

@@ -9,17 +9,17 @@ from turno.web.pages.drawing import go
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit
 
-commands = Pages("commands", __name__)
+command_forms = Pages("command_forms", __name__)
 
 
-@commands.form("/jobs/<job_id>/cancel")
+@command_forms.form("/jobs/<job_id>/cancel")
 def cancel(visit: Visit, job_id: str) -> Response:
     """Cancel a job, or ask it to stop."""
     verdict = cancel_job(visit.scope, job_id)
     return go(_back(visit, job_id, notice="ended" if verdict.word == "ended" else None))
 
 
-@commands.form("/jobs/<job_id>/retry")
+@command_forms.form("/jobs/<job_id>/retry")
 def retry(visit: Visit, job_id: str) -> Response:
     """Make a new job that does what the ended one left undone."""
     verdict = retry_job(visit.scope, job_id, correlation_id=str(uuid4()))

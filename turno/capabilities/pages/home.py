@@ -2,22 +2,24 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 
-from flask import Response, request
+from flask import Response
 
+from turno.capabilities.pages.job_detail import JobDetail, job_detail
+from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
-from turno.web.http.query import NOT_GIVEN, Text, read_query
+from turno.web.http.query import NOT_GIVEN
 from turno.web.pages.drawing import draw
-from turno.web.pages.job_detail import JobDetail, job_detail
-from turno.web.pages.job_view import JobView, job_views
-from turno.web.pages.page_routes import Pages
+from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 
-home = Pages("home", __name__)
+__all__ = ["HomeQuery", "listed", "under_way"]
+
+home = Pages("home", __name__, template_folder="templates")
 
 JOBS_SHOWN = 20
 MAX_UNDER_WAY = 5
@@ -32,16 +34,6 @@ SHOWN: Mapping[str, tuple[Status, ...]] = {
 
 # A form of the page sends what was left empty, too.
 Shown = Literal["", "open", "completed", "failed", "cancelled"]
-Notice = Literal["", "replayed", "cut", "none", "quota", "ended", "not_retryable", "done", "refused"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageQuery:
-    """What the address of every page may say."""
-
-    branch: Text = NOT_GIVEN
-    lang: Text = NOT_GIVEN
-    notice: Notice = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +46,12 @@ class HomeQuery(PageQuery):
     open: UUID = NOT_GIVEN
 
 
-Q = TypeVar("Q", bound=PageQuery)
-
-
-def asked(kind: type[Q]) -> Q:
-    """Return what the present address says; raises Problem 400."""
-    query: Q = read_query(request.args, kind, others_ignored=True)
-    return query
-
-
 @home.page("/")
-def index(visit: Visit) -> Response:
+def index(visit: Visit, asked: HomeQuery) -> Response:
     """Show the branch."""
-    query = asked(HomeQuery)
     with reading(visit) as reader:
-        context = listed(reader, visit, query)
-    return draw("turno/home.html", visit=visit, asked=query, **context)
+        context = listed(reader, visit, asked)
+    return draw("turno/home.html", visit=visit, asked=asked, **context)
 
 
 def listed(

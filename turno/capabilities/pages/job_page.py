@@ -6,6 +6,8 @@ from typing import Any
 
 from flask import Response
 
+from turno.capabilities.pages.job_detail import ItemState, job_detail
+from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
@@ -13,10 +15,7 @@ from turno.web.api.job_id import read_id
 from turno.web.http.problems import no_such_job
 from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.pages.drawing import draw
-from turno.web.pages.home import PageQuery, asked
-from turno.web.pages.job_detail import ItemState, job_detail
-from turno.web.pages.job_view import JobView, job_views
-from turno.web.pages.page_routes import Pages
+from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.reasons import of_event, of_job
 from turno.web.pages.visit import Visit, reading
 from turno.web.services import services
@@ -37,15 +36,14 @@ class JobQuery(PageQuery):
 
 
 @job_page.page("/jobs/<job_id>")
-def show(visit: Visit, job_id: str) -> Response:
+def show(visit: Visit, job_id: str, asked: JobQuery) -> Response:
     """Show one job."""
     wanted = read_id(job_id, no_such_job())
-    query = asked(JobQuery)
     with reading(visit) as reader:
         row = stored.find(reader, wanted, visit.scope.visible_user)
         if row is None:
             raise no_such_job()
-        detail = job_detail(reader, row, visit, state=query.items, after=query.after, limit=ITEMS_SHOWN)
+        detail = job_detail(reader, row, visit, state=asked.items, after=asked.after, limit=ITEMS_SHOWN)
         sections = [section(reader, visit, wanted) for section in services().job_sections]
         parts = stored.search(reader, stored.JobFilter(part_of=wanted, limit=PARTS_SHOWN)) if row["parts"] else []
         part_views = job_views(reader, parts[::-1], visit)
@@ -58,7 +56,7 @@ def show(visit: Visit, job_id: str) -> Response:
     return draw(
         "turno/job.html",
         visit=visit,
-        asked=query,
+        asked=asked,
         detail=detail,
         unread=unread,
         sections=sections,

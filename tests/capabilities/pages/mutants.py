@@ -1,0 +1,47 @@
+"""Guards of the tenant's pages: whose jobs they show, and what they say of them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PAGES = "tests/capabilities/pages/test_pages.py"
+GREEN = "tests/integration/web/test_green.py"
+WORDED = "tests/integration/web/test_type_words.py"
+HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
+OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
+OWN_TROUBLE = "promise 9: what a tenant stores is read by pages all the same"
+
+MUTANTS = (
+    Mutant(
+        "a database's own words are shown to everybody",
+        OPERATORS,
+        "turno/capabilities/pages/job_page.py",
+        "told = of_job if visit.scope.principal.operator else of_event",
+        "told = of_job",
+        (f"{PAGES}::test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone",),
+    ),
+    Mutant(
+        "a page shows other users' jobs",
+        "section 8: foreign and unknown ids give the same 404",
+        "turno/capabilities/pages/job_page.py",
+        "visit.scope.visible_user)",
+        "None)",
+        (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
+    ),
+    Mutant(
+        "one failed of many is too narrow to be seen",
+        HONEST,
+        "turno/capabilities/pages/templates/turno/job_parts.html",
+        "{{ 6 if p.failed else 0 }}",
+        "0",
+        (f"{GREEN}::test_one_failed_of_five_hundred_is_seen_in_the_bar",),
+    ),
+    Mutant(
+        "a handler's faulty line ends the page that shows it",
+        OWN_TROUBLE,
+        "turno/capabilities/pages/job_view.py",
+        "    except Exception as error:  # noqa: BLE001",
+        "    except UnicodeError as error:  # noqa: BLE001",
+        (f"{WORDED}::test_a_line_that_cannot_be_made_is_left_out",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The tenant's pages: list of jobs, job, notifications."""
