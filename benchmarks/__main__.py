@@ -45,7 +45,7 @@ NAMES = (
     "report",
     "events",
 )
-# A scene whose name is no name of a module, or that of another one.
+# A scene with the name of another scene or of no module.
 MODULES = {"import": "import_rows", "report": "report_rows"}
 
 

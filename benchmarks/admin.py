@@ -1,4 +1,4 @@
-"""What /metrics, the stats and every page of /admin cost where a thousand tenants have ended a million jobs."""
+"""The cost of /metrics, the statistics and every page of /admin with a thousand tenants and a million ended jobs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PAGES = {
     "/admin/workers": "/admin/workers",
     "/admin/audit": "/admin/audit",
 }
-# Asked by an operator of one company, who here has all the tenants.
+# An operator of one company sends the requests; this company has all tenants.
 OF_COMPANY = {
     "/admin of a company": "/admin",
     "/admin/charts of a company, 1 h": "/admin/charts",
@@ -114,7 +114,7 @@ MAKE: tuple[str, ...] = (
 
 
 class CountingCursor(psycopg.Cursor[Any]):
-    """A cursor that counts what is executed."""
+    """A cursor that counts its statements."""
 
     executed = 0
 
@@ -127,7 +127,7 @@ class CountingCursor(psycopg.Cursor[Any]):
 
 @dataclass(slots=True)
 class Cost:
-    """What the answers to one question took; `server` is the processor time of the database's session."""
+    """The milliseconds of the answers to a request; `server` is the processor time of the database's session."""
 
     passed: list[float] = field(default_factory=list)
     server: list[float] = field(default_factory=list)

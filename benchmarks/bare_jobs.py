@@ -53,5 +53,5 @@ PLACE = "benchmarks.bare_jobs:HANDLERS"
 
 
 def variables(environment: Mapping[str, str], broker: str) -> dict[str, str]:
-    """Return the environment of a worker that knows these jobs; its own sweeps launch nobody."""
+    """Return the environment of a worker that knows these jobs; its own maintenance launches no worker."""
     return {**environment, "RABBITMQ_URL": broker, "LOG_LEVEL": "ERROR", "QUEUE_BACKEND": "pool", "HANDLERS": PLACE}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def bare_application(settings: Settings) -> Flask:
-    """Return an application whose only route inserts a row, over the same kind of pool."""
+    """Return an application with a single route, which inserts a row over the same kind of pool."""
     app = Flask("bare")
     pool = web_pool(settings)
 

@@ -32,7 +32,7 @@ AT_MOST = 1.1
 
 
 def run(options: Options) -> Report:
-    """Measure the web first, whose jobs nobody runs, then the consumers."""
+    """Measure the web first, without a worker for its jobs, then the consumers."""
     report = Report("broker", "ms")
     with open_broker_environment() as measured:
         posts = _posts(measured, rounds=options.of(10, quick=2, smoke=1), seconds=options.of(1.0, quick=1.0, smoke=0.2))
@@ -68,7 +68,8 @@ def _posts(measured: BrokerEnvironment, *, rounds: int, seconds: float) -> dict[
     bench = measured.bench
     requests = _submissions(measured)
     samples: dict[str, list[float]] = {}
-    # A paused tenant's jobs wait, so that what is measured is the web's way to the hint, beside a worker that hears it.
+    # The jobs of a paused tenant wait: the benchmark measures the web up to the hint, next to a worker that receives
+    # the hint.
     bench.admin.execute("UPDATE turno.tenants SET paused_at = now()")
     measured.start("pool")
     measured.start("rabbitmq")

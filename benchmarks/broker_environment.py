@@ -42,7 +42,7 @@ SCRIPTS = {"pool": "worker_pool.py", "rabbitmq": "rabbitmq_consumer.py"}
 
 @dataclass
 class BrokerEnvironment:
-    """What a benchmark of the broker works on."""
+    """The installation of a benchmark of the broker."""
 
     bench: BenchEnvironment
     node: Node
@@ -90,7 +90,7 @@ class BrokerEnvironment:
         self.bench.enqueue_many(new, self.tenants[0], count)
 
     def exec_queue(self) -> ExecQueue:
-        """Return what launches a worker for one of these jobs, two at a time."""
+        """Return the queue that launches a worker for each of these jobs, at most two at a time."""
         return ExecQueue(
             root=ROOT,
             slots=SlotFolder(self.bench.folder / "slots", 2),
@@ -100,7 +100,7 @@ class BrokerEnvironment:
 
     @contextmanager
     def cron(self, *, every: float) -> Iterator[None]:
-        """Run the passes as cron does, so that exec is offered again what it was not told of."""
+        """Run maintenance as cron does, so that exec receives the jobs whose hints were lost."""
         settings = self.bench.settings()
         terms = Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
@@ -127,7 +127,7 @@ class BrokerEnvironment:
 
     @contextmanager
     def web(self, default: str, *, ttl: float = 1.0) -> Iterator[Dispatcher]:
-        """Give a dispatcher as a web process has it, on a session of its own."""
+        """Open a dispatcher as in a web process, with a separate session."""
         queues: list[QueueInterface] = []
 
         def opened(name: str) -> QueueInterface:

@@ -22,7 +22,7 @@ PATIENCE = 300.0  # seconds
 
 
 class Peer(NamedTuple):
-    """A system, what it is installed from, and whether it keeps its results in PostgreSQL."""
+    """A system, its packages, and whether it stores results in PostgreSQL."""
 
     name: str
     packages: tuple[str, ...]
@@ -36,7 +36,7 @@ PEERS = (
 
 
 def throughput(measured: BrokerEnvironment, jobs: int) -> dict[str, object]:
-    """Return each peer's release and jobs a second, or why there are none."""
+    """Return the release and the jobs per second of each peer, or the reason for a missing figure."""
     found: dict[str, object] = {}
     for peer in PEERS:
         try:
@@ -111,7 +111,7 @@ class _Run:
             raise PeerMissing(f"{self._finished()} of {jobs} jobs were done")
 
     def _finished(self) -> int:
-        """Count the jobs that were run, and whose results are there where they are kept."""
+        """Count the finished jobs, with their results where the peer stores results."""
         ran = self._done.stat().st_size
         if not self._peer.keeps_results or not ran:
             return ran

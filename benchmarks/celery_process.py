@@ -1,4 +1,4 @@
-"""Run by Celery's own Python: `put N` publishes so many jobs, `work NAME` is a worker of two processes."""
+"""Run by Celery's own Python: `put N` publishes N jobs, `work NAME` runs a worker with two processes."""
 
 from __future__ import annotations
 

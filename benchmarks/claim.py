@@ -1,4 +1,4 @@
-"""What a claim costs a job, whatever waits, whoever waits, whatever ended before and whoever holds a transaction."""
+"""The cost of a claim per job, for different backlogs, tenants, dead index entries and open transactions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
-SLOTS, SIZE = 4, 16  # a claim is for so many children, of so many short jobs each
-CLAIMS = 8  # by which a scene's turn goes on before the next scene's
+SLOTS, SIZE = 4, 16  # children per claim, and short jobs per child
+CLAIMS = 8  # of a scene's turn before the turn of the next scene
 PAGES = "SELECT sum(pg_stat_get_xact_blocks_fetched(oid)) FROM pg_class WHERE relnamespace = 'turno'::regnamespace"
 WORST, ALONE = 0.1, 0.6  # milliseconds of processor time that are wanted of a job: of many, and of one
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who waits with how much, and what else the tickets' table holds or held."""
+    """The waiting tickets of each tenant, and the other live and dead rows of the table."""
 
     tenants: int
     waiting: int
@@ -98,7 +98,7 @@ def run(options: Options) -> Report:
 
 
 class Stage:
-    """A scene in a database of its own, and one engine's session in it."""
+    """A scene in a separate database, with a session of the engine."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ class Stage:
             used += processor_time.milliseconds(pid) - before
             ids = [claim.job_id for batch in claimed for claim in batch]
             jobs += len(ids)
-            # By their ids: the list of what runs has dead entries, too.
+            # By their ids: the index of running tickets has dead entries, too.
             self._admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [ids])
-        assert jobs, "what was not claimed was not measured"  # noqa: S101
+        assert jobs, "an empty claim measures nothing"  # noqa: S101
         return [used / jobs]
 
     def buffers(self) -> float:

@@ -1,4 +1,4 @@
-"""Run by Dramatiq's own Python: `put N` publishes so many jobs, `work NAME` is a worker of two threads."""
+"""Run by Dramatiq's own Python: `put N` publishes N jobs, `work NAME` runs a worker with two threads."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ ROOT = Path(__file__).resolve().parent.parent
 COMPANY = "northwind"
 KEY = "the benchmarks' own master key, 32 or more"
 TABLES = packaged(ROOT / "migrations")
-SHARED_BUFFERS = "512MB"  # what the peers were measured with, too
+SHARED_BUFFERS = "512MB"  # the settings of the peers' measurements
 
 
 @dataclass(frozen=True, slots=True)
 class BenchEnvironment:
-    """An installed database on a server of its own; `admin` is its superuser's session."""
+    """An installed database on a private server; `admin` is its superuser's session."""
 
     cluster: Cluster
     url: str
@@ -86,7 +86,7 @@ class BenchEnvironment:
         return job_id
 
     def enqueue_many(self, new: NewJob, tenant: Tenant, count: int) -> None:
-        """Enqueue so many jobs like this in one transaction, without a hint."""
+        """Enqueue `n` copies of a job in one transaction, without a hint."""
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(tenant.schema))
         self.admin.execute(statement, submission(*[new] * count))
 

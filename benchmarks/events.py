@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
-PUBLISHERS = 4  # transactions of the business at a time
+PUBLISHERS = 4  # concurrent business transactions
 KEYS = 50
 SUBSCRIBERS = (1, 3)
 TURNO, OUTBOX, PEER = "turno", "outbox", "procrastinate"
@@ -62,7 +62,7 @@ class System:
     subscribers: int
 
     def turn(self, events: int) -> Contestant:
-        """Return a contestant that publishes so many and waits for all of their jobs; milliseconds an event."""
+        """Return a contestant that publishes `n` events and waits for all of their jobs; milliseconds an event."""
         wanted = events * self.subscribers
 
         def told() -> Sequence[float]:
@@ -185,7 +185,7 @@ def _procrastinate(bench: BenchEnvironment, stack: ExitStack) -> dict[str, Syste
 
 @contextmanager
 def _running(command: list[str]) -> Iterator[None]:
-    """Have a worker of somebody else's run, once it has said that it is ready."""
+    """Run a peer's worker in the block, after its line "ready"."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None  # noqa: S101 - opened with a pipe
         try:

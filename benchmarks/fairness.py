@@ -1,4 +1,4 @@
-"""A quiet tenant's wait behind ten thousand jobs of another, also when the other calls all of them urgent."""
+"""The wait of a quiet tenant behind ten thousand jobs of another tenant, also if all of these are urgent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_MOST_LENGTHS, AT_MOST_MS_BEHIND_SHORT_JOBS = 1.5, 40.0
 
 
 class Scene(NamedTuple):
-    """What the other tenant has waiting, and how long each job takes."""
+    """The backlog of the other tenant and the duration of each job."""
 
     jobs: int
     priority: Priority = Priority.NORMAL
@@ -77,6 +77,6 @@ def _waits(client: Client, quiet: Tenant, jobs: int, seconds: float) -> list[flo
     for number in range(jobs):
         start = client.enqueue(quiet, seconds=seconds)
         waits.append((client.hear().at - start) / 1e6)
-        # At another moment of the others' jobs each time.
+        # At a different moment within the others' jobs in each sample.
         time.sleep(seconds * (1 + number % SLOTS / SLOTS))
     return waits

@@ -1,4 +1,4 @@
-"""A handler that only says when it was reached; the clock is the same in all processes."""
+"""A handler that only reports the time of its first line; the clock is the same in all processes."""
 
 import os
 import time

@@ -30,7 +30,7 @@ BACKENDS = ("pool", "rabbitmq", "exec")
 
 
 def run(options: Options) -> Report:
-    """Submit all the while; count what was accepted, what ended, and what ended or took effect twice."""
+    """Submit all the while; count accepted jobs, ended jobs, and jobs that ended or took effect twice."""
     report = Report("flip", "ms")
     lasting = options.of(120.0, quick=12.0, smoke=2.0)
     with open_broker_environment(tenants=4) as broken:
@@ -69,7 +69,7 @@ def _submit(broken: BrokerEnvironment, over: threading.Event, jobs: list[UUID], 
                 began = time.perf_counter()
                 verdict = web.submit(tenant, wanted)
                 took.append((time.perf_counter() - began) * 1000)
-                assert verdict.job_id is not None  # noqa: S101 - what was refused was not submitted
+                assert verdict.job_id is not None  # noqa: S101 - a refused job was not submitted
                 jobs.append(verdict.job_id)
 
 
@@ -111,7 +111,7 @@ def _tally(broken: BrokerEnvironment, jobs: list[UUID]) -> dict[str, Any]:
 
 
 def _run_by(broken: BrokerEnvironment, residents: dict[int, str]) -> dict[str, int]:
-    """Count the attempts of each backend: what no resident ran, a worker ran that exec had launched."""
+    """Count the attempts of each backend: launched workers ran the jobs that no resident worker ran."""
     found = Counter[str]()
     for tenant in broken.tenants:
         query = "SELECT split_part(worker, ':', 2)::integer, count(*) FROM background_job_attempts GROUP BY 1"

@@ -31,7 +31,7 @@ WITH jobs AS (
 )
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
 SELECT id, %(tenant)s, queue, type, version, priority, run_at, 'scheduled', 'pool' FROM jobs
-"""  # noqa: S608 - no value of anybody's
+"""  # noqa: S608 - no value from outside
 FINISHED = f"""
 WITH jobs AS (
     INSERT INTO background_jobs {COLUMNS}, status, attempt, started_at, finished_at, result)
@@ -71,7 +71,7 @@ def run(options: Options) -> Report:
 
 
 class Scene:
-    """A server of its own with a pool."""
+    """A private server with a pool."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._bench: BenchEnvironment = stack.enter_context(open_environment())
@@ -91,7 +91,7 @@ class Scene:
         stack.enter_context(resident(self._bench, fewest=CHILDREN, most=CHILDREN))
 
     def drain(self, jobs: int) -> Contestant:
-        """Return a contestant that has so many jobs done."""
+        """Return a contestant that completes `n` jobs."""
 
         def turn() -> list[float]:
             for tenant in self._tenants:
@@ -113,7 +113,7 @@ class Scene:
         return took
 
     def _rest(self) -> None:
-        # Not by counting the tickets: those of the future are many.
+        # Not by counting the tickets: many jobs lie in the future.
         if not wait_until(lambda: not self._busy(), within=120, every=0.002):
             raise RuntimeError("the pool does not finish its work")
 

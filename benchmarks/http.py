@@ -31,7 +31,7 @@ FLOOR, OURS, STEADY = "bare route", "POST", "POST, 5 a second, spawning"
 
 
 def run(options: Options) -> Report:
-    """Measure a crowd while every slot is taken, then a steady trickle whose every job may start a worker."""
+    """Measure many clients while all slots are full, then a steady rate at which each job may start a worker."""
     report = Report("http", "ms")
     with open_environment() as bench, ExitStack() as stack:
         tenant = bench.tenant("suc0001")
@@ -52,7 +52,7 @@ def run(options: Options) -> Report:
 def _crowds(
     bench: BenchEnvironment, bare: int, turno: int, requests: NextRequest, *, rounds: int
 ) -> dict[str, list[float]]:
-    """Return everybody's samples; Turno's hints find no free slot, so nothing is spawned."""
+    """Return the samples of all clients; Turno's hints find no free slot, so nothing is spawned."""
     settings = bench.settings()
     places = SlotFolder(settings.slot_dir, settings.exec_max_processes)
     held = [place for _ in range(settings.exec_max_processes) if (place := places.take(""))]
@@ -68,7 +68,7 @@ def _crowds(
 
 
 def _trickle(bench: BenchEnvironment, port: int, requests: NextRequest, report: Report, *, times: int) -> list[float]:
-    """Return the samples of single POSTs; workers run what they ask for meanwhile, under the default cap."""
+    """Return the samples of single POSTs; workers run the submitted jobs meanwhile, under the default cap."""
     before = _workers_started(bench)
     took = steady(port, PATH, requests, every=0.2, times=times)
     wait_until(lambda: not _count(bench, "FROM turno.tickets"), within=60)
@@ -83,7 +83,7 @@ def _trickle(bench: BenchEnvironment, port: int, requests: NextRequest, report: 
 
 
 def _submissions(bench: BenchEnvironment) -> NextRequest:
-    """Return what makes the next request: a new key each, a new user before one has too many jobs waiting."""
+    """Return a function that creates the next request: a new key each, and a new user before the limit of open jobs."""
     settings, numbers = bench.settings(), count()
     token = ""
 

@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class Answer(NamedTuple):
-    """What the server said and after how many milliseconds; a status of 0 is none, and `body` says why."""
+    """The server's answer and its milliseconds; status 0 means no answer, with the reason in `body`."""
 
     status: int
     head: str
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One keep-alive connection that asks for one path."""
+    """A keep-alive connection that requests a path."""
 
     def __init__(self, port: int, path: str, *, method: str = "POST", expected: int = 202, timeout: float = 30) -> None:
         self._expected = f"HTTP/1.1 {expected} ".encode()
@@ -54,7 +54,7 @@ class Client:
         return took
 
     def ask(self, headers: dict[str, str], body: bytes) -> Answer:
-        """Ask and return the answer, whatever it is."""
+        """Send the request and return the answer of any status."""
         answer, took = self._exchange(headers, body)
         head, _, rest = answer.partition(b"\r\n\r\n")
         return Answer(int(head.split(b" ", 2)[1]), head.decode("latin-1"), rest, took)
@@ -78,7 +78,7 @@ class Client:
 
 
 def ask(port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"", *, timeout: float) -> Answer:
-    """Ask once over a connection of its own; whoever gets no answer is told why, and asks no more."""
+    """Send one request over a new connection; a client without an answer reports the reason and stops."""
     begin = time.perf_counter()
     try:
         with Client(port, path, method=method, timeout=timeout) as client:
@@ -96,7 +96,7 @@ def body_length(head: bytes) -> int:
 
 
 def crowd(port: int, path: str, requests: NextRequest, *, clients: int, seconds: float) -> list[float]:
-    """Have so many clients POST one request after the other for so long; return every request's milliseconds."""
+    """POST requests from `n` clients in sequence for a time; return every request's milliseconds."""
     end = time.perf_counter() + seconds
 
     def one() -> list[float]:
@@ -112,7 +112,7 @@ def crowd(port: int, path: str, requests: NextRequest, *, clients: int, seconds:
 
 
 def steady(port: int, path: str, requests: NextRequest, *, every: float, times: int) -> list[float]:
-    """POST at fixed moments, however long the one before took; each waits from its own moment on."""
+    """POST at fixed moments, independent of earlier answers; each waits from its own moment on."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(8) as threads:
         futures = []

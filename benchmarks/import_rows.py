@@ -92,9 +92,9 @@ def upload(bench: BenchEnvironment, tenant: Tenant, data: bytes) -> UUID:
 
 
 def worked(bench: BenchEnvironment, job_id: UUID) -> tuple[float, float, float]:
-    """Run a job in a worker of its own; return its seconds, the megabytes of its largest process, processor seconds.
+    """Run a job in a separate worker; return its seconds, the megabytes of its largest process, processor seconds.
 
-    The megabytes are an upper bound: Linux has a process begin with the peak of the one that started it, here this one.
+    The megabytes are an upper bound: on Linux a process inherits the peak of its parent, here of this process.
     """
     command = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
     start = time.perf_counter()

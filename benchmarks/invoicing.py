@@ -44,13 +44,14 @@ C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
 class WrongTotals(Exception):
-    """What was invoiced is not what the orders say."""
+    """The invoices differ from the orders."""
 
 
 def run(options: Options) -> Report:
-    """Measure the attempt from its start to its end as its row says; the loop is one transaction without a ledger.
+    """Measure the attempt between the times of its row; the loop is one transaction without a ledger.
 
-    Both once more on one session in this process, in processor time: what others on the machine do adds nothing to it.
+    Both once more on one session in this process, in processor time: other work on the machine adds nothing to this
+    figure.
     """
     report = Report("invoicing", "ms")
     with open_environment() as bench, ExitStack() as stack:
@@ -113,7 +114,7 @@ def _job(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
 
 
 class Here:
-    """Runs the loop and the attempt in this process; what they take is its processor time and its backend's."""
+    """Runs loop and attempt in this process; their cost is the processor time of the client and its server process."""
 
     def __init__(self, bench: BenchEnvironment, tenant: Tenant) -> None:
         self._bench = bench
@@ -150,7 +151,7 @@ class Here:
         job_id, registry = _enqueue(self._bench, self._tenant), build_registry()
         worker = Engine.on(self._engine).start_worker(backend="exec", host="bench", pid=os.getpid())
         claim = Engine.on(self._engine).claim_job(worker, job_id, types=registry.versions)
-        assert claim is not None  # noqa: S101 - nobody else takes it
+        assert claim is not None  # noqa: S101 - no other worker claims the job
         executor = Executor(registry=registry, sessions=self._sessions, worker="bench", callbacks=WorkerCallbacks())
         before = self._spent()
         executor.execute((claim,))

@@ -1,8 +1,8 @@
-"""Count what one job passes from POST to completed: our files by process, SQL functions, and statements by login.
+"""Count the steps of a job from POST to completed: our files by process, SQL functions, and statements by login.
 
 `python -m benchmarks.job_path [CHECKOUT]` needs that checkout's own `.venv`. It works on older checkouts, too, as it
 uses nothing but the commands `turno demo`, `turno backend` and `turno pool`, the API, and the server's log. Each figure
-is of what every one of RUNS jobs passed: what happens now and then beside them is left out.
+counts the steps that all of RUNS jobs passed: occasional other steps are not counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ sys.setprofile(trace)
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A demo that stays, and where it is told that a job is on its way."""
+    """A demo that stays, and the file that announces each job."""
 
     folder: Path
     checkout: Path
@@ -63,7 +63,7 @@ class Installation:
 
 
 def main(checkout: Path) -> None:
-    """Play the demo of the checkout, run some jobs in a pool beside it, and print what each of them passed."""
+    """Run the demo of the checkout and some jobs in a pool next to it, and print the steps of each job."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="job-path-")))
         (folder / "turn").write_bytes(b"\0")
@@ -125,7 +125,7 @@ def job(here: Installation, *, turn: int) -> dict[str, Any]:
     ended = sql.SQL("SELECT finished_at FROM {} WHERE id = %s").format(sql.Identifier(schema, "background_jobs"))
     while not (here.admin.execute(ended, [job_id]).fetchone() or [None])[0]:
         time.sleep(0.002)
-    time.sleep(0.1)  # for what the worker says of it
+    time.sleep(0.1)  # for the worker's messages
     (here.folder / "turn").write_bytes(bytes([turn + 1]))
     time.sleep(1.2)  # until the server has counted
     lines = log.read_bytes()[size:].decode(errors="replace").splitlines()
@@ -133,7 +133,7 @@ def job(here: Installation, *, turn: int) -> dict[str, Any]:
     return {
         "files": {int(file.suffix[1:]): set(file.read_text().splitlines()) for file in here.folder.glob(f"{turn}.*")},
         "functions": {name for name, calls in counted(here.admin).items() if calls > functions.get(name, 0)},
-        # A login's name may go on with its worker and child; the one without a name is this program's own.
+        # A login's name may go on with its worker and child; the session without a name belongs to this program.
         "statements": Counter(name for line in said if (name := line.partition("|")[0].split()[0]) != "[unknown]"),
     }
 
@@ -145,7 +145,7 @@ def counted(admin: psycopg.Connection[Any]) -> dict[str, int]:
 
 
 def role_of(pid: int, demo: int, pool: int) -> str:
-    """Say whose process that is."""
+    """Return the role of a process."""
     above = pid
     while above > 1 and above not in {demo, pool}:
         try:
@@ -156,7 +156,7 @@ def role_of(pid: int, demo: int, pool: int) -> str:
 
 
 def report(passed: list[Any], roles: dict[int, str]) -> None:
-    """Print what every job passed."""
+    """Print the steps of every job."""
     always = {pid: set.intersection(*(one["files"].get(pid, set()) for one in passed)) for pid in roles}
     steady = {pid: files for pid, files in always.items() if files}
     for pid, files in sorted(steady.items(), key=lambda item: roles[item[0]], reverse=True):

@@ -1,4 +1,4 @@
-"""What a claim costs while 100,000 jobs wait for their concurrency keys, beside what it costs while none does."""
+"""The cost of a claim with 100,000 jobs that wait for their concurrency keys, next to the cost without such jobs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NONE = Scene(tenants=10, waiting=10_000)
 MANY = Scene(tenants=10, waiting=10_000, keyed=100_000)
 SCENES = (("none", NONE), ("many", MANY))
 FEW = (("none", Scene(tenants=2, waiting=1_000)), ("many", Scene(tenants=2, waiting=1_000, keyed=10)))
-MOST = 1.2  # times what it costs without
+MOST = 1.2  # times the cost without waiting jobs
 
 
 def run(options: Options) -> Report:
-    """Measure the processor time that a claim takes of a job, of many and of one at a time, in both scenes."""
+    """Measure the processor time of a claim per job, for many jobs and for a single job, in both scenes."""
     report = Report("keys", "ms a job")
     with open_environment() as bench, ExitStack() as stack:
         stages = {

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.tenant import Tenant
 
 KILLS, QUICK_KILLS, SMOKE_KILLS = 10_000, 60, 6
-LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were
+LONGEST = 3_000.0  # seconds: the report states the reached number, which is smaller on a busy machine
 AT_RANDOM = ""
-# Where attempts are killed, a chunk is of 50 orders, and which part of all of them; what one lacks the next makes up.
+# Where attempts are killed, a chunk is of 50 orders, and which part of all of them; the next phase makes up for missing
+# kills.
 SHARES = {
     "started": 0.08,
     "chunk_recorded": 0.05,
@@ -48,7 +49,7 @@ ORDERS = 120  # a job: three chunks
 OPEN_JOBS = 6  # a tenant
 # Milliseconds of a child's processor time: until its attempt is under way, and from there on the mean; 1.5 an order.
 START, MEAN_LIFE = 7.0, 30.0
-LOOKS, BETWEEN_LOOKS = 20, 0.025  # then what is killed and what is left is counted
+LOOKS, BETWEEN_LOOKS = 20, 0.025  # then the benchmark counts killed and remaining attempts
 SPOTLESS = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 # Or the third kill would end a job.
 FORGIVEN = """
@@ -63,12 +64,12 @@ OPEN = "SELECT count(*) FROM background_jobs WHERE status IN ('pending', 'runnin
 
 
 class Damaged(Exception):
-    """What was invoiced is not what was asked for."""
+    """The invoices differ from the submitted orders."""
 
 
 @dataclass(slots=True)
 class Branch:
-    """A tenant, the superuser's session in its schema, and what was asked for there."""
+    """A tenant, the superuser's session in its schema, and the submitted orders."""
 
     tenant: Tenant
     admin: psycopg.Connection[Any]
@@ -81,7 +82,7 @@ class Branch:
         return int(row[0]) if row else 0
 
     def check(self) -> None:
-        """Raise Damaged unless every order that was asked for has its one invoice and every job is completed."""
+        """Raise Damaged unless every submitted order has exactly one invoice and every job is completed."""
         found = {
             "invoices": self.count("SELECT count(*) FROM invoices"),
             "orders invoiced": self.count("SELECT count(DISTINCT order_id) FROM invoices"),
@@ -98,7 +99,7 @@ class Branch:
 
 @dataclass(slots=True)
 class Bench:
-    """An environment, its branches, and the one who asks for batches."""
+    """An environment, its branches, and the client that submits batches."""
 
     environment: Environment
     branches: list[Branch]
@@ -128,7 +129,7 @@ class Bench:
 
 
 def run(options: Options) -> Report:
-    """Kill so many attempts in phases, finish what is left, and count what was invoiced against what was asked."""
+    """Kill `n` attempts in phases, finish the remaining jobs, and compare the invoices with the submitted orders."""
     report = Report("killed", "s")
     wanted = options.of(KILLS, quick=QUICK_KILLS, smoke=SMOKE_KILLS)
     killed, took = dict[str, int](), dict[str, float]()
@@ -175,7 +176,7 @@ def _kill(bench: Bench, step: str, *, until: int, end: float) -> None:
             for _ in range(LOOKS):
                 for pool in pools:
                     if pool.poll() is not None:
-                        raise Damaged(f"a pool has ended by itself with status {pool.returncode}")
+                        raise Damaged(f"a pool ended unexpectedly with status {pool.returncode}")
                     if step == AT_RANDOM:
                         killer.look(pool)
                 time.sleep(BETWEEN_LOOKS)
@@ -185,14 +186,14 @@ def _kill(bench: Bench, step: str, *, until: int, end: float) -> None:
 class Killer:
     """Kills a pool's children at any moment of their work, each as likely as another.
 
-    Their lives are measured in processor time: how busy the machine is does not change what they have done.
+    Their lives are measured in processor time: the load of the machine does not change their work.
     """
 
     chance: Random
     lives: dict[int, float] = field(default_factory=dict)
 
     def look(self, pool: subprocess.Popen[bytes]) -> None:
-        """Kill whose time is over."""
+        """Kill the processes whose time is over."""
         for child in processes.children(pool.pid):
             if processor_time.milliseconds(child) >= self._life(child):
                 processes.kill(child)
@@ -209,7 +210,7 @@ def _finish(bench: Bench) -> None:
 
 @contextmanager
 def _pools(environment: Environment, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run pools as the product does, whose children kill themselves at a step."""
+    """Run pools as in production, with children that kill themselves at a step."""
     variables = environment.variables("pool") | {
         "LOG_LEVEL": "ERROR",
         "POOL_MIN_CHILDREN": str(CHILDREN),

@@ -16,7 +16,7 @@ PROBE = "benchmarks.latency_probe:HANDLERS"
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Where the bell is, what to say, and for how many seconds the first attempt goes on; no bell, no ring."""
+    """The address and text of the signal, and the seconds of the first attempt; no bell, no ring."""
 
     bell: str = ""
     word: str = ""
@@ -41,7 +41,7 @@ class Ring(JobHandler[Rope]):
 
 
 class Chime(Ring):
-    """The same, each with a commit of its own."""
+    """The same, with a separate commit for each job."""
 
     type = "chime"
     alone = True

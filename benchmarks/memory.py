@@ -1,4 +1,4 @@
-"""Memory of a resident worker's children: what one takes, and how much it grows over three hundred thousand jobs."""
+"""Memory of a resident worker's children: the memory of a child, and its growth over three hundred thousand jobs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MOST_OF_A_CHILD = 30.0  # MB
 def run(options: Options) -> Report:
     """Measure after a tenth of the jobs, when all that is loaded is loaded, and after all of them.
 
-    Most of them share transactions: one by one they would take an hour on a busy machine. A child's size is told
-    with shared pages divided, its growth by what no file backs: the former falls and rises with the number of other
+    Most of them share transactions: one by one they would take an hour on a busy machine. The size of a child divides
+    shared pages; its growth counts the pages without a file: the former falls and rises with the number of other
     processes.
     """
     report = Report("memory", "MB")

@@ -1,4 +1,4 @@
-"""Jobs that do nothing, so that what is measured is everything else; run by a resident worker."""
+"""Jobs without work, so that the benchmark measures everything else; run by a resident worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tally(JobHandler[TallyPayload]):
 
 
 class TallyAlone(Tally):
-    """The same, each with a commit of its own."""
+    """The same, with a separate commit for each job."""
 
     type = "tally_alone"
     alone = True

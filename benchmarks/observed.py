@@ -1,4 +1,4 @@
-"""What it costs jobs that they are watched: their log, a scrape each second, the operators' live page, and spans."""
+"""The cost of observation for jobs: their log, a scrape each second, the operators' live page, and spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVERY = {"/metrics": 1.0, "/admin": 5.0}  # seconds
 
 
 class Unwatched(Tally):
-    """Run by a pool that logs what is wrong, and nothing else."""
+    """A pool that logs only warnings runs these jobs."""
 
     type = "unwatched"
 
@@ -99,7 +99,7 @@ def run(options: Options) -> Report:
         wanted = AT_MOST if name == Watched.type else None
         report.compare(of_processor, f"{name}, processor", f"{Unwatched.type}, processor", at_most=wanted)
     report.facts |= {"jobs a turn": jobs, "tenants": count, "processor ms of": asking}
-    # What busy turns cannot tell apart from their neighbours: what the answers themselves take of this machine.
+    # Costs that busy turns cannot distinguish: the cost of the answers on this machine.
     share = sum(asking[path] / every for path, every in EVERY.items()) / 1000 / (os.cpu_count() or 1)
     report.facts["share of the machine"] = share
     report.wanted["share of the machine"] = AT_MOST - 1
@@ -107,7 +107,7 @@ def run(options: Options) -> Report:
 
 
 def operators_web() -> Flask:
-    """Return a web application in which everybody operates everything."""
+    """Return a web application in which every user is an operator."""
     app = Flask("observed")
     Turno(app, principal=lambda _: Principal(user="eva", tenants=(), role="operator"))
     return app
@@ -139,7 +139,7 @@ def _each(ask: Callable[[], None], pids: list[int], answers: int) -> float:
 class Watcher:
     """One monitoring system that scrapes each second, and one browser with the live page.
 
-    What was due when a turn ended is asked for in the next one: so turns of any length are watched alike.
+    The next turn sends the requests that were due at the end of a turn: so turns of any length are watched alike.
     """
 
     def __init__(self, port: int) -> None:
@@ -163,7 +163,7 @@ class Watcher:
             self._passed = time.monotonic() - began
 
     def ask(self, path: str) -> None:
-        """Ask once; raises RuntimeError for an answer that is none."""
+        """Ask once; raises RuntimeError for an error status."""
         web = HTTPConnection("127.0.0.1", self._port, timeout=30)
         web.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         answer = web.getresponse()
@@ -179,7 +179,7 @@ class Watcher:
 
 
 def _processor_ms(roots: list[int]) -> float:
-    """Return what these processes and those below them have used, those that ended included."""
+    """Return the processor time of these processes and their descendants, including ended processes."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

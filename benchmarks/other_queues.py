@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from benchmarks.sampling import Contestant
 
 PROCESSES = 2
-PATIENCE = 120.0  # seconds that one turn may take
+PATIENCE = 120.0  # time limit of a turn, in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Another queue in a database of its own: how a worker of it is started, filled and read.
+    """Another queue in a separate database: how a worker of it is started, filled and read.
 
     `put` enqueues the numbers from 1 to its parameter, `spans` has a row with two moments for each completed job.
     """
@@ -114,7 +114,7 @@ class Workers:
         self._admin.close()
 
     def turn(self, jobs: int) -> Contestant:
-        """Return a contestant that drains so many jobs."""
+        """Return a contestant that drains `n` jobs."""
 
         def drain() -> list[float]:
             self._admin.execute(self._queue.empty)
@@ -135,7 +135,7 @@ class Workers:
 
 
 class NotDrained(Exception):
-    """What was to be measured did not happen."""
+    """The measured work did not happen."""
 
 
 def span_of(admin: psycopg.Connection[Any], spans: sql.Composable, jobs: int) -> float:

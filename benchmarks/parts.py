@@ -111,4 +111,4 @@ def _ended(bench: BenchEnvironment, tenant: Tenant, job_id: str) -> bool:
 def _check(bench: BenchEnvironment, tenant: Tenant, orders: int) -> None:
     admin = bench.in_schema(tenant)
     if admin.execute("SELECT count(*) FROM invoices").fetchone() != (orders,) or check_invoices(admin) != SPOTLESS:
-        raise RuntimeError("the invoices are not what the orders say")
+        raise RuntimeError("the invoices differ from the orders")

@@ -1,4 +1,4 @@
-"""Another system in a Python environment of its own, so that its packages are never ours."""
+"""Another system in a separate Python environment, so that its packages do not mix with ours."""
 
 from __future__ import annotations
 

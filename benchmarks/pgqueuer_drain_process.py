@@ -1,4 +1,4 @@
-"""Run by PgQueuer's own Python: one worker as it is by default, that drains the queue whenever a line says go."""
+"""Run by PgQueuer's own Python: a default worker that drains the queue at each input line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def main(url: str, *install: str) -> None:
-    """Install PgQueuer's tables if asked to, then drain whenever a line comes."""
+    """Install PgQueuer's tables on request, then drain the queue at each input line."""
     logging.disable(logging.WARNING)
     if install:
         connection = await asyncpg.connect(dsn=url)
@@ -31,7 +31,7 @@ async def main(url: str, *install: str) -> None:
 
 
 async def drain(url: str) -> None:
-    """Run what waits, with PgQueuer's own settings, as a new worker: one that has drained a queue has ended."""
+    """Run the waiting jobs in a new worker with PgQueuer's default settings: one that has drained a queue has ended."""
     connection = await asyncpg.connect(dsn=url)
     worker = PgQueuer.from_asyncpg_connection(connection)
 

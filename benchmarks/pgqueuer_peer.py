@@ -1,4 +1,4 @@
-"""PgQueuer, in an environment and processes of its own, asked for one turn of jobs at a time."""
+"""PgQueuer in a separate environment and processes, driven one turn of jobs at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PgQueuer:
     """Installs PgQueuer into a folder and keeps its processes, from `with` to its end."""
 
     def __init__(self, folder: Path, url: str, *, works: bool = False) -> None:
-        """With `works` it has a worker, and what is measured ends at the job's first line, else at its enqueueing."""
+        """With `works` a worker runs, and the measurement ends at the job's first line, otherwise at the enqueue."""
         self._folder = folder
         self._url = url
         self._bell = [str(folder / "bell")] if works else []
@@ -37,7 +37,7 @@ class PgQueuer:
                 worker = subprocess.Popen([*command, "work"])
                 stack.callback(worker.wait)
                 stack.callback(worker.kill)
-                self.turn(1)  # until now nobody knows whether it listens
+                self.turn(1)  # the first signal that the worker listens
             self._ending = stack.pop_all()
         return self
 
@@ -47,7 +47,7 @@ class PgQueuer:
         self._ending.close()
 
     def turn(self, times: int, how: str = "") -> list[float]:
-        """Enqueue so many jobs, each after the one before has ended, and return the milliseconds of each.
+        """Enqueue `n` jobs, each after the end of the previous job, and return their milliseconds.
 
         How: "beside" a row of the caller's in its transaction, or all "together", which is one number.
         """

@@ -1,7 +1,7 @@
 """Run by PgQueuer's own Python: `URL [BELL [work]]`.
 
 Reads how many jobs to enqueue and answers with the milliseconds of each: of its enqueueing, or, with a bell, until its
-first line. `20 beside` measures a transaction that writes a row of its own, too; `20 together` one call for them all.
+first line. `20 beside` also measures a transaction with a business row; `20 together` one call for them all.
 With `work` it is the worker, and rings that bell.
 """
 
@@ -26,7 +26,7 @@ PAYLOAD = b'{"order_ids": [10248, 10249, 10250], "point_of_sale": 1}'
 
 
 async def main(url: str, bell: str = "", role: str = "") -> None:
-    """Work until ended; or install PgQueuer's tables and enqueue whenever a line asks for it, until the input ends."""
+    """Work until ended; or install PgQueuer's tables and enqueue at each input line, until the end of the input."""
     connection = await asyncpg.connect(dsn=url)
     if role == "work":
         await work(connection, bell)
@@ -91,7 +91,7 @@ async def _pick_up(connection: asyncpg.Connection, queries: Queries, rings: sock
     await queries.enqueue("job", PAYLOAD)
     took = (int(rings.recv(1024)) - start) / 1e6
     while await connection.fetchval("SELECT EXISTS (SELECT FROM pgqueuer)"):
-        time.sleep(0.002)  # noqa: ASYNC251 - nobody else waits here
+        time.sleep(0.002)  # noqa: ASYNC251 - no other task waits here
     return took
 
 

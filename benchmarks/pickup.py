@@ -1,4 +1,4 @@
-"""Enqueue to the handler's first line while nothing else goes on, with the tenant's session kept and without."""
+"""From enqueue to the handler's first line on an idle system, with and without a kept session of the tenant."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOALS = {WARM: (2.6, 6.0)}
 
 
 def run(options: Options) -> Report:
-    """Measure single jobs, each after the one before has ended."""
+    """Measure single jobs, each after the end of the previous job."""
     report = Report("pickup", "ms")
     with open_environment() as bench, Client(bench) as client, _listener(bench) as floor, ExitStack() as stack:
         report.facts[PEER] = "left out: ask for it with --peers"

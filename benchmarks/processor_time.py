@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def milliseconds(*pids: int) -> float:
-    """Return what the first threads of these processes have used so far; one that ended has used nothing."""
+    """Return the processor time of the first threads of these processes; one that ended has used nothing."""
     used = 0
     for pid in pids:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Run by Procrastinate's own Python: one worker, ten jobs at a time, that drains the queue at each line, or stays."""
+"""Run by Procrastinate's own Python: a worker with ten concurrent jobs that drains at each input line, or stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def tally(number: int) -> dict[str, int]:
 
 
 async def main() -> None:
-    """Apply the schema or stay if asked to, else drain whenever a line comes."""
+    """Apply the schema or stay on request, otherwise drain the queue at each input line."""
     logging.disable(logging.WARNING)
     async with app.open_async():
         if sys.argv[2:] == ["install"]:

@@ -50,7 +50,7 @@ def _add(bench: BenchEnvironment) -> Contestant:
 
 
 def _bare(admin: psycopg.Connection[Any]) -> Contestant:
-    """Return what runs the same files in a database beside, as its superuser, each schema in one transaction."""
+    """Return a function that runs the same files in a second database as superuser, each schema in one transaction."""
     install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
     files = TABLES
     steps = [step.up for source in files.of_tenant for step in source.steps.values()]

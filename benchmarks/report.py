@@ -1,4 +1,4 @@
-"""What a benchmark answers with: one JSON line, the same shape for all."""
+"""The report of a benchmark: one JSON line, the same shape for all."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DIGITS = 4
 
 @dataclass(slots=True)
 class Report:
-    """Figures in one unit, ratios of two of them, what was wanted, and facts beside.
+    """Figures in one unit, ratios, goals, and other facts.
 
-    `broken` names what must not be however slow the machine is: with it the benchmark has failed.
+    `broken` names defects that no slow machine excuses: with it the benchmark has failed.
     """
 
     benchmark: str
@@ -38,7 +38,7 @@ class Report:
     def compare(
         self, samples: Mapping[str, Sequence[float]], name: str, floor: str, *, at_most: float | None = None
     ) -> None:
-        """Take the ratio of one contestant to another in, and what is wanted of it."""
+        """Add the ratio of two contestants and its goal."""
         key = f"{name} / {floor}"
         self.ratios[key] = Ratio.of(samples[name], samples[floor])
         if at_most is not None:

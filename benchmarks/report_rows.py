@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
                     .fetchone()
                 )
                 if row != (rows,):
-                    report.broken.append(f"{name}: the job says {row}")
+                    report.broken.append(f"{name}: the job reports {row}")
                 report.facts |= {f"{name}, MB at most": memory[name], f"{name}, rows/s": rows / took[name]}
                 report.facts[f"{name}, processor seconds of the worker"] = processor
     report.add({name: [seconds] for name, seconds in took.items()})
@@ -52,7 +52,7 @@ def run(options: Options) -> Report:
 
 
 def fill(bench: BenchEnvironment, tenant: Tenant, rows: int) -> None:
-    """Give the branch so many customers with an invoice of one line each."""
+    """Insert `n` customers with an invoice of one line each into the branch."""
     session = bench.in_schema(tenant)
     session.execute("TRUNCATE customers, products, points_of_sale CASCADE")
     session.execute("INSERT INTO points_of_sale VALUES (1, 'registered')")

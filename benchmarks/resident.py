@@ -1,4 +1,4 @@
-"""A resident worker to measure, and the one who gives it work and hears when that begins."""
+"""A resident worker, and the client that submits jobs and receives the signal of their first line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Client:
             raise RuntimeError("the pool does not finish its work")
 
     def wait_until_left(self, count: int, within: float) -> None:
-        """Return when at most so many tickets are left."""
+        """Wait until at most `n` tickets remain."""
         if not wait_until(lambda: self._left() <= count, within=within, every=0.2):
             raise RuntimeError("the pool does not get on with its work")
 
@@ -80,7 +80,7 @@ class Client:
         seconds: float = 0.0,
         priority: Priority = Priority.NORMAL,
     ) -> None:
-        """Enqueue so many jobs that do not ring, at once."""
+        """Enqueue `n` jobs without a signal in one transaction."""
         self._bench.enqueue_many(_job({"seconds": seconds}, handler=handler, priority=priority), tenant, count)
 
     def hear(self, within: float = 60.0) -> Rung:
@@ -122,7 +122,7 @@ def resident(
 
 
 def children(pool: subprocess.Popen[bytes]) -> list[int]:
-    """Return the pids of a pool's children that run jobs: each leads a group of its own."""
+    """Return the pids of a pool's children that run jobs: each leads its process group."""
     found = Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()
     return [int(pid) for pid in found if _group(pid) == int(pid)]
 
@@ -135,12 +135,12 @@ def _group(pid: str) -> int | None:
 
 
 def pss_megabytes(pid: int) -> float:
-    """Return a process's memory with shared pages divided among those who share them."""
+    """Return the proportional set size of a process."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def anonymous_megabytes(pid: int) -> float:
-    """Return a process's memory that no file backs, whoever shares it."""
+    """Return the anonymous memory of a process, including shared pages."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024

@@ -22,11 +22,11 @@ FLOOR, OURS = "one item", "one item after 24,999 that are done"
 
 
 class NotResumed(Exception):
-    """The attempt did something else than the one item that was left."""
+    """The attempt did other work than the remaining item."""
 
 
 def run(options: Options) -> Report:
-    """Measure the attempt from its start to its end as its row says; the floor is a job of that one item."""
+    """Measure the attempt between the times of its row; the floor is a job with this item only."""
     report = Report("resume", "ms")
     with open_environment() as bench:
         tenant = bench.tenant("suc0001")
@@ -48,7 +48,7 @@ def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
         row = admin.execute("SELECT id FROM orders").fetchone()
         if row is None:
             raise NotResumed("no order was loaded")
-        # Orders are taken in the order of their ids: the one that is left is the last.
+        # Orders are taken in the order of their ids: the remaining item is the last.
         orders = [*range(row[0] - items + 1, row[0]), row[0]]
         job_id = bench.enqueue(BatchInvoicing, tenant, {"order_ids": orders, "point_of_sale": 1})
         admin = bench.in_schema(tenant)

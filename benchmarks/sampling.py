@@ -1,4 +1,4 @@
-"""Sample contestants side by side, and say what came out in a few numbers."""
+"""Sample contestants side by side, and summarise the samples in a few numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUIET = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one contestant took: its middle, its slow end and how far it strays, in one unit."""
+    """The samples of a contestant: its middle, its slow end and how far it strays, in one unit."""
 
     n: int
     p10: float
@@ -51,7 +51,7 @@ class Ratio:
     """How many times a floor something costs, and between which bounds that moved during the run.
 
     Others on the machine slow both by about the same time, which flatters the ratio of the medians; `quiet` is the
-    ratio of the fastest tenths, which met nobody.
+    ratio of the fastest tenths, which met no other work.
     """
 
     median: float
@@ -61,7 +61,7 @@ class Ratio:
 
     @classmethod
     def of(cls, samples: Sequence[float], floor: Sequence[float], *, blocks: int = BLOCKS) -> Ratio:
-        """Return the ratio of the medians, block of neighbours by block: what slows both at once cancels out."""
+        """Return the ratio of the medians, block of neighbours by block: a load on both cancels out."""
         blocks = min(blocks, len(samples), len(floor))
         pairs = zip(divided(samples, blocks), divided(floor, blocks), strict=True)
         ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
@@ -76,7 +76,7 @@ def quantile(samples: Sequence[float], share: float) -> float:
 
 
 def divided(samples: Sequence[float], blocks: int) -> list[Sequence[float]]:
-    """Cut the samples into so many runs of neighbours, or one a sample where there are fewer."""
+    """Divide the samples into `n` runs of neighbours, or one run per sample if there are fewer."""
     blocks = min(blocks, len(samples))
     cuts = [round(len(samples) * place / blocks) for place in range(blocks + 1)]
     return [samples[start:end] for start, end in pairwise(cuts)]
@@ -87,7 +87,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Give each contestant its turn, round after round; the samples of the first rounds do not count.
 
-    On a busy machine it ends with the round in which so many `seconds` have passed.
+    On a busy machine the last round is the round in which `seconds` have passed.
     """
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     end = time.monotonic() + seconds
@@ -102,7 +102,7 @@ def interleaved(
 
 
 def timed(work: Callable[[], object], *, times: int = 1) -> Contestant:
-    """Return a contestant whose turn is to do `work` so many times."""
+    """Return a contestant whose turn repeats `work` `n` times."""
     return lambda: [milliseconds(work) for _ in range(times)]
 
 

@@ -1,4 +1,4 @@
-"""What jobs and tenants cost one by one, and what that makes of a hundred to ten thousand tenants."""
+"""The cost of a job and of a tenant, and the resulting load of a hundred to ten thousand tenants."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CATALOGS: LiteralString = (
 
 
 def run(options: Options) -> Report:
-    """Measure on a server of its own, then fill in the table of the model and run its busiest hours."""
+    """Measure on a private server, then fill the table of the model and run its busiest hours."""
     report = Report("scaling", "ms a job")
     counts, jobs = options.of(((10, 50, 150), 2_000), quick=((5, 15, 40), 500), smoke=((1, 2, 3), 100))
     with open_environment() as bench, ExitStack() as stack:
@@ -90,7 +90,7 @@ def _claims(bench: BenchEnvironment, stack: ExitStack, options: Options) -> dict
 
 
 def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
-    """Return the processor time of what pages, commands and alerts ask, in the database of the largest scene."""
+    """Return the processor time of the queries of pages, commands and alerts in the database of the largest scene."""
     logins = Logins(bench.url_of("scene_0"), KEY.encode())
     looks: dict[str, Callable[[Connection[Any]], object]] = {
         "what is wrong": lambda operator: troubles(operator, timedelta(seconds=30)),
@@ -108,7 +108,7 @@ def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
 
 
 def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, report: Report) -> dict[str, float]:
-    """Measure with few and with more tenants; hold what that predicts of many against many."""
+    """Measure with few and with more tenants; compare the prediction for many with a measurement of many."""
     few, some, many = counts
     empty, tenants = _one(bench, CATALOGS), _added(bench, [], few)
     upkeep = {few: _upkeep(bench)}
@@ -158,14 +158,14 @@ def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, rep
 
 def _added(bench: BenchEnvironment, tenants: list[Tenant], up_to: int) -> list[Tenant]:
     tenants += [bench.tenant(f"suc{n:04}") for n in range(len(tenants), up_to)]
-    # What adding them left to do in the catalogs is no part of having them.
+    # The catalog work after adding tenants is no running cost of tenants.
     bench.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
     return tenants
 
 
 def _enqueue(bench: BenchEnvironment, tenant: Tenant, times: int) -> tuple[float, float]:
     """Return the processor time of a job's INSERTs, the database's and the client's."""
-    from benchmarks.noop_handlers import Tally  # noqa: PLC0415 - a handler is not what this module is about
+    from benchmarks.noop_handlers import Tally  # noqa: PLC0415 - the handler is a detail of this module
 
     new = NewJob.of(Tally, {"number": 1}, backend="pool", user_id="ana")
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
@@ -185,7 +185,7 @@ def _drained(bench: BenchEnvironment, client: Client, pool: int, counts: dict[Te
 
     new = NewJob.of(Tally, {"number": 1}, backend="pool", user_id="ana")
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
-        # The pool begins at once: what the INSERTs cost is taken off, session by session.
+        # The pool begins at once: the cost of the INSERTs is subtracted per session.
         inserting = processor_time.milliseconds(web.info.backend_pid)
         database, workers = _tree(bench.cluster.pid), _tree(pool)
         for tenant, count in counts.items():
@@ -213,7 +213,7 @@ def _upkeep(bench: BenchEnvironment) -> float:
 
 
 def _tree(pid: int) -> float:
-    """Return the milliseconds of processor time of a process, of its children, and of those that have ended."""
+    """Return the milliseconds of processor time of a process, its children and its ended children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

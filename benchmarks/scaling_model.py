@@ -1,4 +1,4 @@
-"""What an installation takes, by what its jobs and tenants cost one by one: arithmetic, and a simulation."""
+"""The resources of an installation, from the cost of a job and of a tenant: arithmetic, and a simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST_CHILDREN = 8  # of one pool; a host has one
 UPKEEP_SECONDS = 300  # a round of the passes that ask every tenant should be over when the next is due
 SESSIONS_BESIDE = 60  # webs, parents' and their listeners', a maintenance process, operators
 LOCKS_PER_TRANSACTION, LOCK_SESSIONS = 64, 100  # PostgreSQL's defaults
-SESSIONS, CORES, RELATIONS = 1_000, 64, 500_000  # what we think one server takes well; not measured
+SESSIONS, CORES, RELATIONS = 1_000, 64, 500_000  # our estimate of the capacity of a server; not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Who submits how much, and how long a job is at its own work."""
+    """The number of tenants and jobs, and the duration of a job's own work."""
 
     tenants: int
     jobs_a_day: int
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What it takes in the busiest hour, and what is stored."""
+    """The resources in the busiest hour, and the stored data."""
 
     jobs_a_second: float
     children: int
@@ -74,9 +74,9 @@ class Need:
 
 
 def need(load: Load, costs: Costs) -> Need:
-    """Return what the load takes; every job is thought to be the only one of its tenant that a child finds."""
+    """Return the resources for the load; every job is thought to be the only one of its tenant that a child finds."""
     rate = load.peak_a_second
-    # A child meets a tenant whose session it kept as often as it keeps one of those that are at work at a time.
+    # The probability that a child has kept a tenant's session is the share of kept sessions among active tenants.
     at_work = max(1.0, min(load.tenants, rate * 30))  # a session is kept for 30 s
     cold = max(0.0, 1 - load.kept_sessions / at_work)
     child_ms = costs.run_worker_ms + cold * (costs.cold_worker_ms + costs.cold_db_ms)

@@ -1,4 +1,4 @@
-"""How late the jobs of many tenants' schedules begin, what a firing costs, and what they cost while none is due."""
+"""The lateness of schedules of many tenants, the cost of a firing, and the cost while no schedule is due."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ DUE: LiteralString = "SELECT count(*) FROM {schema}.job_schedule_runs WHERE mome
 
 
 def run(options: Options) -> Report:
-    """Let a pool run what they make, then let nothing be due."""
+    """Run a pool for the jobs of the schedules, then postpone all schedules."""
     report = Report("schedules", "ms")
-    # Of the many, so many fire in a second that each is a login of another tenant.
+    # Many schedules fire in the same second, each with the login of another tenant.
     tenants, period, seconds = options.of((1_000, 600, 60.0), quick=(20, 60, 8.0), smoke=(5, 60, 3.0))
     with open_environment() as bench:
         listed = [bench.tenant(f"suc{number:04}") for number in range(tenants)]
@@ -97,7 +97,7 @@ def _put(bench: BenchEnvironment, tenants: list[Tenant], period: int, *, ahead: 
 
 
 def _watched(bench: BenchEnvironment, seconds: float) -> tuple[datetime, datetime]:
-    """Wait until every moment of so many seconds has its job and is past; return the bounds."""
+    """Wait until every moment of a number of seconds is past and has its job; return the bounds."""
     row = bench.admin.execute("SELECT min(next_at) FROM turno.schedules").fetchone()
     assert row is not None, "there are schedules"  # noqa: S101
     begin: datetime = row[0]
@@ -119,7 +119,7 @@ def _all(
 
 
 def _firings(bench: BenchEnvironment, tenants: list[Tenant]) -> list[float]:
-    """Return what each schedule costs the task that makes its next jobs: the moments of 90 seconds."""
+    """Return the cost of each schedule in the task that inserts its next jobs: the moments of 90 seconds."""
     for tenant in tenants:
         bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = next_at + interval '1 hour'")
         bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = clock_timestamp() + interval '1 s'")

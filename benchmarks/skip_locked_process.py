@@ -1,4 +1,4 @@
-"""The least that a durable queue costs: claim one with SKIP LOCKED, run it, complete it, as often as a line says go."""
+"""The least that a durable queue costs: claim a job with SKIP LOCKED, run it, complete it, at each input line."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _job(note: Path) -> NewJob:
 
 
 def _wait_for_workers() -> None:
-    # The launcher reaps each worker in a thread of its own, which ends with it.
+    # The launcher reaps each worker in a separate thread, which ends with the worker.
     for thread in threading.enumerate():
         if thread.name.startswith("reap-"):
             thread.join(30)

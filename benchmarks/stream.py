@@ -37,7 +37,7 @@ Changed = list[tuple[str, int, float]]
 
 
 def run(options: Options) -> Report:
-    """Measure from the moment a commit is asked for to the moment the client has read the event."""
+    """Measure the time from the request of a commit until the client has read the event."""
     report = Report("stream", "ms")
     tenants = options.of(100, quick=20, smoke=2)
     with open_environment() as bench, ExitStack() as stack:
@@ -149,7 +149,7 @@ def _write(bench: BenchEnvironment, jobs: list[Job], **orders: Any) -> Changed:
 
 
 class Health:
-    """Asks /healthz twenty times a second until it is told to stop."""
+    """Requests /healthz twenty times a second until `stop`."""
 
     def __init__(self, port: int) -> None:
         self._port = port

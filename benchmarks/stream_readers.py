@@ -1,4 +1,4 @@
-"""Many readers of live streams in one thread: what arrived when, at next to no cost."""
+"""Many readers of live streams in one thread: the arrival times of events, at minimal cost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reader:
 
 
 class Readers:
-    """Opens streams, and reads them in a thread of its own until they or `close` end them."""
+    """Opens streams, and reads them in a separate thread until their end or `close`."""
 
     def __init__(self, port: int, openings: Sequence[Opening]) -> None:
         self._selector = selectors.DefaultSelector()

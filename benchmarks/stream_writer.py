@@ -1,4 +1,4 @@
-"""Run as a process of its own: commit changes to jobs at a steady pace and hint at them as a supervisor does."""
+"""Run as a separate process: commit changes to jobs at a steady pace and hint at them as a supervisor does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REVISION = (
 
 
 class Writer:
-    """Changes jobs as the superuser, each change in a durable commit, and says when which was asked to commit."""
+    """Changes jobs as the superuser, each change in a durable commit, and reports the time of each commit request."""
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url)
@@ -52,7 +52,7 @@ class Writer:
         self._change_notifier.flush()
 
     def rest_until(self, moment: float) -> None:
-        """Wait, and tell meanwhile what has become due."""
+        """Wait, and report due changes meanwhile."""
         while (left := moment - time.monotonic()) > 0:
             time.sleep(max(0.0, min(left, self._change_notifier.due - time.monotonic())))
             self._change_notifier.flush()
@@ -67,7 +67,7 @@ def _claim(job: dict[str, Any]) -> Claim:
 
 
 def main() -> None:
-    """Read the orders from the input; write what was changed to the output."""
+    """Read the orders from the input; write the changes to the output."""
     orders = json.load(sys.stdin)
     writer = Writer(orders["url"])
     jobs, pause = orders["jobs"], 1 / orders["a_second"]

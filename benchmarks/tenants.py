@@ -76,7 +76,7 @@ def _measured(
         facts["sessions at work"] = 0
         while _count(bench, "SELECT count(*) FROM turno.tickets"):
             facts["sessions at work"] = max(facts["sessions at work"], _count(bench, SESSIONS))
-        # What adding them left to do in the catalogs is no part of having them.
+        # The catalog work after adding tenants is no running cost of tenants.
         bench.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
         for _ in range(CHILDREN * 10):
             client.pick_up(tenants[0])
@@ -93,7 +93,7 @@ def _measured(
 
 
 def _processes(bench: BenchEnvironment, pool: subprocess.Popen[bytes]) -> list[int]:
-    """Return the pool's processes and those of the database that serve it."""
+    """Return the processes of the pool and its server processes in the database."""
     backends = bench.admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'turno-%'").fetchall()
     return [pool.pid, *children(pool), *(pid for (pid,) in backends)]
 

@@ -119,7 +119,7 @@ class Pool:
 
 
 class Drain:
-    """Jobs of one type, spread over some tenants; those of the turns before stay, as finished jobs do.
+    """Jobs of one type, spread over some tenants; the jobs of earlier turns stay as finished jobs.
 
     Emptied tables would have each session plan all its statements anew in every turn, which none does at work.
     """
@@ -130,7 +130,7 @@ class Drain:
         self._handler = handler
 
     def turn(self, jobs: int) -> Contestant:
-        """Return a contestant that drains so many jobs."""
+        """Return a contestant that drains `n` jobs."""
 
         def drain() -> list[float]:
             each = jobs // len(self._tenants)

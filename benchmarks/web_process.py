@@ -1,4 +1,4 @@
-"""A web server as a process of its own, from its first answer to its orderly end."""
+"""A web server in a separate process, from its first answer to its graceful end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WebDidNotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebProcess:
-    """A server that listens, and the one process below it that answers."""
+    """A listening server, and its single serving process."""
 
     port: int
     pid: int

@@ -1,4 +1,4 @@
-"""What an attack is, and how it is judged: by a named refusal, or by the attacker's own failure."""
+"""An attack and its judgement: by a named refusal, or by the attacker's own failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 160  # characters of a message
 
 
 class Ending(NamedTuple):
-    """How an attack ended: whether that is as it should be, and what was said."""
+    """How an attack ended: whether the result is correct, and its description."""
 
     decent: bool
     how: str
@@ -34,7 +34,7 @@ class Ending(NamedTuple):
 class Attack:
     """One way to harm others.
 
-    `begin` does it for so many seconds, and returns what tells how it ended when all is over.
+    `begin` attacks for a number of seconds, and returns a function that describes the end.
     the point of the list of faults that it repeats, `door` is where it comes in.
     """
 
@@ -50,7 +50,7 @@ def both(*endings: Ending) -> Ending:
 
 
 def first_line(message: object) -> str:
-    """Return what an error says, without its details."""
+    """Return the message of an error without its details."""
     return (str(message).strip().splitlines() or [""])[0][:SHOWN]
 
 
@@ -61,7 +61,7 @@ def refused(error: psycopg.Error) -> Ending:
 
 
 def of_job(row: dict[str, Any] | None, *, may_complete: bool = False) -> Ending:
-    """Return the ending of an attack that was a job: it must have failed by itself, unless it `may_complete`."""
+    """Return the ending of an attack that was a job: the job must have failed, unless it `may_complete`."""
     if row is None:
         return Ending(decent=False, how="its job is gone")
     error = row["error"] or {}
@@ -74,7 +74,7 @@ def of_job(row: dict[str, Any] | None, *, may_complete: bool = False) -> Ending:
 
 
 def of_answers(answers: Iterable[Answer], *, fine: Iterable[int] = (), within: float) -> Ending:
-    """Return the ending of requests: each answered within so many seconds, granted if `fine`, else refused by name."""
+    """Return the ending of requests: each answered in time, granted if `fine`, otherwise refused by name."""
     answers = list(answers)
     told = Counter(_told(answer) for answer in answers)
     slowest = max((answer.took for answer in answers), default=0) / 1000

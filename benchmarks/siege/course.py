@@ -1,4 +1,4 @@
-"""The run: calm, then one attack after the other, then calm again, with the same victim all the while."""
+"""The run: calm, then the attacks in sequence, then calm again, with the same victim."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ OPEN = "SELECT FROM background_jobs WHERE finished_at IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done for how many seconds: calm before and after, each attack.
+    """The phases and their seconds: calm before and after, each attack.
 
-    `patience` is how long an attacker waits for each of its jobs; five times that, and whoever has not ended is stuck.
+    `patience` is how long an attacker waits for each of its jobs; a job without an end after five times this period is
+    stuck.
     """
 
     attacks: tuple[Attack, ...] = ATTACKS
@@ -120,7 +121,7 @@ def _unmade(error: Exception) -> Ending:
 
 
 def _settle(place: Place, plan: Plan, report: SiegeReport) -> None:
-    """Wait for the victim's jobs, count those that are stuck, and take away what is left of the attackers'."""
+    """Wait for the victim's jobs, count the stuck jobs, and remove the attackers' remaining jobs."""
     place.keep_the_pool("at the end of the siege")
     since = time.time() - SUBMIT_EVERY
     wait_until(lambda: not _open_since(place, since), within=5 * plan.patience, every=0.2)

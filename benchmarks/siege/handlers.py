@@ -1,4 +1,4 @@
-"""The jobs of the attackers: those that misbehave in the tests, and two that need a worker of their own."""
+"""The jobs of the attackers: the misbehaving handlers of the tests, and two handlers that need a separate worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks on what all tenants share of the server: lock table, notifications, connections, disk and log buffer (B)."""
+"""Attacks on shared resources of the server: lock table, notifications, connections, disk and log buffer (B)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY_TOKENS = f"ARRAY(SELECT gen_random_uuid() FROM generate_series(1, {LOST}))"
 
 
 def full_lock_table(place: Place, _seconds: float) -> Callable[[], Ending]:
-    """Have a job open nested savepoints, each with a lock of its own, until the lock table is full."""
+    """Open nested savepoints in a job, each with a separate lock, until the lock table is full."""
     job = place.enqueue(place.new_job(OddOnce, {"how": "hold_savepoints", "number": SAVEPOINTS}, user_id="locks"))
     crashed = wait_until(lambda: place.rows(CRASH, job) != [], within=5 * place.patience)
     place.ask("locks", "POST", f"/api/jobs/{job}/cancel", {})

@@ -1,4 +1,4 @@
-"""Attacks on everybody's share: of the workers, of the places for jobs, of the disk, of the web's time (C)."""
+"""Attacks on the shares of tenants: of the workers, of the places for jobs, of the disk, of the web's time (C)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ QUOTA = 20  # open jobs of one user, by default
 LONG, LONGER = 10_000, 50_000  # orders of a batch
 UNAUTHENTICATED = 401
 TOO_MANY = 429
-MOST_OPEN = 1_000  # jobs of one user whose jobs ask for jobs, as the product says
-AT_ONCE = 200  # that one of them asks for
+MOST_OPEN = 1_000  # the product's limit of jobs that enqueue jobs, per user
+AT_ONCE = 200  # jobs that one of these jobs enqueues
 SOON_ENOUGH = 1.0  # seconds in which a job of the victim's begins while all children are another's
 LONGEST_WAIT = """
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(run_at))::float, 0) AS seconds
@@ -74,13 +74,13 @@ def quota_evasion(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 
 def payload_churn(place: Place, seconds: float) -> Callable[[], Ending]:
-    """Submit large payloads and cancel them, again and again: what was cancelled is kept for a month."""
+    """Submit large payloads and cancel them, again and again: cancelled jobs stay for a month."""
     largest = json.dumps({"payload": {"order_ids": [10**17 + i for i in range(LONG)]}}).encode()
     answers: list[Answer] = []
     end = time.monotonic() + seconds
     numbers = count()
     while (time.monotonic() < end or len(answers) < CHURNED) and not _limited(answers):
-        # By users of its own each: what one of them may do is not what a tenant may do.
+        # Each with separate users: the limit of a user is not the limit of a tenant.
         user = f"churner{next(numbers) % 5}"
         answers.append(place.ask(user, "POST", PATH, largest, **{"Idempotency-Key": str(uuid4())}))
         _cancel(place, user, answers[-1:])
@@ -109,7 +109,7 @@ def multiplying_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
     of_user = "SELECT FROM background_jobs WHERE user_id = 'multiplier' AND finished_at IS NULL"
     at_once = len(place.rows(of_user))
     _stop(place, "multiplier")
-    # Those that run at once may each see the same room.
+    # Concurrent jobs may each count the same free capacity.
     few = Ending(at_once <= MOST_OPEN + CHILDREN * AT_ONCE, f"one job became {at_once} open ones")
     return lambda: both(few, of_job(place.job(first), may_complete=True))
 
@@ -128,7 +128,7 @@ def _running(place: Place) -> int:
 
 
 def _batch(orders: int) -> dict[str, Any]:
-    # Nobody has such orders: each becomes an item's error, which takes time like any other.
+    # No tenant has these orders: each becomes an item's error, which takes time like any other.
     return {"payload": {"order_ids": list(range(1_000_000_000, 1_000_000_000 + orders)), "point_of_sale": 1}}
 
 

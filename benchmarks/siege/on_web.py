@@ -1,4 +1,4 @@
-"""Attacks on the process that answers everybody: its threads, its streams, its memory, and what it reads (B)."""
+"""Attacks on the web process: its threads, streams, memory and input (B)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREADS = 16  # of the web, by default
 TRICKLE, HELD_AT_MOST = 0.5, 15.0  # seconds between two bytes, and until a slow request must be over
 CLIENTS = 32
 A_VIEWER = 50  # streams
-MOST_GROWTH = 150.0  # MB that one tenant may make the web grow by
+MOST_GROWTH = 150.0  # MB of growth of the web that a tenant may cause
 OK, ACCEPTED = 200, 202
 PROGRESS = "PERFORM job_progress(job, token, 1, 2, repeat('x', 24 * 1024 * 1024));"
 ITEMS = """PERFORM job_items(job, token, '[{"key": "1", "state": "failed", "error": [1]}]', 1);"""
@@ -45,7 +45,7 @@ FAR = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def quadratic_bodies(place: Place, seconds: float) -> Callable[[], Ending]:
-    """Send bodies whose check could take time with the square of their length."""
+    """Send bodies whose check could take quadratic time."""
     names = "{" + ", ".join(f'"n{i}": 1' for i in range(20_000)) + ', "n0": 1}'
     ids = list(range(20_000))
     bodies = [
@@ -59,7 +59,7 @@ def quadratic_bodies(place: Place, seconds: float) -> Callable[[], Ending]:
 
 
 class SlowSocket:
-    """A request that never comes to its end, a byte at a time."""
+    """A request without an end, a byte at a time."""
 
     def __init__(self, port: int, start: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -158,7 +158,7 @@ def all_streams(place: Place, seconds: float) -> Callable[[], Ending]:
     for stream in streams:
         stream.socket.close()
     statuses = Counter(stream.status for stream in streams)
-    had = Ending(statuses[OK] < STREAMS, f"streams asked for, by status: {dict(statuses)}")
+    had = Ending(statuses[OK] < STREAMS, f"requested streams, by status: {dict(statuses)}")
     return lambda: both(had, Ending(neighbour, f"the victim {'has' if neighbour else 'had no'} stream meanwhile"))
 
 
@@ -172,7 +172,7 @@ def _opens_a_stream(place: Place) -> bool:
 
 
 def unread_streams(place: Place, seconds: float) -> Callable[[], Ending]:
-    """Have a job show a message of 24 MB to twenty streams that nobody reads."""
+    """Report a progress message of 24 MB to twenty streams whose clients do not read."""
     before = place.web_megabytes()
     job = place.in_a_job(in_its_attempt(PROGRESS), user="unread")
     streams = []
@@ -189,7 +189,7 @@ def unread_streams(place: Place, seconds: float) -> Callable[[], Ending]:
 
 
 def notify_flood(place: Place, seconds: float) -> Callable[[], Ending]:
-    """Notify everybody of twenty thousand changes that are none, 7.7 KB each, while streams are open."""
+    """Send twenty thousand notifications of false changes, 7.7 KB each, while streams are open."""
     before = place.web_megabytes()
     with place.session() as session:
         try:
@@ -211,7 +211,7 @@ def _growth(place: Place, before: float, seconds: float) -> Ending:
 
 
 def unreadable_rows(place: Place, _seconds: float) -> Callable[[], Ending]:
-    """Have jobs store what Python cannot read, then look at it: over the API, on the pages and as an operator."""
+    """Store values that Python cannot read, then request them over the API, on the pages and as an operator."""
     usual = place.new_job(Odd, {"how": "ok"}, user_id="unreadable", run_at=FAR)
     poisons = [
         replace(usual, run_at=cast("Any", "294276-12-31")),

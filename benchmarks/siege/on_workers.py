@@ -1,4 +1,4 @@
-"""Attacks on everybody's workers: rows that shared functions cannot take, and jobs that cannot be taken back (A)."""
+"""Attacks on the workers: rows that shared functions cannot take, and jobs that cannot be taken back (A)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNKNOWN, MANY = "type_that_nobody_knows", 100
 
 
 def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
-    """Have a job enqueue, for a moment later, a ticket that no index of those that may run can take."""
+    """Enqueue from a job, for a later moment, a ticket that no index of ready tickets can store."""
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
     poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(2667), run_at=soon, user_id="oversized")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
@@ -44,7 +44,7 @@ def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 
 def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
-    """Have a job enqueue a ticket that fits the index as it is; then an operator changes the tenant's backend."""
+    """Enqueue from a job a ticket that fits the index; then an operator changes the tenant's backend."""
     poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
@@ -83,7 +83,7 @@ def _of_enqueuing(place: Place, attacker: UUID, poison: str, *, harmless: bool =
     left = place.rows(f"SELECT status FROM background_jobs WHERE {poison} AND status IN ('pending', 'running')")  # noqa: S608
     if left and not harmless:
         return Ending(decent=False, how=f"accepted, and {len(left)} of it stay {left[0]['status']}")
-    return both(of_job(row, may_complete=True), Ending(decent=True, how="what it enqueued hinders nobody"))
+    return both(of_job(row, may_complete=True), Ending(decent=True, how="its enqueued jobs harm no other tenant"))
 
 
 def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
@@ -113,7 +113,7 @@ def locked_table(place: Place, seconds: float) -> Callable[[], Ending]:
 
 
 def lost_host(place: Place, _seconds: float) -> Callable[[], Ending]:
-    """Lose a host with a job of the attacker's, whose ticket stays locked, and one of the victim's."""
+    """Lose a host with a job of the attacker, whose ticket stays locked, and a job of the victim."""
     host = place.other_host()
     orphan = place.enqueue(place.new_job(Stranded, {"how": "wait_in_vain"}))
     mine = place.new_job(Stranded, {"how": "wait_in_vain"}, user_id="stranded", idempotency_key="stranded")
@@ -186,7 +186,7 @@ def dead_before_start(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue a hundred urgent ones of a type that no worker knows."""
-    # They have waited for longer than it takes to be found, so it is told of them.
+    # Maintenance reports these tickets after their waiting time.
     long_due = datetime.now(UTC) - timedelta(minutes=1)
     unknown = place.new_job(
         Odd, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody", run_at=long_due
@@ -216,5 +216,5 @@ ON_WORKERS = (
     Attack("run_at of -infinity, cancelled while it runs", "A3", "a handler's SQL", timeless),
     Attack("a tenant removed while its jobs run", "A4", "the operator", removed_tenant),
     Attack("handlers that kill their process", "A5", "a handler", dead_before_start),
-    Attack("a hundred urgent jobs of a type nobody knows", "A7", "a handler's SQL", unknown_types),
+    Attack("a hundred urgent jobs of an unknown type", "A7", "a handler's SQL", unknown_types),
 )

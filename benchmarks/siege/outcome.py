@@ -1,4 +1,4 @@
-"""What a siege came to: how long the victim's requests and jobs took in calm and under attack, and every ending."""
+"""The outcome of a siege: how long the victim's requests and jobs took in calm and under attack, and every ending."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEASURED = (
     ("followed job", "followed_", ("followed",)),
     ("bare web", "bare_", ("bare",)),
 )
-BARE = "bare_"  # nobody attacks it: its ratio is the machine's, so nothing is wanted of it
+BARE = "bare_"  # no attack reaches it: its ratio is the machine's, so nothing is wanted of it
 
 
 class Window(NamedTuple):
@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Something of the victim's: what it was, the Unix time it was due, and its milliseconds."""
+    """Something of the victim's: the kind of the sample, its due time (Unix) and its milliseconds."""
 
     what: str
     moment: float
@@ -66,7 +66,7 @@ class SiegeReport(Report):
         return [*told, *Report.lines(self)]
 
     def measure(self, samples: Sequence[Sample], calm: Sequence[Window], siege: Window) -> None:
-        """Take the victim's figures in: of what MEASURED names, those under siege against those of the calmer calm."""
+        """Take the victim's figures in: of the samples in MEASURED, under siege divided by the calmer calm phase."""
         for name, prefix, kinds in MEASURED:
             calms = [found for window in calm if (found := _within(samples, window, kinds))]
             harried = _within(samples, siege, kinds)

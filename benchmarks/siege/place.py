@@ -1,4 +1,4 @@
-"""The installation under attack: a web, a pool, three tenants, and what an attacker can reach of them."""
+"""The installation under attack: a web, a pool, three tenants, and the interfaces that an attacker reaches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 CHILDREN = 4
 ENDED = ("completed", "failed", "cancelled")
-# Signs of life and limits come fast, so that what takes half a minute in production fits into a run.
+# Short heartbeats and limits, so that half a minute in production fits into a run.
 HASTE = {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "3", "KILL_AFTER_SECONDS": "1", "SHUTDOWN_GRACE_SECONDS": "2"}
 STREAMS = 200
 WEB = HASTE | {
@@ -69,14 +69,14 @@ BEGIN
 END $do$
 """
 ENQUEUE_CHILD = "job_enqueue_child(job, token, %s)"
-PAUSE = 0.25  # seconds between two requests of one client: who floods a socket is the proxy's to stop
+PAUSE = 0.25  # seconds between two requests of one client: the proxy stops floods of a socket
 PARTING = 30.0  # seconds a pool may take to leave
 LONGEST_ANSWER = 10.0  # seconds that an attacker waits
 
 
 @dataclass(slots=True)
 class Place:
-    """What is attacked. `mallory` owns the hostile tenant, `victim` is next door, `third` is going to be removed."""
+    """The attacked installation. `mallory` is the hostile tenant, `victim` its neighbour, `third` will be removed."""
 
     bench: BenchEnvironment
     web: WebProcess
@@ -86,7 +86,7 @@ class Place:
     third: Tenant
     stack: ExitStack
     settings: Settings
-    # Seconds that an attacker waits for a job of its own; what tells how that ended waits five times as long.
+    # Seconds that an attacker waits for its job; the description of the end waits five times as long.
     patience: float = 5.0
     log: ClientLog = field(default_factory=ClientLog)
     pool: subprocess.Popen[bytes] | None = None
@@ -102,7 +102,7 @@ class Place:
         return Person(user, {"Authorization": f"Bearer {token}", "X-Schema": slug})
 
     def ask(self, user: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Ask once as a user of the hostile tenant; `body` is bytes, or what becomes JSON."""
+        """Ask once as a user of the hostile tenant; `body` is bytes, or a value to encode as JSON."""
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         return ask(self.web.port, method, path, self.person(user).headers | headers, content, timeout=LONGEST_ANSWER)
 
@@ -113,7 +113,7 @@ class Place:
         return ask(self.web.port, "GET", address, {"Cookie": f"turno={token}"}, timeout=LONGEST_ANSWER)
 
     def crowd(self, clients: int, seconds: float, request: Callable[[int], Answer]) -> list[Answer]:
-        """Have so many clients ask again and again for so long; each waits a moment after each answer."""
+        """Repeat requests from `n` clients for a time; each waits a moment after each answer."""
         end = time.monotonic() + seconds
 
         def one(number: int) -> list[Answer]:
@@ -133,9 +133,9 @@ class Place:
     # In a job, and as one -------------------------------------------------------------------------
 
     def session(self, tenant: Tenant | None = None) -> psycopg.Connection[Any]:
-        """Log in as the hostile tenant's handlers do: SQL of its own choosing, outside any job."""
+        """Log in as the hostile tenant's handlers do: Arbitrary SQL, outside any job."""
         current = read_tenant(self.bench.admin, (tenant or self.mallory).slug)
-        assert current is not None  # noqa: S101 - whoever attacks was not removed
+        assert current is not None  # noqa: S101 - the attacker was not removed
         return handler_session(
             self.bench.logins, HandlerLogin.of(current), application="turno-handler", kind=psycopg.Connection
         )
@@ -161,20 +161,20 @@ class Place:
         return job_id
 
     def enqueuing(self, new: NewJob, *, times: int = 1) -> str:
-        """Return the SQL by which a job of mallory's enqueues such jobs; what is its own is not asked for."""
+        """Return the SQL by which a job of mallory's enqueues such jobs; its own rows need no request."""
         with psycopg.connect(self.bench.url) as session:
             made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, (as_json([new]),))
         return in_its_attempt(f"FOR i IN 1..{times} LOOP PERFORM made.job_id FROM {made} AS made; END LOOP;")
 
     def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:
-        """Have a job of mallory's run SQL of its own choosing."""
+        """Run arbitrary SQL in a job of mallory."""
         return self.enqueue(self.new_job(handler, {"how": "run_sql_with_token", "text": statement}, user_id=user))
 
     # What became of it -----------------------------------------------------------------------------
 
     @contextmanager
     def admin(self, tenant: Tenant | None = None) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-        """Lend a session of the superuser's in a tenant's schema: for what an operator does, and to judge."""
+        """Lend a session of the superuser's in a tenant's schema: for acts of an operator, and for the judgement."""
         with psycopg.connect(self.bench.url, autocommit=True, row_factory=dict_row) as session:
             path = sql.Identifier((tenant or self.mallory).schema)
             session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
@@ -203,7 +203,7 @@ class Place:
             )
 
     def ends(self, job_id: UUID, tenant: Tenant | None = None) -> dict[str, Any] | None:
-        """Return a job's row when it has ended, or as it is when nobody waits any longer."""
+        """Return the row of a job at its end, or at the end of the wait."""
         self.reaches(job_id, *ENDED, tenant=tenant, within=5 * self.patience)
         return self.job(job_id, tenant)
 
@@ -215,17 +215,17 @@ class Place:
             if self.pool is not None and self.pool.poll() is None:
                 return
             if self.pool is not None:
-                self.broken.append(f"the pool ended by itself with status {self.pool.returncode}: {during}")
+                self.broken.append(f"the pool ended unexpectedly with status {self.pool.returncode}: {during}")
             self.pool = self.stack.enter_context(
                 resident(self.bench, handlers="benchmarks.siege.handlers:HERE", fewest=CHILDREN, most=CHILDREN, **HASTE)
             )
 
     def end_the_pool(self) -> None:
-        """Tell the pool to leave, as a deployment does; note how if that was no good end."""
+        """Terminate the pool, as a deployment does; note how if that was no good end."""
         assert self.pool is not None  # noqa: S101 - it was kept
         self.pool.terminate()
         if self.pool.wait(PARTING):
-            self.broken.append(f"told to stop, the pool ended with status {self.pool.returncode}")
+            self.broken.append(f"after SIGTERM the pool ended with status {self.pool.returncode}")
 
     def other_host(self) -> subprocess.Popen[bytes]:
         """Start the worker on the host that is going to be lost."""
@@ -251,7 +251,7 @@ def open_place(patience: float) -> Iterator[Place]:
 
 
 def in_its_attempt(statements: str) -> str:
-    """Return a block that does this as a running job, whose `job` and `token` it knows."""
+    """Return a block that runs this as a running job with known `job` and `token`."""
     return IN_ITS_ATTEMPT.replace("STATEMENTS", statements)
 
 

@@ -1,7 +1,7 @@
-"""Run as a process of its own: people of one tenant who submit jobs at fixed moments and follow each to its end.
+"""Run as a separate process: users of a tenant submit jobs at fixed moments and follow each job to its end.
 
-Each piece of work is asked for at its own moment, however long the others take, and a refusal is asked again: what is
-measured is the time until a person has what was asked for.
+Each job is submitted at its moment, independent of the others, and a refused submission is repeated: the benchmark
+measures the time until the user has the result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.stream_client import StreamClient
 if TYPE_CHECKING:
     from benchmarks.http_client import Answer
 
-PATIENCE = 8.0  # seconds until whoever got no answer, or saw no end of the job, leaves it
-POLL, AGAIN = 0.05, 0.25  # seconds between two looks at a job, and until one who was refused asks again
-AT_ONCE = 96  # people who wait at a time
+PATIENCE = 8.0  # seconds until a user without an answer or an end gives up the job
+POLL, AGAIN = 0.05, 0.25  # seconds between two readings of a job, and until a refused submission is repeated
+AT_ONCE = 96  # concurrently waiting users
 ACCEPTED = 202
 GOOD = (200, ACCEPTED)
 
@@ -37,9 +37,9 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Where to ask, as whom, for what, and how many seconds pass between two jobs and between two readings.
+    """The address, the user, the job type, and the seconds between two jobs and between two readings.
 
-    At `bare_port` is a web that no attacker knows: how it answers is told by how busy the machine is.
+    At `bare_port` is a web that no attacker knows: its answers depend on the load of the machine.
     """
 
     port: int
@@ -51,17 +51,16 @@ class Orders:
 
     @classmethod
     def read(cls, text: str) -> Orders:
-        """Return what the benchmark wrote."""
+        """Return the configuration from the benchmark."""
         found = json.loads(text)
         return cls(**found | {"people": [Person(**person) for person in found["people"]]})
 
 
 @dataclass(slots=True)
 class Told:
-    """What the victim saw: samples as (what, Unix time of its moment, milliseconds), and each refusal's count.
+    """The victim's samples as (kind, Unix time of the moment, milliseconds), and the count of each refusal.
 
-    `asked` has the user and the idempotency key of each job that was asked for, `jobs` those of an accepted one by its
-    id.
+    `asked` has the user and idempotency key of each submission, `jobs` the accepted submissions by job id.
     """
 
     samples: list[tuple[str, float, float]] = field(default_factory=list)
@@ -71,7 +70,7 @@ class Told:
 
 
 class Victim:
-    """Asks and follows until it is told that it is enough."""
+    """Submits and follows jobs until the end of the input."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -129,7 +128,7 @@ class Victim:
             self._told.jobs[job_id] = (person.user, key)
         follow = self._stream if number % 2 else self._poll
         follow(person, job_id, moment + PATIENCE)
-        # Also of a job whose end nobody saw: so long they waited in vain.
+        # Also for a job without an observed end: so long they waited in vain.
         self._note("followed", moment, time.time())
 
     def _poll(self, person: Person, job_id: str, until: float) -> None:
@@ -161,7 +160,7 @@ class Victim:
     def _ask_until_answered(
         self, what: str, moment: float, person: Person, method: str, path: str, *, key: str = "", order: int = 0
     ) -> Answer | None:
-        """Ask until it is granted; None for one whose patience ended first, which counts as a sample all the same."""
+        """Ask until it is granted; None for a job that exceeded the patience, which also counts as a sample."""
         body = json.dumps({"payload": {"order_ids": [order], "point_of_sale": 1}}).encode() if key else b""
         headers = person.headers | ({"Idempotency-Key": key} if key else {})
         while (left := moment + PATIENCE - time.time()) > 0:
@@ -184,5 +183,5 @@ class Victim:
 
 
 def main() -> None:
-    """Read the orders from the first line of the input, and write what was seen when the input ends."""
+    """Read the configuration from the first input line, and write the observations at the end of the input."""
     json.dump(asdict(Victim(Orders.read(sys.stdin.readline())).run()), sys.stdout)
