@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cli.demo.errors import DemoFailed
-from turno.commands.output.progress_bars import Bar, bars_on
+from cli.demo.progress_bars import Bar, bars_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -56,8 +56,8 @@ MUTANTS = (
         "everybody may take advisory locks",
         APART,
         PUBLIC,
-        '    "pg_advisory_lock(bigint)",\n',
-        "",
+        "^(pg_(try_)?advisory_.*|",
+        "^(",
         (f"{REFUSED}[an advisory lock]",),
     ),
     Mutant(
@@ -195,8 +195,8 @@ MUTANTS = (
         "everybody may fill the write-ahead log",
         APART,
         PUBLIC,
-        '    "pg_logical_emit_message(boolean,text,text,boolean)",\n',
-        "",
+        "|pg_logical_emit_message|",
+        "|",
         (f"{REFUSED}[the server's log, filled]",),
     ),
     Mutant(
@@ -227,8 +227,8 @@ MUTANTS = (
         "everybody may make large objects",
         APART,
         PUBLIC,
-        '    "lo_from_bytea(oid,bytea)",\n',
-        "",
+        "|from_bytea|",
+        "|",
         (f"{REFUSED}[a large object, filled]",),
     ),
     Mutant(

@@ -36,7 +36,7 @@ def test_each_ended_schema_is_a_line_where_there_is_no_terminal(capsys: pytest.C
     Report(dry_run=True, back=True)(Outcome("t_1", "suc0001", ("0002",)), 1, 1)
     assert capsys.readouterr().out.splitlines() == [
         "1/3 suc0001 got 0001, 0002",
-        "2/3 suc0002 got its functions and rights anew",
+        "2/3 suc0002 got functions and rights",
         "1/1 suc0001 would lose 0002",
     ]
 

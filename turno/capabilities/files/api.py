@@ -25,7 +25,7 @@ from turno.capabilities.files.uploads import (
 )
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
-from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
+from turno.tenancy.identity.tenant import Tenant
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
@@ -187,8 +187,8 @@ def content(query: LinkQuery, file_id: str) -> Response:
 
 def _tenant(link: Link) -> Tenant:
     try:
-        tenant = services().directory.find(Slug(link.tenant).text)
-    except (InvalidSlug, UnknownTenant):
+        tenant = services().directory.find(link.tenant)
+    except UnknownTenant:
         raise no_such_file() from None
     if link.since < tenant.tokens_valid_from:
         raise Problem(Kind.NOT_FOUND, "This link was revoked; sign in and ask for another.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from turno.commands.output.progress_bars import Bar, LiveBars
 from turno.commands.output.tables import print_table, printable
 
 if TYPE_CHECKING:
@@ -16,19 +15,17 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """Called with each schema's outcome: moves a bar on a terminal, prints a line anywhere else."""
+    """Prints a line for each schema that has ended, one line for all on a terminal."""
 
     def __init__(self, *, dry_run: bool, back: bool) -> None:
         self._done = f"would {'lose' if back else 'get'}" if dry_run else "lost" if back else "got"
-        self._bars = LiveBars(sys.stdout) if sys.stdout.isatty() else None
 
     def __call__(self, outcome: Outcome, ended: int, total: int) -> None:
         """Show one ended schema."""
-        if self._bars:
-            self._bars.show([Bar("migrating", ended, total, outcome.slug)])
-        elif not outcome.error:
-            what = "its functions and rights anew" if outcome.redefined else versions(outcome.done)
-            print(f"{ended}/{total} {outcome.slug} {self._done} {what}", flush=True)
+        if not outcome.error:
+            what = "functions and rights" if outcome.redefined else versions(outcome.done)
+            end = "\x1b[K\r" if sys.stdout.isatty() and ended < total else "\n"
+            print(f"{ended}/{total} {outcome.slug} {self._done} {what}", end=end, flush=True)
 
     def control(self, done: Sequence[str]) -> None:
         """Say what was applied to the schema that all tenants share."""

@@ -9,7 +9,7 @@ from turno.tenancy.catalog.finding import INSTALL, Finding
 from turno.tenancy.provisioning.installation import Installation
 from turno.tenancy.rights.outside import outside
 from turno.tenancy.rights.privileges import PUBLIC
-from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, open_functions
+from turno.tenancy.rights.public_rights import closed_functions, open_functions
 
 FORBIDDEN_EXTENSIONS = ("dblink", "postgres_fdw", "file_fdw", "adminpack")
 
@@ -43,15 +43,14 @@ def _check_database_rights(admin: Connection[Any], installation: Installation) -
 
 def _check_functions(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
     rows = admin.execute(
-        r"""
+        """
         SELECT replace(p.oid::regprocedure::text, 'pg_catalog.', ''),
                coalesce(array_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END::text)
                         FILTER (WHERE a.grantee <> p.proowner), '{}')
         FROM pg_catalog.pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-        WHERE p.pronamespace = 'pg_catalog'::regnamespace
-          AND p.proname ~ '^(pg_(try_)?advisory_.*|pg_logical_emit_message|lo_(creat|create|from_bytea|import|export))$'
-        GROUP BY p.oid
-        """
+        WHERE p.oid = ANY (%s) GROUP BY p.oid
+        """,
+        [list(closed_functions(admin).values())],
     )
     allowed = open_functions(installation.logins)
     for signature, grantees in rows:
@@ -59,8 +58,7 @@ def _check_functions(admin: Connection[Any], installation: Installation) -> Iter
         ours = {grantee for grantee in grantees if grantee == PUBLIC or grantee in known}
         wanted = allowed.get(signature, frozenset())
         for role in sorted(ours - wanted):
-            remedy = INSTALL if signature in CLOSED_FUNCTIONS else "this server is newer than Turno: REVOKE it by hand"
-            yield Finding(f"function {signature}", f"{role} may EXECUTE", remedy, for_superuser=True)
+            yield Finding(f"function {signature}", f"{role} may EXECUTE", INSTALL, for_superuser=True)
         for role in sorted(wanted - ours):
             if PUBLIC not in ours:
                 yield Finding(f"function {signature}", f"{role} may not EXECUTE", INSTALL)
@@ -85,14 +83,14 @@ def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iter
           AND d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
           AND (n.nspname IS NULL OR n.nspname <> ALL (%s))
           AND NOT (r.rolname = %s AND n.nspname = ANY (%s))
-          AND (p.oid IS NULL OR replace(p.oid::regprocedure::text, 'pg_catalog.', '') <> ALL (%s))
+          AND (p.oid IS NULL OR p.oid <> ALL (%s))
         """,
         [
             installation.prefix,
             [*(schema.name for schema in installation.schemas), *checked],
             installation.logins.handlers,
             list(installation.shared),
-            list(CLOSED_FUNCTIONS),
+            list(closed_functions(admin).values()),
         ],
     )
     for role, thing in rows:

@@ -16,18 +16,10 @@ class InvalidSlug(ValueError):
         super().__init__(f"{text[:60]!r} is not a slug: {self.__doc__}")
 
 
-@dataclass(frozen=True, slots=True)
-class Slug:
-    """A tenant's or company's public name, checked: it never becomes part of an SQL identifier."""
-
-    text: str
-
-    def __post_init__(self) -> None:
-        if not SLUG.fullmatch(self.text):
-            raise InvalidSlug(self.text)
-
-    def __str__(self) -> str:
-        return self.text
+def check_slug(text: str) -> None:
+    """Raise InvalidSlug unless this is a public name of a tenant or company; no SQL identifier contains such a name."""
+    if not SLUG.fullmatch(text):
+        raise InvalidSlug(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class Tenant:
     adopted_schema: str | None = None
 
     def __post_init__(self) -> None:
-        Slug(self.slug)
+        check_slug(self.slug)
         if not SCHEMA.fullmatch(self.schema):
             raise ValueError(f"{self.schema[:60]!r} is not a tenant's schema: expected t_ and 12 hex digits")
 

@@ -20,7 +20,7 @@ from turno.tenancy.identity.roles import (
     tenant_memberships,
     tenant_roles,
 )
-from turno.tenancy.identity.tenant import Company, Slug, Tenant
+from turno.tenancy.identity.tenant import Company, Tenant, check_slug
 from turno.tenancy.rights.public_rights import grant_connect
 from turno.tenancy.rights.schemas import shared_schemas, tenant_schema
 from turno.tenancy.schema_migrations.files import Migrations
@@ -41,7 +41,7 @@ class TenantExists(TurnoError):
 
 def add_company(admin: Connection[Any], logins: Logins, slug: str, name: str) -> Company:
     """Create the company and its report login, or return the existing company."""
-    Slug(slug)
+    check_slug(slug)
     with admin.transaction():
         lock_roles(admin)
         admin.execute(
@@ -81,7 +81,7 @@ def add_tenant(
     A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of
     the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
     """
-    Slug(slug)
+    check_slug(slug)
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))

@@ -7,7 +7,7 @@ from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, existing_roles
-from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, execute_if_allowed
+from turno.tenancy.rights.public_rights import closed_functions, execute_if_allowed, signatures_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PublicRights:
             words = sql.SQL(", ").join(map(sql.SQL, self.schema))
             grants.append(sql.SQL("GRANT {} ON SCHEMA public TO {}").format(words, to))
         if self.functions:
-            names = sql.SQL(", ").join(map(sql.SQL, self.functions))
+            names = signatures_sql(self.functions)
             grants.append(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(names, to))
         return grants
 
@@ -63,10 +63,9 @@ def _rights_of(admin: Connection[Any], role: str) -> PublicRights:
                      WHERE has_database_privilege(%(role)s, current_database(), w)),
                array(SELECT w FROM unnest('{CREATE,USAGE}'::text[]) w
                      WHERE has_schema_privilege(%(role)s, to_regnamespace('public'), w)),
-               array(SELECT s FROM unnest(%(functions)s::text[]) s
-                     WHERE to_regprocedure(s) IS NOT NULL AND has_function_privilege(%(role)s, s, 'EXECUTE'))
+               array(SELECT s FROM unnest(%(functions)s::text[]) s WHERE has_function_privilege(%(role)s, s, 'EXECUTE'))
         """,
-        {"role": role, "functions": list(CLOSED_FUNCTIONS)},
+        {"role": role, "functions": list(closed_functions(admin))},
     ).fetchone()
     assert words is not None, "a query without a table has one row"  # noqa: S101
     return PublicRights(*map(tuple, words))

@@ -1,5 +1,6 @@
 """The rights that PostgreSQL gives to PUBLIC by default and an installation revokes."""
 
+from collections.abc import Iterable
 from typing import Any, LiteralString
 
 import psycopg
@@ -8,39 +9,18 @@ from psycopg import Connection, sql
 from turno.tenancy.identity.logins import Logins
 
 # A session that takes advisory locks can block every other; one that writes large objects or WAL can fill the disk.
-CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
-    "pg_advisory_lock(bigint)",
-    "pg_advisory_lock(integer,integer)",
-    "pg_advisory_lock_shared(bigint)",
-    "pg_advisory_lock_shared(integer,integer)",
-    "pg_advisory_unlock(bigint)",
-    "pg_advisory_unlock(integer,integer)",
-    "pg_advisory_unlock_all()",
-    "pg_advisory_unlock_shared(bigint)",
-    "pg_advisory_unlock_shared(integer,integer)",
-    "pg_advisory_xact_lock(bigint)",
-    "pg_advisory_xact_lock(integer,integer)",
-    "pg_advisory_xact_lock_shared(bigint)",
-    "pg_advisory_xact_lock_shared(integer,integer)",
-    "pg_try_advisory_lock(bigint)",
-    "pg_try_advisory_lock(integer,integer)",
-    "pg_try_advisory_lock_shared(bigint)",
-    "pg_try_advisory_lock_shared(integer,integer)",
-    "pg_try_advisory_xact_lock(bigint)",
-    "pg_try_advisory_xact_lock(integer,integer)",
-    "pg_try_advisory_xact_lock_shared(bigint)",
-    "pg_try_advisory_xact_lock_shared(integer,integer)",
-    "lo_creat(integer)",
-    "lo_create(oid)",
-    "lo_from_bytea(oid,bytea)",
-    "lo_import(text)",
-    "lo_import(text,oid)",
-    "lo_export(oid,text)",
-    "pg_logical_emit_message(boolean,text,text)",
-    "pg_logical_emit_message(boolean,text,bytea)",
-    "pg_logical_emit_message(boolean,text,text,boolean)",
-    "pg_logical_emit_message(boolean,text,bytea,boolean)",
-)
+_CLOSED: LiteralString = """
+SELECT replace(p.oid::regprocedure::text, 'pg_catalog.', ''), p.oid
+FROM pg_catalog.pg_proc p
+WHERE p.pronamespace = 'pg_catalog'::regnamespace
+  AND p.proname ~ '^(pg_(try_)?advisory_.*|pg_logical_emit_message|lo_(creat|create|from_bytea|import|export))$'
+ORDER BY 1
+"""
+
+
+def closed_functions(admin: Connection[Any]) -> dict[str, int]:
+    """Return the functions of this server that are revoked from PUBLIC: their OIDs by signature."""
+    return dict(admin.execute(_CLOSED).fetchall())
 
 
 def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
@@ -66,18 +46,18 @@ def close_database(admin: Connection[Any], logins: Logins) -> None:
     execute_if_allowed(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
     if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:
         execute_if_allowed(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
-    here = admin.execute(
-        "SELECT s FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) WHERE to_regprocedure(s) IS NOT NULL ORDER BY n",
-        [list(CLOSED_FUNCTIONS)],
-    )
-    known = [signature for (signature,) in here]
-    closed = sql.SQL(", ").join(sql.SQL(signature) for signature in known)
-    execute_if_allowed(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
+    closed = closed_functions(admin)
+    execute_if_allowed(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(signatures_sql(closed)))
     for signature, roles in open_functions(logins).items():
-        if signature not in known:
-            continue  # PostgreSQL 17 gave a parameter to pg_logical_emit_message
-        names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
-        execute_if_allowed(admin, sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(signature), names))
+        if signature in closed:  # PostgreSQL 17 gave a parameter to pg_logical_emit_message
+            names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
+            grant = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}")
+            execute_if_allowed(admin, grant.format(signatures_sql([signature]), names))
+
+
+def signatures_sql(signatures: Iterable[str]) -> sql.Composed:
+    """Return functions of the server as a list; a signature of the catalog is SQL already."""
+    return sql.SQL(", ").join(sql.SQL(signature) for signature in signatures)
 
 
 def grant_connect(admin: Connection[Any], *roles: str) -> None:

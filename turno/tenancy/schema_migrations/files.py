@@ -13,27 +13,21 @@ from pathlib import Path
 from typing import Self
 
 from turno.capability import LIBRARY, installed
+from turno.errors import TurnoError
 
 APPLICATION = "application"  # the source of the application's steps
 FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
 # Outside a transaction the server accepts only single statements; such files hold no function bodies.
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
+NAMED = "a migration is named NNNN_name.sql, each number is used once, and a .down.sql has its .sql"
+NUMBERED = "steps are numbered from 0001 without a gap: restore the missing file, or renumber the later files"
+ONE_FUNCTION = "a file in functions creates (by CREATE OR REPLACE) the function of its name and none of another file"
 END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
 
 
-class BadMigrationName(ValueError):
-    """A migration is named NNNN_name.sql, each number is used once, and a .down.sql has its .sql."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name}: {self.__doc__}")
-
-
-class MissingMigration(ValueError):
-    """Steps are numbered from 0001 without a gap: restore the missing file, or number the later ones anew."""
-
-    def __init__(self, missing: int, name: str) -> None:
-        super().__init__(f"{name}.sql stands where no {missing:04d}_*.sql does. {self.__doc__}")
+class InvalidMigrations(TurnoError):
+    """A file of migrations has a wrong name, number or content; the message names the file and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +81,6 @@ class Migration:
 def version_of(source: str, number: int) -> str:
     """Return a step's version: `0002` of the library or the application, `schedules/0002` of a capability."""
     return f"{number:04d}" if source in (LIBRARY, APPLICATION) else f"{source}/{number:04d}"
-
-
-class BadFunctionFile(ValueError):
-    """A file in `functions` creates (by CREATE OR REPLACE) the one it is named for and none of another file's."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name}: {self.__doc__}")
 
 
 @dataclass(frozen=True)
@@ -166,17 +153,17 @@ def _steps(folder: Traversable, source: str) -> dict[str, Migration]:
             continue
         match = FILE.fullmatch(file.name)
         if not match or (not match[3] and int(match[1]) in ups):
-            raise BadMigrationName(file.name)
+            raise InvalidMigrations(f"{file.name}: {NAMED}")
         script = Script(file.read_text(encoding="utf-8"), source)
         if match[3]:
             downs[f"{match[1]}_{match[2]}"] = script
         else:
             ups[int(match[1])] = f"{match[1]}_{match[2]}", script
     if orphans := downs.keys() - {name for name, _ in ups.values()}:
-        raise BadMigrationName(f"{min(orphans)}.down.sql")
+        raise InvalidMigrations(f"{min(orphans)}.down.sql: {NAMED}")
     for expected, version in enumerate(sorted(ups), start=1):
         if version != expected:
-            raise MissingMigration(expected, ups[version][0])
+            raise InvalidMigrations(f"{ups[version][0]}.sql: no {expected:04d}_*.sql precedes it; {NUMBERED}")
     steps = (Migration(number, name, up, downs.get(name)) for number, (name, up) in sorted(ups.items()))
     return {step.version: step for step in steps}
 
@@ -189,6 +176,6 @@ def _add_functions(functions: dict[str, Script], folder: Traversable, source: st
         script = Script(file.read_text(encoding="utf-8"), source)
         names = FUNCTION.findall(script.text)
         if file.name.removesuffix(".sql") not in names or created.intersection(names) or len(set(names)) < len(names):
-            raise BadFunctionFile(file.name)
+            raise InvalidMigrations(f"{file.name}: {ONE_FUNCTION}")
         created.update(names)
         functions[file.name.removesuffix(".sql")] = script

@@ -10,7 +10,7 @@ from flask import Request
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
-from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
+from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth.login import principal_of
 from turno.web.auth.principal import Principal
 from turno.web.auth.tokens import refuse_token
@@ -93,9 +93,9 @@ def _chosen(principal: Principal, slug: str | None) -> tuple[Tenant, Principal]:
         raise Problem(Kind.NO_TENANT, f"Name the tenant in the header {HEADER}.")
     try:
         if principal.operator or slug in principal.tenants:
-            tenant = services().directory.find(Slug(slug).text)
+            tenant = services().directory.find(slug)
             if (found := principal.within(tenant)) is not None:
                 return tenant, found
-    except (InvalidSlug, UnknownTenant):
+    except UnknownTenant:
         pass
     raise Problem(Kind.UNKNOWN_TENANT, f"{HEADER} names no tenant that this token can use.")

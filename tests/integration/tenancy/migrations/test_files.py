@@ -9,7 +9,7 @@ from tests.integration.tenancy.migrations.place import WIDGETS, Place
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
 from turno.tenancy.schema_migrations.all_schemas import failed, status
-from turno.tenancy.schema_migrations.files import MissingMigration
+from turno.tenancy.schema_migrations.files import InvalidMigrations
 from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
@@ -122,7 +122,7 @@ CREATE = "CREATE OR REPLACE FUNCTION {}() RETURNS integer LANGUAGE sql RETURN 1;
 )
 def test_a_function_stands_in_the_one_file_of_its_name(place: Place, name: str, text: str) -> None:
     place.write(f"tenant/functions/{name}.sql", text)
-    with pytest.raises(ValueError, match=r"^job_end.sql: |^(empty|other).sql: "):
+    with pytest.raises(InvalidMigrations, match=r"^job_end.sql: |^(empty|other).sql: "):
         _ = place.migrations
 
 
@@ -137,13 +137,13 @@ def test_a_function_stands_in_the_one_file_of_its_name(place: Place, name: str, 
 )
 def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
     place.write(name, text)
-    with pytest.raises(ValueError, match=r"NNNN_name\.sql"):
+    with pytest.raises(InvalidMigrations, match=r"NNNN_name\.sql"):
         _ = place.migrations
 
 
 def test_a_folder_with_a_gap_is_refused_and_nothing_is_applied(place: Place) -> None:
     place.write("tenant/schema/0003_later.sql", "CREATE TABLE later ();")
-    with pytest.raises(MissingMigration, match=r"^0003_later\.sql stands where no 0002_\*\.sql does\. .*restore"):
+    with pytest.raises(InvalidMigrations, match=r"^0003_later\.sql: no 0002_\*\.sql precedes it; .*restore"):
         place.migrate()
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert {outcome.done for outcome in place.migrate()} == {("0002", "0003")}

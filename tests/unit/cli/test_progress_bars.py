@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from turno.commands.output.progress_bars import Bar, LiveBars, PlainBars, bars_on, drawn
+from cli.demo.progress_bars import Bar, LiveBars, PlainBars, bars_on, drawn
 
 
 class Terminal(io.StringIO):
