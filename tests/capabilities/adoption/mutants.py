@@ -137,8 +137,8 @@ MUTANTS = (
         "PUBLIC does not get back what it lost",
         GUEST,
         UNINSTALL,
-        "            execute_if_allowed(admin, statement)\n",
-        "            del statement\n",
+        "        grant_each(admin, group_rights(admin, logins), PUBLIC)\n",
+        "",
         (f"{WAY_BACK}::test_an_application_at_work_hears_no_refusal_until_turno_is_gone[cluster]",),
     ),
     Mutant(
@@ -190,5 +190,13 @@ MUTANTS = (
         (
             "tests/capabilities/adoption/test_adopting.py::test_check_accepts_identity_columns_made_later[cluster-write]",
         ),
+    ),
+    Mutant(
+        "the check trusts rights in adopted schemas without the capability that compares them",
+        APART,
+        "turno/tenancy/catalog/check_database.py",
+        " if any(outside()) else []",
+        "",
+        (f"{TESTS}::test_check_without_the_capability_reports_each_right[cluster]",),
     ),
 )

@@ -168,6 +168,16 @@ def test_the_check_names_what_is_too_much_and_too_little_of_ours_and_nothing_of_
     assert check(host.admin, host.logins) == []
 
 
+def test_check_without_the_capability_reports_each_right(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant = host.adopt()
+    monkeypatch.setattr("turno.tenancy.rights.outside.installed", tuple)
+    found = [str(finding) for finding in check(host.admin, host.logins)]
+    assert f"table suc0001.orders: {tenant.handler_role} has rights on it" in "\n".join(found)
+    remove_tenant(host.admin, host.logins, "suc0001")
+    left = "\n".join(str(finding) for finding in check(host.admin, host.logins))
+    assert (tenant.handler_role in left, "table suc0001.orders" in left) == (False, True)
+
+
 def test_check_reports_names_that_hide_ours(host: Host) -> None:
     host.adopt()
     host.run("CREATE FUNCTION {schema}.jobs_fetch(text) RETURNS text LANGUAGE sql RETURN $1")

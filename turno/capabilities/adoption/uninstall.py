@@ -10,8 +10,8 @@ from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.provisioning.removal import remove_tenant, what_goes
-from turno.tenancy.rights.host_rights import group_rights
-from turno.tenancy.rights.public_rights import execute_if_allowed
+from turno.tenancy.rights.host_rights import grant_each, group_rights
+from turno.tenancy.rights.privileges import PUBLIC
 from turno.tenancy.rights.schemas import CONTROL_SCHEMA, shared_schemas
 from turno.tenancy.schema_migrations.locks import lock_roles
 
@@ -25,8 +25,7 @@ class StillInUse(TurnoError):
 def plan_removal(admin: Connection[Any], logins: Logins) -> list[str]:
     """Return a line for each object, right and role that `uninstall` drops, and the rest that stays; change nothing."""
     lines = what_goes(admin, _all_roles(admin, logins))
-    public = group_rights(admin, logins).statements(admin.info.dbname, None)
-    lines += [statement.as_string(admin) for statement in public]
+    lines += [f"{right.as_string(admin)} TO {PUBLIC}" for right in group_rights(admin, logins)]
     if _installed(admin):
         adopted = admin.execute(
             "SELECT adopted_schema FROM turno.tenants"
@@ -87,8 +86,7 @@ def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
         lock_roles(admin)
         if _installed(admin):
             unshare(admin, logins, shared_schemas(admin, logins.handlers))
-        for statement in group_rights(admin, logins).statements(admin.info.dbname, None):
-            execute_if_allowed(admin, statement)
+        grant_each(admin, group_rights(admin, logins), PUBLIC)
         roles = _all_roles(admin, logins)
         for role in existing_roles(admin, roles):
             grant_to_provisioner(admin, role)

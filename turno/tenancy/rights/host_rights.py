@@ -1,5 +1,6 @@
 """Rights that an installation revokes from PUBLIC: existing roles keep these rights as members of one group."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,35 +8,8 @@ from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, existing_roles
-from turno.tenancy.rights.public_rights import closed_functions, execute_if_allowed, signatures_sql
-
-
-@dataclass(frozen=True, slots=True)
-class PublicRights:
-    """Rights of PUBLIC, or of a role, among the rights that an installation revokes."""
-
-    database: tuple[str, ...]
-    schema: tuple[str, ...]  # named public
-    functions: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        """Return whether there is a right to revoke."""
-        return bool(self.database or self.schema or self.functions)
-
-    def statements(self, database: str, grantee: str | None) -> list[sql.Composed]:
-        """Return the statements that grant these rights to a role, or with None to PUBLIC."""
-        to = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
-        grants = []
-        if self.database:
-            words = sql.SQL(", ").join(map(sql.SQL, self.database))
-            grants.append(sql.SQL("GRANT {} ON DATABASE {} TO {}").format(words, sql.Identifier(database), to))
-        if self.schema:
-            words = sql.SQL(", ").join(map(sql.SQL, self.schema))
-            grants.append(sql.SQL("GRANT {} ON SCHEMA public TO {}").format(words, to))
-        if self.functions:
-            names = signatures_sql(self.functions)
-            grants.append(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(names, to))
-        return grants
+from turno.tenancy.rights.apply_grants import role_sql
+from turno.tenancy.rights.public_rights import closed_functions, execute_if_allowed, words_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +20,9 @@ class Host:
     inherits: bool
 
 
-def public_rights(admin: Connection[Any]) -> PublicRights:
-    """Return the present rights of PUBLIC that an installation revokes."""
-    return _rights_of(admin, "public")
-
-
-def group_rights(admin: Connection[Any], logins: Logins) -> PublicRights:
-    """Return the rights of the group of existing roles; none if there is no such group."""
-    return _rights_of(admin, logins.host) if any(existing_roles(admin, [logins.host])) else PublicRights((), (), ())
-
-
-def _rights_of(admin: Connection[Any], role: str) -> PublicRights:
-    words = admin.execute(
+def public_rights(admin: Connection[Any], role: str = "public") -> list[sql.Composed]:
+    """Return the present rights of PUBLIC, or of a role, that an installation revokes: GRANTs without a grantee."""
+    row = admin.execute(
         """
         SELECT array(SELECT w FROM unnest('{CONNECT,CREATE,TEMPORARY}'::text[]) w
                      WHERE has_database_privilege(%(role)s, current_database(), w)),
@@ -67,8 +32,25 @@ def _rights_of(admin: Connection[Any], role: str) -> PublicRights:
         """,
         {"role": role, "functions": list(closed_functions(admin))},
     ).fetchone()
-    assert words is not None, "a query without a table has one row"  # noqa: S101
-    return PublicRights(*map(tuple, words))
+    assert row is not None, "a query without a table has one row"  # noqa: S101
+    words = [words_sql(found) for found in row]
+    grants = (
+        sql.SQL("GRANT {} ON DATABASE {}").format(words[0], sql.Identifier(admin.info.dbname)),
+        sql.SQL("GRANT {} ON SCHEMA public").format(words[1]),
+        sql.SQL("GRANT EXECUTE ON FUNCTION {}").format(words[2]),
+    )
+    return [grant for grant, found in zip(grants, row, strict=True) if found]
+
+
+def group_rights(admin: Connection[Any], logins: Logins) -> list[sql.Composed]:
+    """Return the rights of the group of existing roles; none if there is no such group."""
+    return public_rights(admin, logins.host) if any(existing_roles(admin, [logins.host])) else []
+
+
+def grant_each(admin: Connection[Any], rights: Iterable[sql.Composed], grantee: str) -> None:
+    """Grant these rights to a role or to PUBLIC; a right that `admin` may not grant is left out."""
+    for right in rights:
+        execute_if_allowed(admin, right + sql.SQL(" TO ") + role_sql(grantee))
 
 
 def hosts(admin: Connection[Any]) -> list[Host]:
@@ -103,8 +85,7 @@ def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
     rights = public_rights(admin)
     if not rights:
         return
-    for statement in rights.statements(admin.info.dbname, logins.host):
-        execute_if_allowed(admin, statement)
+    grant_each(admin, rights, logins.host)
     for host in hosts(admin):
         join_host(admin, logins, host)
 
@@ -117,5 +98,4 @@ def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
         return
     admin.execute(sql.SQL("GRANT {} TO {}").format(group, name))
     if not host.inherits:
-        for statement in group_rights(admin, logins).statements(admin.info.dbname, host.name):
-            execute_if_allowed(admin, statement)
+        grant_each(admin, group_rights(admin, logins), host.name)

@@ -47,17 +47,17 @@ def close_database(admin: Connection[Any], logins: Logins) -> None:
     if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:
         execute_if_allowed(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
     closed = closed_functions(admin)
-    execute_if_allowed(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(signatures_sql(closed)))
+    execute_if_allowed(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(words_sql(closed)))
     for signature, roles in open_functions(logins).items():
         if signature in closed:  # PostgreSQL 17 gave a parameter to pg_logical_emit_message
             names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
             grant = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}")
-            execute_if_allowed(admin, grant.format(signatures_sql([signature]), names))
+            execute_if_allowed(admin, grant.format(words_sql([signature]), names))
 
 
-def signatures_sql(signatures: Iterable[str]) -> sql.Composed:
-    """Return functions of the server as a list; a signature of the catalog is SQL already."""
-    return sql.SQL(", ").join(sql.SQL(signature) for signature in signatures)
+def words_sql(words: Iterable[str]) -> sql.Composed:
+    """Return functions or privileges of the server as a list; these words of the catalog are SQL already."""
+    return sql.SQL(", ").join(sql.SQL(word) for word in words)
 
 
 def grant_connect(admin: Connection[Any], *roles: str) -> None:

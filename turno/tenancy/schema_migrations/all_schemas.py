@@ -16,10 +16,6 @@ from turno.tenancy.schema_migrations.one_schema import Outcome, Planned, plan, t
 Progress = Callable[[Outcome, int, int], None]
 
 
-def _silent(_outcome: Outcome, _ended: int, _total: int) -> None:
-    pass
-
-
 def status(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> list[Standing]:
     """Return where the control schema and every active tenant's schema are; one read for every 500 schemas.
 
@@ -41,7 +37,7 @@ def migrate(
     dry_run: bool = False,
     canary: str | None = None,
     redefine: bool = False,
-    progress: Progress = _silent,
+    progress: Progress | None = None,
     migrations: Migrations | None = None,
 ) -> list[Outcome]:
     """Apply the pending steps: first the control schema, then the active tenants, `jobs` in parallel.
@@ -79,7 +75,7 @@ def rollback(
     slugs: Sequence[str] | None = None,
     jobs: int = 1,
     dry_run: bool = False,
-    progress: Progress = _silent,
+    progress: Progress | None = None,
     migrations: Migrations | None = None,
 ) -> list[Outcome]:
     """Roll back the application's last `steps` versions in the active tenants, or in the tenants with these slugs.

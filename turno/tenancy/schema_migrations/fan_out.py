@@ -1,7 +1,7 @@
 """Run a function for many schemas over a few connections, and report each end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ def fan_out(
     work: Callable[[Connection[Any], Task], Result],
     *,
     jobs: int,
-    progress: Callable[[Result, int, int], None],
+    progress: Callable[[Result, int, int], None] | None = None,
 ) -> list[Result]:
     """Return the results of `work` in the order of the tasks; `progress` receives them in the order of their ends.
 
@@ -47,7 +47,10 @@ def fan_out(
     with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
         futures = [threads.submit(one, task) for task in tasks]
         try:
-            _tell(futures, progress)
+            for ended, future in enumerate(as_completed(futures), start=1):
+                result = future.result()
+                if progress is not None:
+                    progress(result, ended, len(futures))
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
@@ -55,8 +58,3 @@ def fan_out(
             for admin in idle:
                 admin.close()
         return [future.result() for future in futures]
-
-
-def _tell(futures: Sequence[Future[Result]], progress: Callable[[Result, int, int], None]) -> None:
-    for ended, future in enumerate(as_completed(futures), start=1):
-        progress(future.result(), ended, len(futures))
