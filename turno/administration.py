@@ -15,7 +15,7 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
-from turno.tenancy.identity.directory import UnknownTenant, read_tenant
+from turno.tenancy.identity.directory import UnknownTenant, find_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.access import reset_login
@@ -105,13 +105,13 @@ class Administration:
             except LoginRefused:
                 # The key is another than when the tenant was made, and with it the password derived from it.
                 reset_login(admin, self._logins, slug)
-            return self._read(admin, slug)
+            return find_tenant(admin, slug)
 
     @contextmanager
     def as_owner(self, slug: str) -> Iterator[Connection[Any]]:
         """Run one transaction as the owner of a tenant's schema, in which unqualified names are found."""
         with opened(self._connect) as admin:
-            tenant = self._read(admin, slug)
+            tenant = find_tenant(admin, slug)
             with admin.transaction():
                 admin.execute(
                     "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
@@ -140,9 +140,3 @@ class Administration:
     def development_token(self, user: str, tenants: Sequence[str], *, minutes: int = 60) -> str:
         """Return a token that this installation's web accepts, where it checks them with a shared secret."""
         return development_token(self._settings, user=user, tenants=tenants, minutes=minutes)
-
-    def _read(self, admin: Connection[Any], slug: str) -> Tenant:
-        tenant = read_tenant(admin, slug)
-        if tenant is None:
-            raise UnknownTenant(slug)
-        return tenant

@@ -88,7 +88,7 @@ def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
             unshare(admin, logins, shared_schemas(admin, logins.handlers))
         grant_each(admin, group_rights(admin, logins), PUBLIC)
         roles = _all_roles(admin, logins)
-        for role in existing_roles(admin, roles):
+        for role in existing_roles(admin, [logins.control]):
             grant_to_provisioner(admin, role)
         admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(CONTROL_SCHEMA)))
         drop_roles(admin, roles)

@@ -92,5 +92,13 @@ def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:
     return _tenants(connection).execute(_TENANTS + "WHERE n.slug = %s", [slug]).fetchone()
 
 
+def find_tenant(connection: Connection[Any], slug: str) -> Tenant:
+    """Return the tenant with this slug in any state, or raise UnknownTenant."""
+    tenant = read_tenant(connection, slug)
+    if tenant is None:
+        raise UnknownTenant(slug)
+    return tenant
+
+
 def _tenants(connection: Connection[Any]) -> Cursor[Tenant]:
     return connection.cursor(row_factory=class_row(Tenant))

@@ -198,7 +198,10 @@ def grant_to_provisioner(admin: Connection[Any], role: str) -> None:
 
 def drop_roles(admin: Connection[Any], roles: Iterable[str]) -> None:
     """Drop these roles with all their rights in this database; a missing role is no error."""
-    for role in existing_roles(admin, roles):
+    existing = list(existing_roles(admin, roles))
+    for role in existing:
+        grant_to_provisioner(admin, role)
+    for role in existing:
         name = sql.Identifier(role)
         admin.execute(sql.SQL("DROP OWNED BY {}").format(name))
         admin.execute(sql.SQL("DROP ROLE {}").format(name))

@@ -53,6 +53,11 @@ class Tenant:
     tokens_valid_from: float = -math.inf
     adopted_schema: str | None = None
 
+    @property
+    def roles(self) -> tuple[str, str, str]:
+        """The roles of the tenant alone: owner, handler, API."""
+        return self.owner_role, self.handler_role, self.api_role
+
     def __post_init__(self) -> None:
         check_slug(self.slug)
         if not SCHEMA.fullmatch(self.schema):

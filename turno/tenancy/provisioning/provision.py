@@ -1,4 +1,4 @@
-"""Make companies and tenants. Each function is idempotent and continues where an earlier call was stopped."""
+"""Create companies and tenants. Each function is idempotent and continues where an earlier call was stopped."""
 
 import secrets
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Connection, sql
 
 from turno.errors import TurnoError
-from turno.tenancy.identity.directory import read_tenant
+from turno.tenancy.identity.directory import find_tenant, read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
     TENANT_CONNECTIONS,
@@ -74,10 +74,10 @@ def add_tenant(
     migrations: Migrations | None = None,
     adopt: Callable[[Connection[Any], Tenant], str] | None = None,
 ) -> Tenant:
-    """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
+    """Create the tenant with its schema and roles, or complete an existing tenant, and return it active.
 
-    `company` is a slug. `connections` is how many sessions its handlers may open at a time: two for each child that may
-    work for it. `admin` is idle.
+    `company` is a slug. `connections` is the number of sessions that its handlers may open at a time: two for each
+    child with jobs of the tenant. `admin` is idle.
     A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of
     the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
     """
@@ -96,7 +96,7 @@ def add_tenant(
         )
     bring_up(admin, tenant_schema(admin, logins, tenant), migrations)
     admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
-    return _read(admin, slug)
+    return find_tenant(admin, slug)
 
 
 def raise_connections(admin: Connection[Any], connections: int) -> None:
@@ -122,7 +122,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             raise TenantExists(f"{slug} is a tenant of {tenant.company} already")
         return tenant
     # Only this row has its names: with other names, its remaining objects would have no owner row.
-    if tenant is not None and any(existing_roles(admin, (tenant.owner_role, tenant.handler_role, tenant.api_role))):
+    if tenant is not None and any(existing_roles(admin, tenant.roles)):
         raise TenantExists(f"the removal of {slug} was not finished; remove it again first")
     key = _key()
     roles = [logins.role(f"{part}_{key}") for part in "ora"]
@@ -135,12 +135,11 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
             paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
-            alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT,
-            adopted_schema = NULL
+            alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL
         """,
         [slug, company.id, f"t_{key}", *roles],
     )
-    new = _read(admin, slug)
+    new = find_tenant(admin, slug)
     # It has the number of a removed tenant, whose use does not count for its share.
     admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
@@ -148,20 +147,12 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
 
 
 def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:
-    names = (tenant.owner_role, tenant.handler_role, tenant.api_role)
-    ensure_roles(admin, logins, tenant_roles(*names, epoch=tenant.login_epoch, connections=connections))
+    ensure_roles(admin, logins, tenant_roles(*tenant.roles, epoch=tenant.login_epoch, connections=connections))
     sharing = bool(shared_schemas(admin, logins.handlers))
-    ensure_memberships(admin, tenant_memberships(logins, *names, sharing=sharing))
+    ensure_memberships(admin, tenant_memberships(logins, *tenant.roles, sharing=sharing))
     grant_to_provisioner(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)
     grant_connect(admin, tenant.handler_role)
-
-
-def _read(admin: Connection[Any], slug: str) -> Tenant:
-    tenant = read_tenant(admin, slug)
-    if tenant is None:
-        raise LookupError(slug)
-    return tenant
 
 
 def _key() -> str:

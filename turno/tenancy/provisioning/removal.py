@@ -1,14 +1,15 @@
 """Remove a tenant: mark it as removed, end its sessions, drop its schema, tickets, roles and their rights."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
 from turno.errors import TurnoError
-from turno.tenancy.identity.directory import UnknownTenant, read_tenant
+from turno.tenancy.identity.directory import find_tenant
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
+from turno.tenancy.identity.roles import drop_roles, existing_roles
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.rights.outside import revoke_outside
 from turno.tenancy.rights.schemas import tenant_schema
@@ -31,10 +32,9 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     An adopted schema stays as it was before its adoption. The tenant's row stays, as `removed`: the slug's old tokens
     must never open a new tenant. `admin` is idle.
     """
-    tenant = _find(admin, slug)
-    roles = _roles(tenant)
+    tenant = find_tenant(admin, slug)
     _close(admin, tenant)
-    if tenant.owner_role in existing_roles(admin, roles):
+    if any(existing_roles(admin, [tenant.owner_role])):
         _end_sessions(admin, tenant)
         retry_when_locked(lambda: _drop_schema(admin, tenant))
         retry_when_locked(lambda: _revoke_outside(admin, logins, tenant))
@@ -45,7 +45,7 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     retry_when_locked(lambda: _drop_roles(admin, tenant))
 
 
-def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
+def what_goes(admin: Connection[Any], roles: Sequence[str]) -> list[str]:
     """Return the objects and rights of these roles in this database, which their removal drops."""
     rows = admin.execute(
         """
@@ -59,28 +59,17 @@ def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
           AND d.classid <> 'pg_type'::regclass
         ORDER BY 1
         """,
-        [roles],
+        [list(roles)],
     ).fetchall()
     return [line for (line,) in rows] + [f"drop role {role}" for role in existing_roles(admin, roles)]
 
 
 def what_removal_takes(admin: Connection[Any], slug: str) -> list[str]:
     """Return a line for each object and right that remove_tenant would drop; nothing is changed."""
-    tenant = _find(admin, slug)
-    lines = what_goes(admin, _roles(tenant))
+    tenant = find_tenant(admin, slug)
+    lines = what_goes(admin, tenant.roles)
     kept = tenant.adopted_schema
     return [*lines, f"keep schema {kept} with everything that is the application's"] if kept else lines
-
-
-def _find(admin: Connection[Any], slug: str) -> Tenant:
-    tenant = read_tenant(admin, slug)
-    if tenant is None:
-        raise UnknownTenant(slug)
-    return tenant
-
-
-def _roles(tenant: Tenant) -> list[str]:
-    return [tenant.handler_role, tenant.api_role, tenant.owner_role]
 
 
 def _close(admin: Connection[Any], tenant: Tenant) -> None:
@@ -163,12 +152,9 @@ def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> N
 
 
 def _drop_roles(admin: Connection[Any], tenant: Tenant) -> None:
-    roles = _roles(tenant)
     with admin.transaction():
         lock_roles(admin)
-        for role in existing_roles(admin, roles):
-            grant_to_provisioner(admin, role)
-        drop_roles(admin, roles)
+        drop_roles(admin, reversed(tenant.roles))
 
 
 def _become_owner(admin: Connection[Any], tenant: Tenant) -> None:
