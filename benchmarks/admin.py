@@ -18,7 +18,6 @@ from benchmarks.processor_time import milliseconds
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from turno import Principal, Turno
-from turno.store.engine import outcomes
 from turno.store.engine.engine import Engine
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.session import service_session
@@ -143,9 +142,9 @@ def run(options: Options) -> Report:
         _make(bench, ended)
         began = time.perf_counter()
         with Engine.on(service_session(bench.logins, bench.logins.engine, application="bench-engine")) as engine:
-            while outcomes.count(engine, COUNT_BATCH):
+            while engine.count_outcomes(COUNT_BATCH):
                 pass
-            outcomes.fold_dead_letters(engine)
+            engine.execute("SELECT fold_dead_letter_counts()")
         spent = time.perf_counter() - began
         bench.admin.execute("VACUUM ANALYZE")
         with service_session(bench.logins, bench.logins.operator, application="bench-admin") as operator:

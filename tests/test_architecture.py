@@ -177,6 +177,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.process_name",
         "turno.queues.exec",
         "turno.runner",
+        "turno.tenancy.identity",
         "turno.worker",
         "psycopg",
     },

@@ -47,8 +47,8 @@ MUTANTS = (
     Mutant(
         "outcomes are pruned before all readers have read them",
         NUMBERS,
-        "turno/migrations/control/functions/prune_statistics.sql",
-        "AND position <= (SELECT min(position) FROM outcome_readers WHERE read_at > clock_timestamp() - p_outcomes)",
+        "turno/migrations/control/functions/prune.sql",
+        "AND position <= (SELECT min(position) FROM outcome_readers WHERE read_at > now - p_retention)",
         "",
         (f"{TESTS}::test_outcomes_are_kept_until_all_readers_have_read_them",),
     ),

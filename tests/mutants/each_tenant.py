@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a back-off does not grow",
         PROMISE,
-        f"{FUNCTIONS}/tenant_turn_failed.sql",
+        f"{FUNCTIONS}/tenant_turn_end.sql",
         "p_first * 2 ^ least(f.failures, 20)",
         "p_first",
         (f"{TESTS}::test_a_failing_tenant_is_left_out_until_its_back_off_ends",),
@@ -73,8 +73,8 @@ MUTANTS = (
         "a success keeps the record of earlier failures",
         PROMISE,
         RUNNER,
-        "elif finished and tenant.failures:",
-        "elif False:",
+        "if refused or (finished and tenant.failures):",
+        "if refused:",
         (f"{TESTS}::test_a_failing_tenant_is_left_out_until_its_back_off_ends",),
     ),
     Mutant(

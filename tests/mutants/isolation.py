@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "every job is given the report login of its company",
         SECRETS,
-        "turno/wiring/workers.py",
-        "if registry.handler(claim.type).reads_company:",
+        "turno/worker/claim_logins.py",
+        "if self._registry.handler(claim.type).reads_company:",
         "if True:",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
     ),

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a key that is in use is pruned",
         NEXT,
-        MOVED,
+        "turno/migrations/control/functions/prune.sql",
         "WHERE NOT EXISTS (SELECT FROM tickets t WHERE t.tenant_id = o.tenant_id AND t.concurrency_key = o.key)\n",
         "WHERE true\n",
         (f"{KEYS}::test_unused_keys_are_pruned_and_used_ones_stay",),

@@ -299,8 +299,8 @@ MUTANTS = (
         "a worker declared dead goes on",
         "promise 4: no row back from the heartbeat: the worker stops itself",
         "turno/worker/heartbeat.py",
-        "        if to_stop is None:\n",
-        "        if to_stop is None:\n            return Pulse()\n        if to_stop is None:\n",
+        "        if orders is None:\n",
+        "        if orders is None:\n            return Pulse()\n        if orders is None:\n",
         (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
     ),
     Mutant(

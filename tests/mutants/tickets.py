@@ -171,8 +171,8 @@ MUTANTS = (
         "a buried worker is told that it lives",
         ALIVE,
         "turno/migrations/control/functions/worker_alive.sql",
-        "    IF NOT FOUND THEN\n        RETURN NULL;",
-        "    IF false THEN\n        RETURN NULL;",
+        "WHERE j.timeout IS NOT NULL);\n",
+        "WHERE j.timeout IS NOT NULL);\n    RETURN QUERY SELECT '{}'::uuid[], NULL::text, '{}'::jsonb;\n",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
     ),
     Mutant(

@@ -145,10 +145,9 @@ class EachTenant:
                 finished = done is None or not task.repeat or self.dry_run
         if refused:
             report.troubles[tenant.slug] = refused[-1]
+        if refused or (finished and tenant.failures):
             pauses = {"first": task.first, "longest": task.longest}
-            self._note(self._engine.fail_turn, task.name, tenant.tenant_id, refused[-1], **pauses)
-        elif finished and tenant.failures:
-            self._note(self._engine.end_turn, task.name, tenant.tenant_id)
+            self._note(self._engine.end_turn, task.name, tenant.tenant_id, refused[-1] if refused else None, **pauses)
         return finished or bool(refused)
 
     def _in_transaction(self, task: TenantTask, work: Work, tenant: TenantTurn) -> int | None:

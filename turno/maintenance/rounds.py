@@ -127,10 +127,7 @@ class Maintenance(Tasks):
         """Wait while the silence of workers does not count yet, because no process ran maintenance."""
         silence = self._terms.dead_after
         self._engine.take_lease("sweep", process_name(), LEASE)
-        while self._engine.silent_workers(silence):
-            rest = silence - self._engine.lease_age("sweep")
-            if rest <= timedelta(0):
-                return
+        while (rest := self._engine.silence_left(silence)) is not None and rest > timedelta(0):
             self._step()
             sleep(min(rest, LEASE / 2).total_seconds())
             self._engine.take_lease("sweep", process_name(), LEASE)

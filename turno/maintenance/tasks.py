@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Self
+from typing import LiteralString, Self
 
 from turno.capability import Task, enabled
 from turno.errors import TurnoError
@@ -16,7 +16,7 @@ from turno.maintenance.orphans import rescue_orphans
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
-from turno.store.engine import announcements, outcomes
+from turno.store.engine import announcements
 from turno.store.engine.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -97,9 +97,9 @@ class Tasks:
 
         Tables that grew are analyzed first: the planner has no figures of fresh rows.
         """
-        self._run_one(outcomes.analyze, self._engine)
-        self._run_one(outcomes.fold_dead_letters, self._engine)
-        return self._each_tenant.in_batches(outcomes.count, self._engine, READ_BATCH)
+        self._run_one("SELECT analyze_grown()")
+        self._run_one("SELECT fold_dead_letter_counts()")
+        return self._each_tenant.in_batches(self._engine.count_outcomes, READ_BATCH)
 
     def promote(self) -> int:
         """Make due tickets ready."""
@@ -131,10 +131,7 @@ class Tasks:
 
     def prune(self) -> int:
         """Remove old rows of the control schema; returns how many."""
-        pruned = self._run_one(outcomes.prune, self._engine, MINUTES_KEPT, self._terms.retention)
-        self._run_one(self._engine.prune_handlers)
-        self._run_one(self._engine.prune_keys)
-        return pruned + self._each_tenant.in_batches(self._engine.prune_rate_limits, BATCH)
+        return self._each_tenant.in_batches(self._engine.prune, MINUTES_KEPT, self._terms.retention, BATCH)
 
     def move_unserved(self) -> int:
         """Stamp over to this backend the tickets of a backend that no worker serves any more."""
@@ -174,9 +171,9 @@ class Tasks:
     def _step(self) -> None:
         self._at_each_step()
 
-    def _run_one(self, verb: Callable[..., int], *parameters: object) -> int:
+    def _run_one(self, statement: LiteralString) -> None:
         with self._engine.transaction(force_rollback=self._dry_run):
-            return verb(*parameters)
+            self._engine.execute(statement)
 
 
 def _total(report: TaskReport) -> int:

@@ -13,6 +13,7 @@ from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.store.engine.claims import Claimer
+from turno.store.engine.companies import with_company
 from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class InProcessWorker:
             settings=self._installation.settings,
         )
         if self._registry.handler(claim.type).reads_company:
-            claim = self._installation.engine.with_company(claim)
+            claim = with_company(self._installation.engine, claim)
         return executor.execute((claim,))[claim]
 
     def drain(self) -> Counter[str]:

@@ -3,8 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from uuid import UUID
 
 from turno.environment import public_settings, read_settings
@@ -24,10 +23,10 @@ from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
-from turno.tenancy.identity.session import open_session, unlocked
-from turno.tenancy.identity.tenant import HandlerLogin
+from turno.tenancy.identity.session import open_session
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import liveness, regular_maintenance, supervisor_engine
+from turno.worker.claim_logins import ClaimLogins
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.sources.polling import PoolSource
@@ -59,7 +58,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         engine=engine,
         source=ExecSource(engine=engine, registry=registry, job_id=job_id, slot=slot),
         forks=forks,
-        unlock=_unlock(settings, engine, registry),
+        unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
         registry=registry,
         timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
@@ -101,7 +100,7 @@ def resident_worker(
         engine=engine,
         source=source(settings, engine, registry),
         forks=forks,
-        unlock=_unlock(settings, engine, registry),
+        unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
         registry=registry,
         timings=_timings(settings),
         size=size,
@@ -124,26 +123,6 @@ def _drop(slot: Slot | None = None) -> None:
     discard()
     if slot is not None:
         slot.close()
-
-
-def _unlock(settings: Settings, engine: Engine, registry: Registry) -> Callable[[Claim, str], Claim]:
-    logins = logins_of(settings)
-
-    @lru_cache(maxsize=4096)
-    def unlock(login: HandlerLogin, name: str, server_version: int) -> HandlerLogin:
-        # A rescue finds a dead worker's sessions by this name.
-        return unlocked(logins, login, application=f"turno-handler {name}", server_version=server_version)
-
-    def unlock_all(claim: Claim, name: str) -> Claim:
-        claim = replace(claim, login=unlock(claim.login, name, engine.server_version))
-        if registry.handler(claim.type).reads_company:
-            claim = engine.with_company(claim)
-        if claim.company is not None:
-            login = unlock(claim.company.login, name, engine.server_version)
-            claim = replace(claim, company=replace(claim.company, login=login))
-        return claim
-
-    return unlock_all
 
 
 def _maintenance(

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
@@ -25,12 +24,11 @@ class DeclaredDead(TurnoError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """The answer of a heartbeat: the jobs to stop, and the claims of this worker according to the tickets.
+    """The answer of a heartbeat: the orders, and the claims of this worker according to the tickets.
 
     With `cut_off`, the database has not answered for so long that other workers may have taken all claims.
     """
 
-    to_stop: AbstractSet[UUID] = frozenset()
     held: Sequence[Claim] = ()
     cut_off: bool = False
     orders: Orders | None = None  # None: not read, because nothing has changed
@@ -49,15 +47,14 @@ class Heartbeat:
         if monotonic() < self.due:
             return Pulse()
         try:
-            to_stop = self._engine.keep_alive(worker)
+            orders = self._engine.keep_alive(worker)
             held = self._engine.held(worker)
-            orders = self._engine.orders(worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
             self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
             return Pulse(cut_off=monotonic() > self._answered_at + self._timings.dead_after)
-        if to_stop is None:
+        if orders is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._answered_at = monotonic()
         self.due = self._answered_at + self._timings.heartbeat
-        return Pulse(to_stop=to_stop, held=held, orders=orders)
+        return Pulse(held=held, orders=orders)

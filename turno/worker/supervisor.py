@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from time import monotonic
+from uuid import UUID
 
 import psycopg
 
@@ -233,13 +234,15 @@ class Supervisor:
     def _beat(self) -> None:
         """Send the heartbeat, stop the cancelled jobs, and give back the claims with a lost reply."""
         pulse = self._heartbeat.beat(self._worker)
+        to_stop = set[UUID]()
         if pulse.orders is not None:
             self._follow(pulse.orders)
+            to_stop.update(pulse.orders.to_stop)
         for child in self._children:
             # After this time other workers may take these jobs: this worker must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
-            if (claim := child.current) is not None and claim.job_id in pulse.to_stop:
+            if (claim := child.current) is not None and claim.job_id in to_stop:
                 child.cancel(grace=self._timings.grace)
         if not pulse.held:
             return

@@ -45,7 +45,7 @@ def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
         set_doubt(world.admin, "suc0009", doubt=True)
         (row,) = world.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
         pause = timedelta(minutes=1)
-        world.engine.fail_turn("repair", row["id"], "locked", first=pause, longest=pause)
+        world.engine.end_turn("repair", row["id"], "locked", first=pause, longest=pause)
         remove_tenant(world.admin, world.logins, "suc0009")
         assert world.rows("SELECT FROM turno.tenant_failures") == []
         record(world.admin, "host add", subject="erp")

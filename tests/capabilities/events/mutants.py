@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 PUBLISH = "turno/capabilities/events/sql/tenant/functions/event_publish.sql"
 SUBSCRIBE = "turno/capabilities/events/sql/control/functions/subscribe.sql"
-ANNOUNCE = "turno/migrations/control/functions/announce.sql"
+PRUNE = "turno/migrations/control/functions/prune.sql"
 TESTS = "tests/capabilities/events/test_events.py"
 ORDERED = "tests/capabilities/events/test_ordered_events.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "a type with an open job is removed",
         TWO_RELEASES,
-        ANNOUNCE,
-        "      AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)\n",
+        PRUNE,
+        "          AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)\n",
         "",
         (
             "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
@@ -69,9 +69,9 @@ MUTANTS = (
     Mutant(
         "a type that a worker runs is removed",
         TWO_RELEASES,
-        ANNOUNCE,
-        "      AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types));",
-        ";",
+        PRUNE,
+        "          AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types)) ",
+        " ",
         (
             "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
         ),

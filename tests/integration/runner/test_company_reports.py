@@ -9,6 +9,7 @@ from psycopg.errors import ProgramLimitExceeded
 from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
 from turno.servers.wait import wait_until
+from turno.store.engine.companies import with_company
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
 from turno.tenancy.provisioning.removal import remove_tenant
@@ -97,8 +98,8 @@ def test_a_report_whose_login_cannot_be_had_waits_alone(world: ExampleInstallati
 def test_what_a_message_cannot_hold_is_refused_by_a_sentence(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turno.store.engine.engine.MOST_BRANCHES", 1)
+    monkeypatch.setattr("turno.store.engine.companies.MOST_BRANCHES", 1)
     claim = world.here.claim(world.enqueue({}, handler=Consolidated))
     assert claim is not None
     with pytest.raises(ProgramLimitExceeded, match="northwind has 2 branches, and a report reads at most 1"):
-        world.engine.with_company(claim)
+        with_company(world.engine, claim)

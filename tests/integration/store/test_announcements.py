@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from tests.event_handlers import Ledger, Pay
 from tests.installation import ExampleInstallation
 from turno.jobs.registry import Registry
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
+
+DAY = timedelta(days=1)
 
 
 def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
@@ -16,12 +20,12 @@ def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: Examp
     (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
     known = "SELECT type FROM turno.handlers WHERE type IN ('pay', 'ledger') ORDER BY 1"
     world.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
-    world.engine.prune_handlers()
+    world.engine.prune(DAY, DAY, 1000)
     assert world.rows(known) == [{"type": "pay"}]
     world.cancel(made["job_id"])
     worker = world.engine.start_worker(backend="exec", host="test", pid=1, types=[("pay", 1)])
-    world.engine.prune_handlers()
+    world.engine.prune(DAY, DAY, 1000)
     assert world.rows(known) == [{"type": "pay"}]
     world.rows("DELETE FROM turno.workers WHERE id = %s", worker)
-    world.engine.prune_handlers()
+    world.engine.prune(DAY, DAY, 1000)
     assert world.rows(known) == []

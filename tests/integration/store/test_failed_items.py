@@ -10,7 +10,6 @@ from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.errors import PermanentFailure
-from turno.store.engine import outcomes
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
@@ -48,8 +47,8 @@ def recorded(world: ExampleInstallation) -> list[tuple[Any, ...]]:
 
 def count(world: ExampleInstallation) -> None:
     with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
-        outcomes.count(engine, 10_000)
-        outcomes.fold_dead_letters(engine)
+        engine.count_outcomes(10_000)
+        engine.execute("SELECT fold_dead_letter_counts()")
 
 
 @pytest.mark.parametrize(

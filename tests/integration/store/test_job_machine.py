@@ -571,7 +571,8 @@ class JobMachine(RuleBasedStateMachine):
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
         mine = [one for one in self.held() if one.worker == worker]
-        to_stop = self.world.engine.keep_alive(self.workers[worker])
+        orders = self.world.engine.keep_alive(self.workers[worker])
+        to_stop = None if orders is None else set(orders.to_stop)
         assert to_stop == (None if worker in self.buried else {one.job.id for one in mine if one.job.to_stop})
         found = self.world.engine.held(self.workers[worker])
         assert {claim.token for claim in found} == {one.claim.token for one in mine}
@@ -583,7 +584,7 @@ class JobMachine(RuleBasedStateMachine):
         )
         silent = timedelta(minutes=30)
         found = int(worker not in self.buried)
-        assert self.world.engine.silent_workers(silent) == found
+        assert (self.world.engine.silence_left(silent) is not None) == bool(found)
         assert self.world.engine.prune_workers(silent) == found
         if found:
             self.buried.add(worker)

@@ -359,7 +359,7 @@ def test_unused_keys_are_pruned_and_used_ones_stay(world: ExampleInstallation) -
     for one in claim(world):
         if one.job_id == free:
             complete(world, one)
-    world.engine.prune_keys()
+    world.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
     assert world.rows("SELECT key FROM turno.key_locks") == [{"key": "printer 3"}]
     line(world, 1, "printer 4")
     assert states(world, used) == ["running", "waiting"]

@@ -20,7 +20,7 @@ from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
 from turno.capabilities.statistics.scrape import evenness
 from turno.capabilities.webhooks import due
 from turno.servers.wait import wait_until
-from turno.store.engine import announcements, outcomes
+from turno.store.engine import announcements
 from turno.store.one_row import value_of
 from turno.store.operator import fairness
 from turno.store.operator.outcome_counts import counted_until
@@ -74,13 +74,13 @@ def ended(
 
 
 def count(world: ExampleInstallation, *, limit: int = 100_000) -> int:
-    return outcomes.count(world.engine, limit)
+    return world.engine.count_outcomes(limit)
 
 
 def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleInstallation, operator: Operator) -> None:
     """Transactions that insert before others commit after them, and after other outcomes were read."""
     readers: dict[str, Callable[[], int]] = {
-        "statistics": lambda: outcomes.count(world.engine, 1000),
+        "statistics": lambda: world.engine.count_outcomes(1000),
         "webhooks": lambda: due.make_due(world.engine, 1000),
     }
     with ExitStack() as stack:
@@ -157,7 +157,7 @@ def test_a_reading_that_fails_is_repeated(world: ExampleInstallation, operator: 
 def test_outcomes_are_kept_until_all_readers_have_read_them(world: ExampleInstallation) -> None:
     ended(world, world.one, ago="31 days")
     count(world)
-    prune = "SELECT turno.prune_statistics('2 days', '30 days')"
+    prune = "SELECT turno.prune('2 days', '30 days', 1000)"
     world.rows(prune)
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
     assert due.make_due(world.engine, 1000) == 1

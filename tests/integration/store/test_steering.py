@@ -21,7 +21,6 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES
 from turno.jobs.operator_command import CommandReport, OperatorCommand
-from turno.store.engine.outcomes import fold_dead_letters
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.store.operator.server import server
@@ -137,7 +136,7 @@ def test_failed_items_are_found_grouped_and_retried(world: ExampleInstallation, 
             ("ValueError: item # is bad", 3, 6, 2),
             ("PermanentFailure: never again", 1, 0, 1),
         ]
-        fold_dead_letters(world.engine)
+        world.engine.execute("SELECT fold_dead_letter_counts()")
     by_tenant = group_jobs(operator, JobsWanted(outcomes=("nothing_done",), waiting=True), "tenant")
     assert [(row["name"], row["jobs"]) for row in by_tenant] == [(world.other.slug, 1)]
     only_items = JobsWanted(outcomes=("completed_with_failures", "nothing_done"))
@@ -205,21 +204,21 @@ def test_groups_count_what_failed_at_any_moment(world: ExampleInstallation, oper
         assert server(operator).open_dead_letters == len(find_jobs(operator, JobsWanted(waiting=True), limit=100))
 
     all_exact()
-    assert fold_dead_letters(world.engine) == 12
+    assert world.engine.value("SELECT fold_dead_letter_counts()") == 12
     all_exact()
     world.rows("UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE died_at = %s", moments[0])
     world.rows(
         "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'discarded' WHERE died_at = %s", moments[5]
     )
     all_exact()
-    assert fold_dead_letters(world.engine) == 2
+    assert world.engine.value("SELECT fold_dead_letter_counts()") == 2
     all_exact()
     world.rows("DELETE FROM turno.dead_letters WHERE died_at <= %s OR closed_at IS NOT NULL", moments[8])
     all_exact()
-    fold_dead_letters(world.engine)
+    world.engine.execute("SELECT fold_dead_letter_counts()")
     all_exact()
     world.rows("DELETE FROM turno.dead_letters")
-    fold_dead_letters(world.engine)
+    world.engine.execute("SELECT fold_dead_letter_counts()")
     assert world.rows("SELECT * FROM turno.dead_letter_counts") == []
 
 

@@ -82,14 +82,14 @@ def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> N
 
 def test_a_task_that_keeps_failing_for_a_tenant_is_told(world: ExampleInstallation) -> None:
     for failures in (1, 2):
-        world.engine.fail_turn("repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
+        world.engine.end_turn("repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
         assert len(told(world)) == failures - 1
     (trouble,) = told(world)
     assert (trouble.sentence, trouble.tenant) == (
         "1 maintenance tasks fail for suc0001; repair: lock timeout",
         "suc0001",
     )
-    world.engine.end_turn("repair", world.one.id)
+    world.engine.end_turn("repair", world.one.id, None, first=DEAD_AFTER, longest=DEAD_AFTER)
     assert told(world) == []
 
 

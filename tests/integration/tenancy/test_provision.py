@@ -203,7 +203,7 @@ def test_removal_of_many_ordered_keys_occupies_few_locks(admin: psycopg.Connecti
     admin.execute(LOCKS_COUNTED)
     remove_tenant(admin, logins, "suc0001")
     assert admin.execute("SELECT tenant_id FROM turno.tickets").fetchall() == [(other.id,)]
-    assert admin.execute("SELECT turno.prune_keys()").fetchone() == (2500,)
+    assert admin.execute("SELECT turno.prune('2 days', '30 days', 10000)").fetchone() == (2500,)
 
 
 def test_a_removed_slug_starts_anew(admin: psycopg.Connection[Any], logins: Logins) -> None:

@@ -252,7 +252,7 @@ def test_what_is_earned_back_is_forgotten_by_the_sweep_and_nothing_else(service:
     assert early.submit().status_code == 202
     time_passes(service, 86_401)
     assert late.submit().status_code == 202
-    service.rows("SELECT prune_rate_limits(1000)")
+    service.rows("SELECT prune('2 days', '30 days', 1000)")
     assert sorted(service.rows("SELECT DISTINCT subject FROM rate_limits")) == sorted([("",), (late.user,)])
 
 

@@ -111,6 +111,6 @@ class Relay:
     def _leave(self) -> None:
         self._renew_at = 0.0
         try:
-            self._engine.drop_lease("relay", self._holder)
+            self._engine.take_lease("relay", self._holder, timedelta(0), renew=True)
         except psycopg.Error as error:
             log.warning("the lease runs out by itself: %s", error)

@@ -1,12 +1,11 @@
 """The database functions that the engine's login may call, as methods: workers, tickets, rescues, leases, tenants."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
-import psycopg
 from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int2
 
@@ -18,18 +17,18 @@ from turno.store.engine.announcements import Announcement
 from turno.store.engine.workers import UNSERVED, Unserved
 from turno.store.engine_link import EngineLink
 from turno.store.qualified import qualified
-from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
+from turno.tenancy.identity.tenant import HandlerLogin
 
 TypeVersion = tuple[str, int]
-MOST_BRANCHES = 500  # of a report: a child receives them in one message, which has room for twice as many
 # The channel of hints that a job may be ready. Any role may send and listen there, so no hint is trusted.
 HINTS: LiteralString = "turno_jobs"
 RESCUE_LOCK_TIMEOUT = "200ms"
 
 
 class Orders(NamedTuple):
-    """Orders of operators to a worker: `request` is quiet, stop or None; `timeouts` are seconds by job type."""
+    """The answer to a heartbeat: jobs to stop, a request of operators (quiet, stop or None), time limits by type."""
 
+    to_stop: list[UUID]
     request: str | None
     timeouts: dict[str, float]
 
@@ -53,16 +52,6 @@ class TenantTurn(NamedTuple):
     slug: str
     schema: str
     failures: int
-
-
-class Company(NamedTuple):
-    """The report login of a tenant's company, and the schemas of its branches."""
-
-    slug: str
-    report_role: str
-    login_epoch: int
-    branches: list[str]
-    schemas: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +94,9 @@ class Engine(EngineLink):
         )
         return worker
 
-    def keep_alive(self, worker: UUID) -> set[UUID] | None:
-        """Record a heartbeat; return the worker's jobs to be stopped, None if the worker was declared dead."""
-        to_stop: list[UUID] | None = self.value("SELECT worker_alive(%s)", worker)
-        return None if to_stop is None else set(to_stop)
-
-    def orders(self, worker: UUID) -> Orders:
-        """Return the orders of operators to a worker."""
-        (orders,) = self.rows(Orders, "SELECT request, timeouts FROM worker_orders(%s)", worker)
-        return orders
+    def keep_alive(self, worker: UUID) -> Orders | None:
+        """Record a heartbeat; return the orders for the worker, None if the worker was declared dead."""
+        return self.row(Orders, "SELECT * FROM worker_alive(%s)", worker)
 
     def held(self, worker: UUID) -> list[Claim]:
         """Return every claim that the tickets assign to this worker."""
@@ -134,9 +117,10 @@ class Engine(EngineLink):
         """Remove workers from the list that were silent for so long while a process swept; return how many."""
         return int(self.value("SELECT prune_workers(%s)", silent_for))
 
-    def silent_workers(self, silent_for: timedelta) -> int:
-        """Return the number of workers that were silent for so long, whether or not a process swept."""
-        return int(self.value("SELECT silent_workers(%s)", silent_for))
+    def silence_left(self, silent_for: timedelta) -> timedelta | None:
+        """Return how long the silence of workers does not count yet, None if no worker was silent for so long."""
+        left: timedelta | None = self.value("SELECT silence_left(%s)", silent_for)
+        return left
 
     def unserved(self, waiting_for: timedelta) -> list[Unserved]:
         """Return the jobs that have waited for so long and that no living worker can run."""
@@ -152,10 +136,6 @@ class Engine(EngineLink):
             for capability in installed():
                 for statement in capability.announcements:
                     self.execute(statement, (facts, pause))
-
-    def prune_handlers(self) -> int:
-        """Remove types without an open job a day after their last announcement; return how many."""
-        return int(self.value("SELECT turno.prune_handlers()"))
 
     # Tickets -----------------------------------------------------------------------------------------
 
@@ -205,24 +185,6 @@ class Engine(EngineLink):
     def promote(self, limit: int) -> int:
         """Make up to `limit` due tickets ready; return how many."""
         return int(self.value("SELECT promoted FROM promote(%s)", limit))
-
-    def with_company(self, claim: Claim) -> Claim:
-        """Return the claim with the login that reads its company's branches; unchanged if its tenant was removed.
-
-        Raises psycopg.errors.ProgramLimitExceeded above MOST_BRANCHES.
-        """
-        company = self.row(Company, "SELECT * FROM company_of(%s)", claim.tenant_id)
-        if company is None:
-            return claim
-        if len(company.branches) > MOST_BRANCHES:
-            count = f"company {company.slug} has {len(company.branches)} branches"
-            problem = f"{count}, and a report reads at most {MOST_BRANCHES}"
-            raise psycopg.errors.ProgramLimitExceeded(problem)
-        login = HandlerLogin(company.slug, claim.login.schema, company.report_role, company.login_epoch)
-        schemas = dict(zip(company.branches, company.schemas, strict=True))
-        return replace(claim, company=CompanyLogin(login, schemas))
-
-    # Hints -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Send the resident workers a hint that a job may be ready; never inside a business transaction.
@@ -288,13 +250,13 @@ class Engine(EngineLink):
         """Remove up to `limit` jobs that ended so long ago, with their history; return how many."""
         return int(self.value(qualified("SELECT {}.job_purge(%s, %s)", schema), older_than, limit))
 
-    def prune_keys(self) -> int:
-        """Remove the rows that lock unused concurrency keys, up to 10,000; return how many."""
-        return int(self.value("SELECT prune_keys()"))
+    def count_outcomes(self, limit: int) -> int:
+        """Add the outcomes of up to `limit` batches to the statistics; return the number of outcomes."""
+        return int(self.value("SELECT count_outcomes(%s)", limit))
 
-    def prune_rate_limits(self, limit: int) -> int:
-        """Remove up to `limit` settled rate limits of users and tenants; return how many."""
-        return int(self.value("SELECT prune_rate_limits(%s)", limit))
+    def prune(self, minutes: timedelta, retention: timedelta, limit: int) -> int:
+        """Remove statistics of minutes, outcomes, limits, types and keys that are no longer used; return how many."""
+        return int(self.value("SELECT prune(%s, %s, %s)", minutes, retention, limit))
 
     # Leases: work of one process of the installation at a time ---------------------------------------
 
@@ -303,18 +265,9 @@ class Engine(EngineLink):
     ) -> bool:
         """Take a lease for a period; False if a process has it, or had it less than `after` ago.
 
-        With `renew` its holder takes it again before its end.
+        With `renew` its holder takes it again before its end; a period of zero ends it for another process.
         """
         return bool(self.value("SELECT lease_take(%s, %s, %s, %s, %s)", name, holder, period, after, renew))
-
-    def drop_lease(self, name: str, holder: str) -> None:
-        """Release a lease for another process."""
-        self.execute("SELECT lease_drop(%s, %s)", (name, holder))
-
-    def lease_age(self, name: str) -> timedelta:
-        """Return for how long processes have held the lease without a gap; zero before the first."""
-        unbroken: timedelta | None = self.value("SELECT lease_age(%s)", name)
-        return unbroken or timedelta(0)
 
     # Turns of the tenants in a task ------------------------------------------------------------------
 
@@ -330,13 +283,9 @@ class Engine(EngineLink):
         """Store the tenant whose turn begins; 0 ends the round."""
         self.execute("SELECT tenant_turn_begin(%s, %s)", (task, tenant_id))
 
-    def fail_turn(self, task: str, tenant_id: int, error: str, *, first: timedelta, longest: timedelta) -> None:
-        """Delay the tenant's next turn by `first`, doubled with each consecutive failure up to `longest`."""
-        self.execute("SELECT tenant_turn_failed(%s, %s, %s, %s, %s)", (task, tenant_id, error, first, longest))
-
-    def end_turn(self, task: str, tenant_id: int) -> None:
-        """Delete the record of earlier failures."""
-        self.execute("SELECT tenant_turn_succeeded(%s, %s)", (task, tenant_id))
+    def end_turn(self, task: str, tenant_id: int, error: str | None, *, first: timedelta, longest: timedelta) -> None:
+        """Delay the tenant's next turn after an error by `first`, doubled with each failure up to `longest`."""
+        self.execute("SELECT tenant_turn_end(%s, %s, %s, %s, %s)", (task, tenant_id, error, first, longest))
 
 
 def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:

@@ -1,7 +1,7 @@
 -- Register the job types of running code, so that SQL can enqueue. p_handlers is an array of objects with the columns of
 -- `handlers`. A type keeps the values of its newest version; with p_older, for `turno migrate` after a rollback, an older
--- version replaces them. An announcement removes nothing, because code of another release may be running: prune_handlers
--- does. Returns the time in which no process announced, or NULL: capabilities add it to the ages of their facts.
+-- version replaces them. An announcement removes nothing, because code of another release may be running: prune does.
+-- Returns the time in which no process announced, or NULL: capabilities add it to the ages of their facts.
 CREATE OR REPLACE FUNCTION announce(p_handlers jsonb, p_pending_limit integer, p_older boolean) RETURNS interval
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -33,18 +33,4 @@ BEGIN
         SELECT h.type FROM handlers h JOIN jsonb_populate_recordset(NULL::handlers, p_handlers) AS a USING (type)
         WHERE h.seen_at < now - interval '1 minute' FOR NO KEY UPDATE OF h SKIP LOCKED);
     RETURN pause;
-END $$;
-
--- Remove the types that no announcement has named for a day, without an open job and a living worker; returns how many.
-CREATE OR REPLACE FUNCTION prune_handlers() RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    pruned bigint;
-BEGIN
-    DELETE FROM handlers h
-    WHERE h.seen_at < clock_timestamp() - interval '1 day'
-      AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)
-      AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types));
-    GET DIAGNOSTICS pruned = ROW_COUNT;
-    RETURN pruned;
 END $$;

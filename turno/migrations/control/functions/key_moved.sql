@@ -110,27 +110,3 @@ RETURN (SELECT coalesce(sum(key_admit(due.tenant_id, due.key)), 0)::bigint FROM 
         SELECT l.tenant_id, l.key FROM key_looks l JOIN key_locks k ON k.tenant_id = l.tenant_id AND k.key = l.key
         WHERE l.at <= clock_timestamp() ORDER BY l.at LIMIT p_limit
         FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked) AS due);
-
--- Remove the rows of unused keys; returns how many. The table lock keeps promote from using a row that is being removed; row
--- locks of keys pass it. While another transaction writes the table nothing is removed, so that promote never waits in a
--- queue behind this lock.
-CREATE OR REPLACE FUNCTION prune_keys() RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    pruned bigint;
-BEGIN
-    BEGIN
-        LOCK TABLE key_locks IN SHARE ROW EXCLUSIVE MODE NOWAIT;
-    EXCEPTION WHEN lock_not_available THEN
-        RETURN 0;
-    END;
-    DELETE FROM key_locks k WHERE ctid = ANY (ARRAY(
-        SELECT o.ctid FROM key_locks o
-        WHERE NOT EXISTS (SELECT FROM tickets t WHERE t.tenant_id = o.tenant_id AND t.concurrency_key = o.key)
-          AND NOT EXISTS (SELECT FROM key_looks l WHERE l.tenant_id = o.tenant_id AND l.key = o.key)
-        LIMIT 10000 FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS pruned = ROW_COUNT;
-    -- A tenant that was moved from another cell brings starts of its keys, but no rows to lock.
-    INSERT INTO key_locks (tenant_id, key) SELECT DISTINCT l.tenant_id, l.key FROM key_looks l ON CONFLICT DO NOTHING;
-    RETURN pruned;
-END $$;

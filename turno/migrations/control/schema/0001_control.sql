@@ -234,7 +234,7 @@ CREATE INDEX key_looks_due ON key_looks (at);
 CREATE INDEX key_looks_of_key ON key_looks (tenant_id, key, at);
 
 -- The transaction that locks the row of a key may admit jobs of the key. A row lock, unlike an advisory lock, occupies none of
--- the lock table that all sessions share. promote inserts the rows, prune_keys removes those of unused keys.
+-- the lock table that all sessions share. promote inserts the rows, prune removes those of unused keys.
 CREATE TABLE key_locks (
     tenant_id integer NOT NULL,
     key       text NOT NULL,
@@ -292,7 +292,7 @@ CREATE TABLE rate_limits (
 
 -- One row for each statement that ended attempts of one type with one outcome; the arrays have an element for each attempt, for
 -- each job that ended without an attempt, and for each claim that was taken back ('rescued'). Rows are appended by tenants;
--- outcomes_read numbers them, and prune_statistics deletes them after the retention.
+-- outcomes_read numbers them, and prune deletes them after the retention.
 CREATE TABLE outcome_batches (
     tenant_id integer NOT NULL,
     type      text NOT NULL,

@@ -1,0 +1,47 @@
+-- Delete rows of the control schema that nothing needs any more, up to p_limit of the tables that grow with users and keys;
+-- returns how many:
+--   outcomes older than p_retention that all readers of that time have read, and statistics of minutes older than p_minutes;
+--   rate limits that are not used, which equal absent rows;
+--   types that no announcement has named for a day, without an open job and a living worker;
+--   locks of unused concurrency keys.
+CREATE OR REPLACE FUNCTION prune(p_minutes interval, p_retention interval, p_limit integer) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    now timestamptz := clock_timestamp();
+    pruned bigint;
+    keys bigint;
+BEGIN
+    DELETE FROM outcome_batches
+    WHERE at < now - p_retention
+      AND position <= (SELECT min(position) FROM outcome_readers WHERE read_at > now - p_retention);
+    WITH minutes AS (
+        DELETE FROM statistics WHERE minute > '-infinity' AND minute < now - p_minutes RETURNING 1
+    ), limits AS (
+        DELETE FROM rate_limits WHERE (tenant_id, name, subject) IN (
+            SELECT tenant_id, name, subject FROM rate_limits WHERE empty_at < extract(epoch FROM now)
+            LIMIT p_limit FOR UPDATE SKIP LOCKED) RETURNING 1
+    ), types AS (
+        DELETE FROM handlers h
+        WHERE h.seen_at < now - interval '1 day'
+          AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)
+          AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types)) RETURNING 1
+    )
+    SELECT count(*) INTO pruned
+    FROM (SELECT FROM minutes UNION ALL SELECT FROM limits UNION ALL SELECT FROM types) AS gone;
+    -- The table lock keeps promote from using a row that is being removed; row locks of keys pass it. While another
+    -- transaction writes the table no key is removed, so that promote never waits in a queue behind this lock.
+    BEGIN
+        LOCK TABLE key_locks IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN pruned;
+    END;
+    DELETE FROM key_locks k WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM key_locks o
+        WHERE NOT EXISTS (SELECT FROM tickets t WHERE t.tenant_id = o.tenant_id AND t.concurrency_key = o.key)
+          AND NOT EXISTS (SELECT FROM key_looks l WHERE l.tenant_id = o.tenant_id AND l.key = o.key)
+        LIMIT p_limit FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS keys = ROW_COUNT;
+    -- A tenant that was moved from another cell brings starts of its keys, but no rows to lock.
+    INSERT INTO key_locks (tenant_id, key) SELECT DISTINCT l.tenant_id, l.key FROM key_looks l ON CONFLICT DO NOTHING;
+    RETURN pruned + keys;
+END $$;

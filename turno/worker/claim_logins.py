@@ -1,0 +1,35 @@
+"""The passwords of a claim's logins, which the supervisor derives and a child never can."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from turno.jobs.claim import Claim
+from turno.jobs.registry import Registry
+from turno.store.engine.companies import with_company
+from turno.store.engine.engine import Engine
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import unlocked
+from turno.tenancy.identity.tenant import HandlerLogin
+
+
+class ClaimLogins:
+    """Adds the passwords of its logins to a claim; the sessions of a child have the child's name."""
+
+    def __init__(self, engine: Engine, logins: Logins, registry: Registry) -> None:
+        self._engine = engine
+        self._logins = logins
+        self._registry = registry
+        self._unlocked = lru_cache(maxsize=4096)(self._unlock)
+
+    def unlock(self, claim: Claim, name: str) -> Claim:
+        """Return the claim with its logins; a rescue finds a dead worker's sessions by this name."""
+        if self._registry.handler(claim.type).reads_company:
+            claim = with_company(self._engine, claim)
+        version = self._engine.server_version
+        claim = replace(claim, login=self._unlocked(claim.login, name, version))
+        if claim.company is None:
+            return claim
+        return replace(claim, company=replace(claim.company, login=self._unlocked(claim.company.login, name, version)))
+
+    def _unlock(self, login: HandlerLogin, name: str, server_version: int) -> HandlerLogin:
+        return unlocked(self._logins, login, application=f"turno-handler {name}", server_version=server_version)
