@@ -8,7 +8,6 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from turno.environment import read_settings
-from turno.http_server.web_server import gunicorn_settings
 from turno.wiring.web import web_pool
 
 if TYPE_CHECKING:
@@ -39,9 +38,11 @@ class BareServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no type
         super().__init__()
 
     def load_config(self) -> None:
-        """Take what Turno's web takes, but gunicorn's own worker: ours asks things of its application."""
-        for name, value in (gunicorn_settings(self._settings) | {"worker_class": "gthread"}).items():
-            self.cfg.set(name, value)
+        """Take the address and the number of threads of Turno's web."""
+        self.cfg.set("bind", self._settings.web_bind)
+        self.cfg.set("worker_class", "gthread")
+        self.cfg.set("threads", self._settings.web_threads)
+        self.cfg.set("control_socket_disable", True)  # noqa: FBT003 - gunicorn's signature
 
     def load(self) -> Any:
         """Build the application, in the web process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nemesis.environment import FOLDER, MARK
 from nemesis.hints import LossyQueue
@@ -16,21 +16,16 @@ from turno.wiring.shared import exec_queue, queue_named
 from turno.without_secrets import WEB_NEEDS, seal
 
 if TYPE_CHECKING:
+    from turno.http_server.web_server import Served
     from turno.queues.interface import QueueInterface
     from turno.settings import Settings
 
 
-class LossyWeb(WebServer):
-    """Serves the handlers of the run."""
+def application(settings: Settings) -> Served:
+    """Return the application, whose hints are lost now and then."""
+    from turno.wiring.web import serving_application  # noqa: PLC0415 - the parent imports no flask
 
-    def load(self) -> Any:
-        """Build the application, in the web process."""
-        from turno.logs import log_to_stderr  # noqa: PLC0415 - as the product's: the parent stays without flask
-        from turno.wiring.web import serving_application  # noqa: PLC0415
-
-        settings = self._settings
-        log_to_stderr(settings.log_level)
-        return serving_application(settings, lambda name: lossy(name, settings))
+    return serving_application(settings, lambda name: lossy(name, settings))
 
 
 def lossy(name: str, settings: Settings) -> QueueInterface:
@@ -43,7 +38,7 @@ def lossy(name: str, settings: Settings) -> QueueInterface:
 def main() -> None:
     """Serve until SIGTERM."""
     seal(*WEB_NEEDS)
-    LossyWeb(read_settings()).run()
+    WebServer(read_settings(), application).run()
 
 
 if __name__ == "__main__":

@@ -22,19 +22,20 @@ class StreamClient:
         headers: Mapping[str, str] | None = None,
         *,
         method: str = "GET",
-        version: str = "1.1",
     ) -> None:
-        """Ask by 1.0 where a server would send chunks, which this client does not read."""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self.socket.sendall(f"{method} {path} HTTP/{version}\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
+        self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
         self._rest = b""
+        self._undecoded: bytes | None = None
         self.comments = 0
         self.retry: int | None = None
         head = self._until(b"\r\n\r\n")
         first, *rest = head.decode("latin-1").split("\r\n")
         self.status = int(first.split()[1])
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        if self.headers.get("transfer-encoding") == "chunked":
+            self._undecoded, self._rest = self._rest, b""
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +47,7 @@ class StreamClient:
 
     def body(self) -> bytes:
         """Everything up to the end of the connection, for answers that are no streams."""
-        while part := self.socket.recv(65536):
+        while part := self._receive():
             self._rest += part
         return self._rest
 
@@ -91,9 +92,23 @@ class StreamClient:
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._rest:
-            part = self.socket.recv(65536)
+            part = self._receive()
             if not part:
                 raise EOFError
             self._rest += part
         found, _, self._rest = self._rest.partition(mark)
         return found
+
+    def _receive(self) -> bytes:
+        """The next bytes of the body; none at its end."""
+        if self._undecoded is None:
+            return self.socket.recv(65536)
+        while True:
+            size, found, rest = self._undecoded.partition(b"\r\n")
+            if found and len(rest) >= (length := int(size, 16)) + 2:
+                self._undecoded = rest[length + 2 :]
+                return rest[:length]
+            part = self.socket.recv(65536)
+            if not part:
+                return b""
+            self._undecoded += part

@@ -18,7 +18,6 @@ ABOVE = (
     "turno.administration",
     "turno.commands",
     "turno.environment",
-    "turno.http_server",
     "turno.servers",
     "turno.testing",
     "turno.wiring",
@@ -190,6 +189,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.identity",
         "psycopg",
     },
+    "turno.http_server": {"turno.errors", "turno.http_server", "turno.logs", "turno.settings", "uvicorn"},
     "turno.web.http": {
         "turno.errors",
         "turno.jobs",
@@ -206,6 +206,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.settings",
         "turno.jobs",
         "turno.dispatch",
+        "turno.http_server.thread_shares",
         "turno.store.api",
         "turno.store.health",
         "turno.store.operator",

@@ -61,7 +61,7 @@ class Visitor:
         return str(json.loads(text)["job_id"])
 
     def stream(self) -> StreamClient:
-        return StreamClient(self.port, f"{AT}/api/stream?schema=suc0001", self.headers, version="1.0")
+        return StreamClient(self.port, f"{AT}/api/stream?schema=suc0001", self.headers)
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER, LOOP = (
-    f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
+SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER = (
+    f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener")
 )
 ACCESS = "turno/capabilities/streams/access.py"
 OF_HUB = "tests/integration/streaming/test_hub.py"
@@ -13,10 +13,9 @@ OF_TICKETS = "tests/capabilities/streams/test_tickets.py"
 OF_STREAMS = "tests/integration/streaming/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
 OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
-OF_LOOP = "tests/unit/streaming/test_stream_loop.py"
+OF_FRAMES = "tests/unit/streaming/test_frames.py"
 OF_CLIENT = "tests/unit/client/test_client.py"
 OF_AWAITING = "tests/integration/streaming/test_awaiting.py"
-OF_WORKER = "tests/unit/http_server/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
@@ -67,28 +66,20 @@ MUTANTS = (
         (f"{OF_SUBSCRIBER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
     ),
     Mutant(
-        "a reader that takes nothing is kept for ever",
-        BOUNDED,
-        LOOP,
-        "if stream.rest and now >= stream.sent_at + self._slow:",
-        "if False:",
-        (f"{OF_LOOP}::test_a_client_that_never_reads_is_dropped_and_holds_up_nobody",),
-    ),
-    Mutant(
-        "a reader that takes nothing is owed every state",
-        BOUNDED,
-        LOOP,
-        "if stream is not None and not stream.blocked:",
-        "if stream is not None:",
-        (f"{OF_LOOP}::test_a_client_that_never_reads_is_dropped_and_holds_up_nobody",),
+        "a quiet stream is not kept alive",
+        "section 8: proxies close quiet connections",
+        "turno/web/api/stream_response.py",
+        "elif not part and monotonic() >= self._due:",
+        "elif False:",
+        (f"{OF_FRAMES}::test_a_quiet_stream_is_kept_alive[by_thread]",),
     ),
     Mutant(
         "a stream outlives its session",
         "section 8: the stream ends when the session does",
-        LOOP,
-        "if wall >= stream.subscriber.view.until:",
+        "turno/web/api/stream_response.py",
+        "if time() >= self._subscriber.view.until:",
         "if False:",
-        (f"{OF_LOOP}::test_a_session_that_is_over_ends_its_stream",),
+        (f"{OF_FRAMES}::test_a_session_that_is_over_ends_its_stream[by_thread]",),
     ),
     Mutant(
         "a stream outlives a revoked token",
@@ -268,67 +259,20 @@ MUTANTS = (
         (f"{OF_STREAMS}::test_another_site_opens_no_stream_whatever_cookie_the_browser_sends[headers0-403]",),
     ),
     Mutant(
-        "a stream that cannot be served ends all of the process",
-        ALL_SERVED,
-        LOOP,
-        """        except Exception:
-            log.exception("stream dropped: it could not be served")
-            self._drop(stream)
-""",
-        """        except ZeroDivisionError:
-            raise
-""",
-        (f"{OF_LOOP}::test_a_stream_that_cannot_be_served_ends_alone",),
-    ),
-    Mutant(
-        "a fault of the loop ends all streams",
-        ALL_SERVED,
-        LOOP,
-        """            except Exception:
-                log.exception("the loop of the streams goes on after an error")
-                sleep(CHECK_SECONDS)
-""",
-        """            except ZeroDivisionError:
-                raise
-""",
-        (f"{OF_LOOP}::test_a_fault_of_the_loop_itself_ends_no_stream",),
-    ),
-    Mutant(
-        "a connection that was reset keeps its place",
-        ALL_SERVED,
-        LOOP,
-        """        except OSError:  # it was reset meanwhile
-            self._left(handed.subscriber)
-            raise
-""",
-        """        except ZeroDivisionError:
-            raise
-""",
-        (f"{OF_LOOP}::test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back",),
-    ),
-    Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
         "turno/web/api/stream_response.py",
-        "        opened.give_up()\n",
-        "        pass\n",
+        '    if leave := g.pop("turno_leave", None):\n        leave()\n',
+        "    pass\n",
         ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
     ),
     Mutant(
         "streams are not told to end",
         "section 8: all end within a second of SIGTERM",
-        "turno/http_server/stream_worker.py",
-        "        self.wsgi.streams.stop()\n",
-        "",
-        (f"{OF_WORKER}::test_a_process_with_requests_under_way_ends_its_streams_at_once",),
-    ),
-    Mutant(
-        "a process ends before its streams",
-        "section 8: all end within a second of SIGTERM",
-        "turno/http_server/stream_worker.py",
-        "        self.wsgi.streams.finish()\n",
-        "",
-        (f"{OF_WORKER}::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
+        "turno/http_server/web_server.py",
+        "        self._stop()\n        self._connections",
+        "        self._connections",
+        (f"{OF_FAULTS}::test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest",),
     ),
     Mutant(
         "an ended job is not announced",
@@ -368,15 +312,7 @@ MUTANTS = (
         "turno/streaming/awaiting.py",
         ' or row["revision"] >= self.row["revision"]',
         " or True",
-        (f"{OF_LOOP}::test_an_older_row_does_not_replace_a_later_one",),
-    ),
-    Mutant(
-        "who waits for an answer is sent what keeps streams alive",
-        "decision 73: one answer and nothing else",
-        LOOP,
-        " and stream.subscriber.streams and",
-        " and",
-        (f"{OF_LOOP}::test_who_waits_for_an_end_is_sent_one_answer_and_nothing_else",),
+        (f"{OF_FRAMES}::test_an_older_row_does_not_replace_a_later_one",),
     ),
     Mutant(
         "a submission that is sent again is another job",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from turno.environment import read_settings
 from turno.http_server.web_server import WebServer
 from turno.wiring.logins import logins_of
 from turno.without_secrets import WEB_NEEDS, seal
+
+if TYPE_CHECKING:
+    from turno.http_server.web_server import Served
+    from turno.settings import Settings
 
 
 @click.command()
@@ -18,4 +24,10 @@ def serve() -> None:
     if not settings.web_app:  # which may have a login of its own
         settings.require("jwt_key")
     logins_of(settings)
-    WebServer(settings).run()
+    WebServer(settings, _application).run()
+
+
+def _application(settings: Settings) -> Served:
+    from turno.wiring.web import serving_application  # noqa: PLC0415 - the parent imports no flask
+
+    return serving_application(settings)

@@ -1,282 +1,223 @@
-"""A client's connection that no thread waits for: what comes and goes slowly does so between the requests."""
-
-from __future__ import annotations
+"""The open connections of a web process, each with its limits: size and time of a head, time to take a response."""
 
 import json
-import os
-import selectors
-from abc import ABC, abstractmethod
-from math import inf
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+import socket
+from asyncio import Task, Transport
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Any, cast
 
-from gunicorn import http
-from gunicorn.http.unreader import Unreader
-from gunicorn.workers.gthread import TConn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
+from turno.http_server.address_share import AddressShare, Network
 
-    from turno.http_server.incoming_request import IncomingRequest
-
-# Seconds a client has for a request, or to take an answer, beside the time its bytes take at the slowest pace.
+# Seconds that a client has for a head, a body, or to take a response, beside the time of its bytes at the slowest pace.
 CLIENT_TIMEOUT_SECONDS = 5.0
-MIN_BYTES_PER_SECOND = 4096  # bytes a second
-# Seconds in which a client that was told the end may hang up first, so that it can read what was sent.
-LINGER_SECONDS = 2.0
-MAX_FILE_BYTES = 262_144  # bytes of a file sent to one client before the others have their turn
-MAX_READ_BYTES = 65_536  # bytes read from one client before the others have their turn
+MIN_BYTES_PER_SECOND = 4096
+CHECK_SECONDS = 0.5
+READER_TIMEOUT_SECONDS = 20.0  # in which the reader of a long response takes nothing
+LINGER_SECONDS = 2.0  # for a client to read its response before the connection is closed, with what it still sends
+LARGEST_HEAD = 65_536  # bytes; the longest token that is read has 8 KB
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of incomplete bodies and of responses, for all clients together
+SEND_BUFFER = 65_536  # bytes that the kernel keeps for the reader of a long response
+UNACKNOWLEDGED_MS = 30_000  # after which the kernel closes the connection of a reader whose network is gone
+CONNECTION = "turno.connection"  # the key of a request's connection in the state of its ASGI scope
 
 
-class ClientSocket:
-    """A socket as gunicorn's threads use it, but one that never makes them wait: `unsent` is what was not taken yet."""
+class Connections:
+    """The connections of a process, oldest first. At the maximum, an idle or slow one is closed for a new one."""
 
-    def __init__(self, raw: socket.socket) -> None:
-        raw.settimeout(0)
-        self.raw = raw
-        self.unsent = bytearray()
-        self._file: tuple[int, int, int] | None = None  # a descriptor, from where on, and how many bytes are left
-        self.patient = True  # whether its request may still be postponed
+    def __init__(self, most: int, trusted: Sequence[Network], *, most_held: int = MAX_HELD_BYTES) -> None:
+        self.share = AddressShare(most // 2, trusted)
+        self.held = 0  # bytes of incomplete bodies
+        self._most = most
+        self._most_held = most_held
+        self._open: dict[ClientConnection, None] = {}
+        self._detached: set[ClientConnection] = set()
 
-    def fileno(self) -> int:
-        """Return the descriptor to wait for."""
-        return self.raw.fileno()
+    def add(self, connection: "ClientConnection") -> None:
+        """Count a new connection, and close an idle or slow one at the maximum."""
+        self._open[connection] = None
+        if len(self._open) >= self._most and (idle := next((one for one in self._open if one.idle), None)):
+            self.discard(idle)
+            idle.transport.abort()
 
-    def recv(self, size: int) -> bytes:
-        """Return what is here; raises BlockingIOError if nothing is."""
-        return self.raw.recv(size)
+    def detach(self, connection: "ClientConnection") -> None:
+        """Count a connection no longer: the number of streams has a bound of its own."""
+        if self._open.pop(connection, self) is None:
+            self._detached.add(connection)
 
-    def sendall(self, data: bytes) -> None:
-        """Send these bytes, after those that wait: now as far as the client takes them, and the rest later."""
-        self.unsent += data
-        self.flush()
+    def discard(self, connection: "ClientConnection") -> None:
+        """Forget a connection that is closed."""
+        self._open.pop(connection, None)
+        self._detached.discard(connection)
 
-    def send(self, data: bytes) -> int:
-        """Do as `sendall` does."""
-        self.sendall(data)
-        return len(data)
+    def check(self, now: float) -> None:
+        """Close the connections of overdue clients, and those with most bytes while too many are held."""
+        for connection in (*self._open, *self._detached):
+            connection.check(now)
+        self.shed()
 
-    def sendfile(self, file: Any, offset: int = 0, count: int = 0) -> None:
-        """Send these bytes of a file after those that wait; however slowly the client takes them, none is in memory."""
-        assert self._file is None, "one file is the end of an answer"  # noqa: S101
-        self._file = os.dup(file.fileno()), offset, count
-        self.flush()
+    def stop(self) -> None:
+        """Give the readers of long responses little time from now on."""
+        for connection in self._detached:
+            connection.patience = CHECK_SECONDS
+
+    def shed(self) -> None:
+        """Close the connection that holds most, until all together hold less than the maximum."""
+        sizes = {one: one.size for one in self._open if one.size}
+        while sum(sizes.values()) > self._most_held:
+            largest = max(sizes, key=lambda one: sizes[one])
+            largest.refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+            del sizes[largest]
+
+
+class ClientConnection(HttpToolsProtocol):
+    """uvicorn's protocol with limits; a client beyond them gets a refusal, or its connection is closed."""
+
+    def __init__(self, connections: Connections, **uvicorn_arguments: Any) -> None:
+        super().__init__(**uvicorn_arguments)
+        self.task: Task[None] | None = None  # cancelled when the client leaves
+        self._all = connections
+        self._held = 0
+        self._arrived = 0  # bytes since the last complete head, part of a body or request
+        self._head_began: float | None = self.loop.time()
+        self._unsent = 0
+        self._taken_at = 0.0
+        self.patience = CLIENT_TIMEOUT_SECONDS
+        self._refused = False
+        self._count_end: Callable[[], None] = lambda: None
 
     @property
     def idle(self) -> bool:
-        """Whether all was sent."""
-        return not self.unsent and self._file is None
-
-    def flush(self) -> int:
-        """Send what the client takes now, of a file a part at most; returns how many bytes. Raises OSError."""
-        sent = 0
-        try:
-            while self.unsent:
-                taken = self.raw.send(self.unsent)
-                del self.unsent[:taken]
-                sent += taken
-            if self._file is not None:
-                sent += self._send_part(*self._file)
-        except BlockingIOError:
-            pass
-        return sent
-
-    def _send_part(self, descriptor: int, offset: int, left: int) -> int:
-        taken = os.sendfile(self.raw.fileno(), descriptor, offset, min(left, MAX_FILE_BYTES))
-        if not taken and left:
-            raise ConnectionAbortedError("a file became shorter while it was sent")
-        self._file = descriptor, offset + taken, left - taken
-        if left == taken:
-            self._drop_file()
-        return taken
-
-    def _drop_file(self) -> None:
-        if self._file is not None:
-            os.close(self._file[0])
-            self._file = None
-
-    def shutdown(self, how: int) -> None:
-        """Tell the client that nothing more follows."""
-        self.raw.shutdown(how)
-
-    def close(self) -> None:
-        """Close it at once, whatever was not sent."""
-        self.unsent.clear()
-        self._drop_file()
-        self.raw.close()
-
-    def gettimeout(self) -> float:
-        """Return 0: it never waits."""
-        return 0.0
-
-    def settimeout(self, seconds: float) -> None:
-        """Stay as it is."""
-
-    def setblocking(self, blocking: bool) -> None:  # noqa: FBT001 - gunicorn's own signature
-        """Stay as it is."""
-
-
-class Received(Unreader):  # type: ignore[misc]  # gunicorn has no types
-    """What has arrived, for gunicorn's parser: whoever reads beyond it finds the end."""
-
-    cut = False
-
-    def chunk(self, size_hint: int | None = None) -> bytes:  # noqa: ARG002 - gunicorn's own signature
-        """Return the end, and remember that where the next request begins is not known."""
-        self.cut = True
-        return b""
-
-
-class Phase(ABC):
-    """What a connection does without a thread; `interest` is what its socket is watched for."""
-
-    interest = selectors.EVENT_READ
-
-    def __init__(self) -> None:
-        self.began = monotonic()
-        self.moved = 0  # bytes
-        self.latest = inf
+        """Whether no complete request waits for its response."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     @property
-    def due(self) -> float:
-        """Until when it may last: who keeps the slowest pace has all the time it takes."""
-        return min(self.latest, self.began + CLIENT_TIMEOUT_SECONDS + self.moved / MIN_BYTES_PER_SECOND)
+    def size(self) -> int:
+        """The bytes in memory of an incomplete body and of a response that was not taken."""
+        return self._held + self.transport.get_write_buffer_size()
 
-    @property
-    def held(self) -> int:
-        """Bytes kept for it."""
-        return 0
+    def hold(self, size: int) -> None:
+        """Note the size of an incomplete body."""
+        self._all.held += size - self._held
+        self._held = size
+        if self._all.held > MAX_HELD_BYTES:
+            self._all.shed()
 
-    @property
-    def overdue_answer(self) -> bytes:
-        """What a client is told that took too long."""
-        return b""
+    def detach(self, task: "Task[None] | None") -> None:
+        """Serve a long response: cancel `task` when the client leaves, and keep little for a slow reader."""
+        self.task = task
+        self.patience = READER_TIMEOUT_SECONDS
+        self._all.detach(self)
+        self._count_end()
+        self._count_end = lambda: None
+        if self.transport.is_closing() and task is not None:
+            task.cancel()
+            return
+        raw = cast("socket.socket", self.transport.get_extra_info("socket"))
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        if raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
-    @abstractmethod
-    def advance(self, client: ClientSocket) -> bool:
-        """Do what can be done now, and say whether that was all; raises OSError if the client is gone, or TooLarge."""
+    def check(self, now: float) -> None:
+        """Close the connection if its client is overdue with a head, or with taking a response."""
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent - MIN_BYTES_PER_SECOND * CHECK_SECONDS:
+            self._taken_at = now
+        self._unsent = unsent
+        if unsent and now > self._taken_at + self.patience:
+            self.transport.abort()
+        elif self._head_began is not None and now > self._head_began + CLIENT_TIMEOUT_SECONDS and self.idle:
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT)
 
+    def refuse(self, status: HTTPStatus) -> None:
+        """Send a refusal in place of the next response, if the client has sent anything, and close the connection."""
+        if self._refused or self.transport.is_closing():
+            return
+        if not self.idle:  # what follows a complete request is refused: that request gets its response
+            self._refused, self.cycle.keep_alive = True, False
+            return
+        receiving = self.cycle is not None and not self.cycle.response_complete
+        if not (self._arrived or receiving) or (receiving and self.cycle.response_started):
+            self.transport.abort()
+            return
+        body = json.dumps({"type": "about:blank", "title": status.phrase, "status": status}).encode()
+        head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: application/problem+json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.linger()
 
-class Receiving(Phase):
-    """A request arrives."""
+    def linger(self) -> None:
+        """End the connection after what was sent; a close at once would take it back from a client that still sends."""
+        self._refused = True
+        self._head_began = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
-    def __init__(self, request: IncomingRequest, begun: bytes) -> None:
-        super().__init__()
-        self.request = request
-        self._begun = begun  # what came along with the request before
-        self._told_to_continue = False
+    # The methods of asyncio.Protocol, and the callbacks of httptools.
 
-    @property
-    def held(self) -> int:
-        """What has arrived of it."""
-        return len(self.request.received)
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Count the connection, or close it at once if its address has its share."""
+        super().connection_made(transport)
+        counted = self._all.share.open(self.client[0] if self.client else "")
+        if counted is None:
+            transport.abort()
+            return
+        self._count_end = counted
+        self._all.add(self)
 
-    @property
-    def overdue_answer(self) -> bytes:
-        """A refusal, if it was begun."""
-        # A browser opens connections ahead of need: one that asked for nothing is closed without a word.
-        return refusal(408, "Request Timeout") if self.request.received else b""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the work on a long response."""
+        super().connection_lost(exc)
+        self._all.discard(self)
+        self._count_end()
+        self.hold(0)
+        if self.task is not None:
+            self.task.cancel()
 
-    def advance(self, client: ClientSocket) -> bool:
-        """Read what is here, and once tell a client to go on that waits to be told."""
-        try:
-            data = self._begun or client.recv(MAX_READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            raise ConnectionResetError("the client left before its request was complete")
-        self._begun = b""
-        self.moved += len(data)
-        self.request.feed(data)
-        if self.request.waits_for_continue and not self.request.whole and not self._told_to_continue:
-            self._told_to_continue = True
-            client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return self.request.whole
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, unless the connection ends; refuse a head, or a chunk's line, that is too long."""
+        if self._refused:
+            return
+        self._arrived += len(data)
+        super().data_received(data)
+        if self._arrived > LARGEST_HEAD:
+            self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
+    def resume_writing(self) -> None:
+        """Note that the client takes its response."""
+        super().resume_writing()
+        self._taken_at = self.loop.time()
 
-class Sending(Phase):
-    """The client takes the rest of an answer."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Refuse what the parser refuses."""
+        self.refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if self._arrived > LARGEST_HEAD else HTTPStatus.BAD_REQUEST
+        )
 
-    interest = selectors.EVENT_WRITE
+    def on_message_begin(self) -> None:
+        """Begin to measure the head."""
+        super().on_message_begin()
+        self.scope["state"][CONNECTION] = self
+        self._head_began = self._head_began or self.loop.time()
 
-    def __init__(self, client: ClientSocket) -> None:
-        super().__init__()
-        self._client = client
+    def on_headers_complete(self) -> None:
+        """Refuse a head that arrived at once and is too long."""
+        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > LARGEST_HEAD:
+            self._arrived += LARGEST_HEAD
+            raise ValueError("the head is too long")
+        self._arrived, self._head_began = 0, None
+        super().on_headers_complete()
 
-    @property
-    def held(self) -> int:
-        """What was not taken yet, but for a file, which is not in memory."""
-        return len(self._client.unsent)
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._arrived = 0
+        super().on_body(body)
 
-    def advance(self, client: ClientSocket) -> bool:
-        """Send what is taken now."""
-        self.moved += client.flush()
-        return client.idle
-
-
-class Closing(Phase):
-    """The client was told the end, and hangs up: closed earlier, the kernel would take back what it has not read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.latest = self.began + LINGER_SECONDS
-
-    def advance(self, client: ClientSocket) -> bool:
-        """Drop what is still sent, up to a limit."""
-        try:
-            data = client.recv(MAX_READ_BYTES)
-        except BlockingIOError:
-            return False
-        self.moved += len(data)
-        return not data or self.moved > MAX_READ_BYTES
-
-
-class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
-    """A connection whose requests are handed to a thread when complete; `close_later` closes it after a while."""
-
-    def __init__(
-        self, cfg: Any, raw: socket.socket, client: Any, server: Any, close_later: Callable[[Connection], None]
-    ) -> None:
-        super().__init__(cfg, ClientSocket(raw), client, server)
-        self.data_ready = True
-        self.request: bytes | bytearray = b""  # the present one, and what may have come along with it
-        self.count_end: Callable[[], None] = lambda: None
-        self.held = 0  # bytes of the present request or of its answer
-        self.wanted: int | None = None  # the tenant whose places were all taken
-        self.postponed_at = 0.0  # when its request first found no place
-        self.begin()
-        self._close_later = close_later
-
-    def begin(self) -> None:
-        """Have gunicorn parse the present request, from its first byte on."""
-        self.wanted = None
-        self.parser = http.get_parser(self.cfg, (), self.client)
-        self.parser.unreader = Received()
-        self.parser.unreader.unread(self.request)
-
-    def end(self) -> bytes:
-        """Forget the present request; returns what came along with it."""
-        self.request, self.postponed_at, self.sock.patient = b"", 0.0, True
-        return bytes(self.parser.unreader.take_buffered())
-
-    @property
-    def cut(self) -> bool:
-        """Whether more was read than had arrived, as of a body that was refused by its length."""
-        return bool(self.parser.unreader.cut)
-
-    def close(self, graceful: bool = False) -> None:  # noqa: FBT001, FBT002 - gunicorn's own signature
-        """Close it at once, or so that the client can read its answer."""
-        self.count_end()
-        self.count_end = lambda: None
-        if graceful:
-            self._close_later(self)
-        else:
-            self.sock.close()
-
-
-def refusal(status: int, reason: str) -> bytes:
-    """Return the whole answer that refuses what never becomes a request."""
-    body = json.dumps({"type": "about:blank", "title": reason, "status": status}).encode()
-    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}Connection: close\r\n\r\n".encode() + body
+    def on_message_complete(self) -> None:
+        """Take the end of a request."""
+        self._arrived = 0
+        super().on_message_complete()

@@ -1,48 +1,44 @@
-"""A request that waits for its job's end: it is answered once, by then or when its time is over."""
+"""A request that waits for the end of its job."""
 
-from threading import Event
+import asyncio
+from contextlib import suppress
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from turno.streaming.subscriber import CloseReason, State, Subscriber, View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from turno.streaming.subscriber import State, Subscriber, View
 
 Row = dict[str, Any]
 
 
 class Awaiting(Subscriber):
-    """Is handed rows instead of states, and turns the last one into its one answer, whatever ended the wait.
+    """Keeps the latest row of its job in place of states."""
 
-    `answer` returns the bytes of the answer, for the loop that sends it.
-    """
-
-    __slots__ = ("answer", "row")
-    streams = False
+    __slots__ = ("row",)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.row: Row | None = None
-        self.answer: Callable[[], bytes] = bytes
 
     def see(self, row: Row) -> None:
-        """Take the job's row, unless a later one is here."""
+        """Keep the job's row, unless a later one is known."""
         with self._lock:
             if self.row is None or row["revision"] >= self.row["revision"]:
                 self.row = row
 
     def offer(self, state: State) -> None:
-        """Do nothing: there is one answer, at the end."""
-
-    def take(self) -> tuple[list[bytes], CloseReason | None]:
-        """Return nothing before the end, and then the answer."""
-        _, reason = super().take()
-        return ([] if reason is None else [self.answer()]), reason
+        """Do nothing: the response has one state, the last."""
 
     def wait(self) -> None:
-        """Return at the end, or when the time is over: for servers that give each request a thread."""
-        told = Event()
-        self.wake = lambda _subscriber: told.set()
-        if super().take()[1] is None:
-            told.wait(max(0.0, self.view.until - time()))
+        """Return at the end of the job or of the time."""
+        woken = self.wakes_thread()
+        while self.take()[1] is None and woken.wait(max(0.0, self.view.until - time())):
+            woken.clear()
+
+    async def wait_in_task(self) -> None:
+        """Return at the end of the job or of the time, without a thread."""
+        woken = self.wakes_task()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self.view.until - time())):
+                while self.take()[1] is None:
+                    await woken.wait()
+                    woken.clear()

@@ -22,7 +22,7 @@ from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
 from turno.streaming.listener import Listener
 from turno.streaming.self_pipe import SelfPipe
-from turno.streaming.subscriber import Subscriber
+from turno.streaming.subscriber import CloseReason, Subscriber
 from turno.streaming.tenant_subscribers import Render, TenantSubscribers
 from turno.tenancy.identity.directory import valid_from
 from turno.tenancy.identity.session import as_api
@@ -77,7 +77,7 @@ class Hub:
         self._outbox = Changes()
         self._wake = SelfPipe()
         self._thread: Thread | None = None
-        self._stopping = False
+        self._stopping = self._ending = False
         self._compare_at = self._revocations_at = self._pause_until = 0.0
 
     def __len__(self) -> int:
@@ -104,6 +104,8 @@ class Hub:
                     view.tenant, due=monotonic() + self._compare_every
                 )
             audience.subscribers |= {subscriber}
+        if self._ending:
+            subscriber.end(CloseReason.SHUTTING_DOWN)
         self._start()
 
     def leave(self, subscriber: Subscriber) -> None:
@@ -122,6 +124,13 @@ class Hub:
         """Notify every process, this one included, that a job changed; does not wait, and may be lost."""
         self._outbox.add(tenant_id, job_id)
         self._start()
+
+    def end_all(self) -> None:
+        """End every stream, also those that join from now on: the process stops."""
+        self._ending = True
+        for audience in self._present():
+            for subscriber in audience.subscribers:
+                subscriber.end(CloseReason.SHUTTING_DOWN)
 
     def stop(self) -> None:
         """End the thread and its sessions."""

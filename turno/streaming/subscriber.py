@@ -1,9 +1,11 @@
 """One stream of one user: what it may see, and what waits to be sent to it."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import Lock
 from typing import SupportsBytes
 from uuid import UUID
 
@@ -66,12 +68,11 @@ class Subscriber:
     """
 
     __slots__ = ("_close_reason", "_lock", "_seen", "_waiting", "view", "wake")
-    streams = True  # whether events are sent: with comments that keep it alive, and a closing event
 
     def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _subscriber: None) -> None:
         self.view = view
         self.wake = wake
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._waiting: dict[Hashable, SupportsBytes] = {}
         self._seen: dict[Hashable, tuple[int, str]] = {}
         self._close_reason: CloseReason | None = None
@@ -102,6 +103,23 @@ class Subscriber:
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
             return waiting, self._close_reason
+
+    def wakes_thread(self) -> threading.Event:
+        """Return an event for the thread that takes: set whenever there is something to take."""
+        event = threading.Event()
+        self.wake = lambda _subscriber: event.set()
+        return event
+
+    def wakes_task(self) -> asyncio.Event:
+        """Return an event of the running event loop for the task that takes."""
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake(_subscriber: Subscriber) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the process ends
+                loop.call_soon_threadsafe(event.set)
+
+        self.wake = wake
+        return event
 
     def _remember(self, state: State) -> None:
         self._seen[state.key] = (state.revision, state.label)

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 from flask import g, request
 
+from turno.http_server.thread_shares import PLACES, WANTED, ThreadShares
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.errors import BUSY_SECONDS
 from turno.web.http.problems import Kind, Problem
-from turno.web.thread_shares import PLACES, WANTED, ThreadShares
 
 
 @contextmanager

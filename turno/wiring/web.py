@@ -15,24 +15,22 @@ from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
-from turno.http_server.application import Application
+from turno.http_server.web_server import Served
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.streaming.hub import Hub
-from turno.streaming.stream_loop import StreamLoop
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
-from turno.web.api.stream_events import StreamEvents, close_event
+from turno.web.api.stream_events import StreamEvents
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
-from turno.web.thread_shares import ThreadShares
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import backend_defaults, inline_runner, queue_named
 from turno.wiring.web_maintenance import WebMaintenance
@@ -125,20 +123,14 @@ class Turno:
         app.extensions[MAINTENANCE] = upkeep
 
 
-def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Application:
-    """Return the web application with the loop that serves its streams, for gunicorn's worker.
-
-    It is the one that WEB_APP names, else one with nothing but Turno, which offers its jobs by `open_queue`.
-    """
+def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Served:
+    """Return the application that WEB_APP names, else that of Turno alone, which offers its jobs by `open_queue`."""
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
     app = _named(settings.web_app) if settings.web_app else _bare(settings, open_queue)
     if settings.enable_background_jobs:
         app.extensions[MAINTENANCE].start()
-    streams = StreamLoop(close_event=close_event, left=services_of(app).hub.leave)
-    streams.start()
-    places = ThreadShares(settings.web_threads)
     largest_body = max(settings.max_body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
-    return Application(app, streams, places=places, largest_body=largest_body)
+    return Served(app, largest_body, stop=services_of(app).hub.end_all)
 
 
 def _bare(settings: Settings, open_queue: OpenQueue | None) -> Flask:

@@ -15,10 +15,10 @@ from tests.api import SETTINGS, in_an_hour
 from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.problems import problem_of
+from turno.http_server.thread_shares import PLACES, ThreadShares
 from turno.settings import Settings
 from turno.web.auth.principal import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
-from turno.web.thread_shares import PLACES, ThreadShares
 
 if TYPE_CHECKING:
     from collections.abc import Callable

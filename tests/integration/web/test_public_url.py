@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from gunicorn.http.message import Request
-from gunicorn.http.unreader import IterUnreader
 
 from tests.api import KEY
 from tests.problems import problem_of
 from tests.visitor import Visitor
 from turno.errors import InvalidSettings
-from turno.http_server.web_server import WebServer
+from turno.http_server.front import Front
 from turno.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,21 +66,35 @@ def test_a_monitoring_system_asks_by_the_address_of_a_process_and_needs_its_toke
     assert Visitor(public, base_url="http://10.1.2.3:8080").get("/metrics").status_code == 401
 
 
+def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
+    """Return the environment of a request whose connection has this peer."""
+    trusted = [ip_network(proxy) for proxy in Settings.read({"TRUSTED_PROXIES": proxies}).trusted_proxies]
+    scope = {
+        "method": "GET",
+        "raw_path": b"/",
+        "query_string": b"",
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("10.0.0.1", 8080),
+        "client": (peer, 1234),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+    front = Front(lambda _environ, _start: [], threads=1, largest_body=0, trusted=trusted)
+    return front._environ(scope, b"", complete=True)
+
+
 @pytest.mark.parametrize(
     ("peer", "scheme"), [("10.1.2.3", "https"), ("10.2.0.1", "https"), ("10.3.0.1", "http"), ("127.0.0.1", "http")]
 )
 def test_the_proxies_that_are_named_are_believed_and_nobody_else(peer: str, scheme: str) -> None:
-    settings = Settings.read({"TRUSTED_PROXIES": "10.1.2.3, 10.2.0.0/16"})
-    head = b"GET / HTTP/1.1\r\nHost: turno.example\r\nX-Forwarded-Proto: https\r\nSCRIPT_NAME: /evil\r\n\r\n"
-    read = Request(WebServer(settings).cfg, IterUnreader([head]), (peer, 1234))
-    assert read.scheme == scheme
-    assert "SCRIPT_NAME" not in dict(read.headers)
+    read = environ_of("10.1.2.3, 10.2.0.0/16", peer, **{"X-Forwarded-Proto": "https", "SCRIPT_NAME": "/evil"})
+    assert read["wsgi.url_scheme"] == scheme
+    assert "/evil" not in map(str, read.values())
 
 
 def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
-    settings = Settings.read({"TRUSTED_PROXIES": "10.1.2.3"})
-    head = b"GET / HTTP/1.1\r\nHost: turno.example\r\nX-Forwarded-Ssl: on\r\nX-Forwarded-Protocol: ssl\r\n\r\n"
-    assert Request(WebServer(settings).cfg, IterUnreader([head]), ("10.1.2.3", 1234)).scheme == "http"
+    told = {"X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
+    assert environ_of("10.1.2.3", "10.1.2.3", **told)["wsgi.url_scheme"] == "http"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,53 @@
-from turno.http_server.web_server import WebServer, gunicorn_settings
+"""The address and the processes of the web server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turno.errors import InvalidSettings
+from turno.http_server.web_server import WebServer, listen
 from turno.settings import Settings
 
-
-def test_streams_leave_room_for_requests() -> None:
-    told = gunicorn_settings(Settings(web_threads=1100))
-    assert told["worker_connections"] >= 1100 + 500
-    assert gunicorn_settings(Settings())["preload_app"] is False
+if TYPE_CHECKING:
+    from turno.http_server.web_server import Served
 
 
-def test_gunicorn_knows_every_setting_that_it_is_told() -> None:
-    server = WebServer(Settings(web_bind="127.0.0.1:9", web_workers=3))
-    assert (server.cfg.workers, server.cfg.address) == (3, [("127.0.0.1", 9)])
-    assert server.cfg.accesslog is None
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0", "unix:web.sock"])
+def test_listens_at_ipv4_ipv6_and_local_addresses(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the file of a local socket outlives its server
+        with listen(address) as listener, socket.socket(listener.family) as client:
+            client.connect(listener.getsockname())
+
+
+def test_an_address_in_use_is_refused_by_its_setting() -> None:
+    with listen("127.0.0.1:0") as taken, pytest.raises(InvalidSettings, match="WEB_BIND="):
+        listen(f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_a_setting_that_ends_a_process_ends_the_server(capfd: pytest.CaptureFixture[str]) -> None:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
+
+    def build(_settings: Settings) -> Served:
+        raise InvalidSettings(["HANDLERS=odd: unknown"])
+
+    parent = os.getpid()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            WebServer(Settings(web_bind="127.0.0.1:0", web_workers=2), build).run()
+        if os.getpid() != parent:
+            os._exit(int(str(ended.value.code)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ended.value.code == 1
+    assert "HANDLERS=odd: unknown" in capfd.readouterr().err

@@ -1,6 +1,6 @@
 """How many threads each tenant may have while others have some."""
 
-from turno.web.thread_shares import ThreadShares
+from turno.http_server.thread_shares import ThreadShares
 
 
 def taken(places: ThreadShares, tenant: int) -> int:

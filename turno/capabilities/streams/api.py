@@ -1,28 +1,24 @@
 """GET /api/stream and /api/jobs/<id>/stream: the states of jobs as server-sent events."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
-from threading import Event as Flag
-from time import time
+from functools import partial
 from typing import Annotated, Literal, NoReturn
 from uuid import UUID
 
-from flask import Response, g, request
-from flask_sse import Message, ServerSentEventsBlueprint
+from flask import Response, request
+from flask_sse import ServerSentEventsBlueprint
 
 from turno.capabilities.streams.access import stream_scope
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
 from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from turno.streaming.subscriber import CloseReason, Subscriber, View
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
-from turno.web.api.stream_events import RETRY, StreamEvents, Words, close_event, ready
-from turno.web.api.stream_response import StreamResponse, give_up_unbegun, most_on_threads
+from turno.web.api.stream_events import StreamEvents, ready
+from turno.web.api.stream_response import HEADERS, Frames, LiveResponse, leave_unbegun, most_on_threads
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Text, described
@@ -39,22 +35,9 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
     In its view the query string chooses the channel: the view is not registered, and refuses.
     """
 
-    def messages(self, channel: Subscriber) -> Iterator[Message]:
-        """Yield the frames of a subscriber until its end, for servers with a thread for each stream."""
-        told = Flag()
-        channel.wake = lambda _subscriber: told.set()
-        while True:
-            frames, reason = channel.take()
-            yield from frames
-            left = channel.view.until - time()
-            if left <= 0:
-                reason = reason or CloseReason.SESSION_OVER
-            if reason is not None:
-                yield close_event(reason)
-                return
-            if not told.wait(min(left, KEEP_ALIVE_SECONDS)):
-                yield Words(KEEP_ALIVE)
-            told.clear()
+    def messages(self, channel: Subscriber) -> Frames:
+        """Return the framed messages of a subscriber until its end."""
+        return Frames(channel, partial(services().hub.leave, channel))
 
     def stream(self) -> NoReturn:
         """Refuse: the content depends on the principal, never on the query."""
@@ -66,6 +49,7 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
 
 
 streams = Streams("streams", __name__, tag="streams")
+streams.teardown_app_request(leave_unbegun)
 
 ABOUT = (
     "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "
@@ -149,16 +133,8 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
     except BaseException:
         hub.leave(subscriber)
         raise
-    opened = g.turno_stream = StreamResponse(
-        subscriber,
-        first=bytes(RETRY),
-        frames=map(bytes, chain([RETRY], streams.messages(subscriber))),
-        left=lambda: hub.leave(subscriber),
-    )
-    return opened
-
-
-streams.teardown_request(give_up_unbegun)
+    frames = streams.messages(subscriber)
+    return LiveResponse(frames, frames.close, mimetype="text/event-stream", headers=HEADERS)
 
 
 def _join(subscriber: Subscriber) -> None:

@@ -1,12 +1,12 @@
 """?wait=<seconds>: answer when the job has ended or the time is over; where a loop serves streams, no thread waits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from time import time
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 from uuid import UUID
 
 from flask import Response, g, request
@@ -15,11 +15,10 @@ from turno.store.api import jobs as stored
 from turno.store.outage import OUTAGE
 from turno.streaming.awaiting import Awaiting, Row
 from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.stream_loop import STREAMS, HandedOver
 from turno.streaming.subscriber import View
 from turno.web.addresses import at
 from turno.web.api.job_body import job_body
-from turno.web.api.stream_response import head_of, most_on_threads
+from turno.web.api.stream_response import LiveResponse, most_on_threads
 from turno.web.http.json_answers import dumps
 from turno.web.http.query import described
 from turno.web.routes import Call
@@ -43,47 +42,44 @@ class WaitQuery:
     ] = 0
 
 
-class AwaitedResponse(Response):
-    """An answer that is given when the job has ended, or else, once the time is over, as it is.
+class EndOfWait:
+    """The body of a response that begins at the end of its job, or else of the time, with the state of the job then."""
 
-    It has a place among the streams until then: `left` gives it back.
-    """
-
-    def __init__(
-        self, answer: Response, subscriber: Awaiting, *, body: Callable[[Row], str], left: Callable[[], None]
-    ) -> None:
-        super().__init__(answer.get_data(), answer.status, answer.headers)
+    def __init__(self, response: Response, subscriber: Awaiting, body: Callable[[Row], str]) -> None:
+        self._response = response
         self._subscriber = subscriber
         self._body = body
-        self._left = left
-        self._begun = False
+        self.close = partial(services().hub.leave, subscriber)
 
-    def give_up(self) -> None:
-        """Give the place back if the answer never began."""
-        if not self._begun:
-            self._left()
+    def begins_by(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> "EndOfWait":
+        """Return this body, which calls `start_response` before its first part."""
+        self._begin = partial(self._response, environ, start_response)
+        return self
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._subscriber.wait()
+        return iter(self._settled())
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await self._subscriber.wait_in_task()
+        for part in self._settled():
+            yield part
+
+    def _settled(self) -> Iterable[bytes]:
+        self.close()
+        row = self._subscriber.row
+        if row is not None and (row["finished_at"] is not None or self._response.status_code != HTTPStatus.ACCEPTED):
+            settled(self._response, row, self._body)
+        return self._begin()
+
+
+class AwaitedResponse(LiveResponse):
+    """A response without a status before the end of its job."""
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Wait and answer, or raise HandedOver for the server to hand the connection to its loop."""
-        self._begun = True
-        if STREAMS in environ:
-            self._subscriber.answer = partial(self._whole, environ)
-            raise HandedOver(b"", self._subscriber)
-        try:
-            self._subscriber.wait()
-        finally:
-            self._left()
-        self._settle()
-        return super().__call__(environ, start_response)
-
-    def _settle(self) -> None:
-        row = self._subscriber.row
-        if row is not None and (row["finished_at"] is not None or self.status_code != HTTPStatus.ACCEPTED):
-            settled(self, row, self._body)
-
-    def _whole(self, environ: dict[str, Any]) -> bytes:
-        self._settle()
-        return head_of(self, environ) + self.get_data()
+        """Return the body; it starts the response."""
+        del g.turno_leave
+        return cast("EndOfWait", self.response).begins_by(environ, start_response)
 
 
 def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
@@ -118,8 +114,8 @@ def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> R
             hub.leave(subscriber)
             return answer if row is None else settled(answer, row, _body_of(call))
         subscriber.see(row)
-        g.turno_stream = AwaitedResponse(answer, subscriber, body=_body_of(call), left=partial(hub.leave, subscriber))
-        return cast("Response", g.turno_stream)
+        end = EndOfWait(answer, subscriber, _body_of(call))
+        return AwaitedResponse(end, end.close)
     return answer
 
 

@@ -15,7 +15,6 @@ from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_filters import Filters, filters_of
 from turno.web.api.job_id import read_id
-from turno.web.api.stream_response import give_up_unbegun
 from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
@@ -23,7 +22,6 @@ from turno.web.http.query import NOT_GIVEN, JobPageQuery, Text, described
 from turno.web.routes import Answer, Call, Routes
 
 jobs = Routes("jobs", __name__, tag="jobs")
-jobs.teardown_request(give_up_unbegun)
 
 EVERY_USER = "*"
 

@@ -1,13 +1,16 @@
-"""An answer that goes on: over the loop that takes the connection where there is one, else over any WSGI server."""
+"""The response of a stream: a thread iterates it under any WSGI server, the event loop where the server has one."""
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, g, request
-from werkzeug.http import http_date
 
-from turno.streaming.stream_loop import STREAMS, HandedOver
-from turno.streaming.subscriber import Subscriber
+from turno.http_server.thread_shares import EVENT_LOOP
+from turno.streaming.subscriber import CloseReason, Subscriber
+from turno.web.api.stream_events import RETRY, close_event
 from turno.web.services import services
 
 if TYPE_CHECKING:
@@ -15,55 +18,87 @@ if TYPE_CHECKING:
 
 # Proxies must neither keep nor gather what is sent here.
 HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+KEEP_ALIVE = b": still here\n\n"
+KEEP_ALIVE_SECONDS = 15.0
 
 
-class StreamResponse(Response):
-    """What a subscriber is shown, from `first` on; `frames` is how to get it where no loop serves streams."""
+class Frames:
+    """The bytes that a subscriber is sent, in parts: events, comments that keep the connection alive, and the end."""
 
-    def __init__(
-        self, subscriber: Subscriber, *, first: bytes, frames: Iterator[bytes], left: Callable[[], None]
-    ) -> None:
-        super().__init__(frames, mimetype="text/event-stream", headers=HEADERS)
+    def __init__(self, subscriber: Subscriber, leave: Callable[[], None]) -> None:
         self._subscriber = subscriber
-        self._first = first
-        self._left = left
-        self._begun = False
-        self.call_on_close(left)
+        self._over = False
+        self._due = monotonic() + KEEP_ALIVE_SECONDS
+        self.close = leave
 
-    def give_up(self) -> None:
-        """Give the subscriber's place back if the answer never began: something failed before the server had it."""
-        if not self._begun:
-            self._left()
+    def __iter__(self) -> Iterator[bytes]:
+        woken = self._subscriber.wakes_thread()
+        yield bytes(RETRY)
+        while not self._over:
+            woken.clear()
+            if part := self._next():
+                yield part
+            else:
+                woken.wait(self._pause())
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        woken = self._subscriber.wakes_task()
+        yield bytes(RETRY)
+        while not self._over:
+            woken.clear()
+            if part := self._next():
+                yield part
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await woken.wait()
+
+    def _next(self) -> bytes:
+        """Return what is to be sent now."""
+        if time() >= self._subscriber.view.until:
+            self._subscriber.end(CloseReason.SESSION_OVER)
+        frames, reason = self._subscriber.take()
+        part = b"".join(map(bytes, frames))
+        if reason is not None:
+            self._over = True
+            part += bytes(close_event(reason))
+        elif not part and monotonic() >= self._due:
+            part = KEEP_ALIVE
+        if part:
+            self._due = monotonic() + KEEP_ALIVE_SECONDS
+        return part
+
+    def _pause(self) -> float:
+        return max(0.0, min(self._due - monotonic(), self._subscriber.view.until - time()))
+
+
+class LiveResponse(Response):
+    """A response that occupies a place among the streams until `leave`.
+
+    The server closes its body at the end; a response that an error replaces gives the place back with its request.
+    """
+
+    def __init__(self, body: Any, leave: Callable[[], None], **options: Any) -> None:
+        super().__init__(body, direct_passthrough=True, **options)
+        g.turno_leave = leave
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Answer, or raise HandedOver for the server to hand the connection to its loop."""
-        if STREAMS not in environ:
-            self._begun = True
-            return super().__call__(environ, start_response)
-        head = head_of(self, environ) + self._first
-        self._begun = True
-        raise HandedOver(head, self._subscriber)
+        """Start the response; the server closes the body."""
+        del g.turno_leave
+        return super().__call__(environ, start_response)
 
 
-def head_of(response: Response, environ: dict[str, Any]) -> bytes:
-    """Return what stands before the body of an answer that the loop sends: the connection ends with it."""
-    own = (("Date", http_date()), ("Connection", "close"))
-    lines = [f"{name}: {value}\r\n" for name, value in (*own, *response.get_wsgi_headers(environ).items())]
-    return f"HTTP/1.1 {response.status}\r\n{''.join(lines)}\r\n".encode("latin-1")
+def leave_unbegun(_error: BaseException | None) -> None:
+    """Give the place of a response back that never began."""
+    if leave := g.pop("turno_leave", None):
+        leave()
 
 
 def most_on_threads() -> int | None:
-    """Return how many streams this server may have at once; None where a loop serves them, and no thread waits.
+    """Return how many streams this server may have at once; None where an event loop serves them.
 
-    Elsewhere each holds a thread: half of them are left to those who ask for something else.
+    Elsewhere each occupies a thread: half of them are left to other requests.
     """
-    if STREAMS in request.environ:
+    if EVENT_LOOP in request.environ:
         return None
     return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
-
-
-def give_up_unbegun(_error: BaseException | None) -> None:
-    """Give the place of the present request's stream back if its answer never began; runs at a request's end."""
-    opened = g.pop("turno_stream", None)
-    if opened is not None:
-        opened.give_up()

@@ -13,7 +13,6 @@ from turno.jobs.new_job import NewJob
 from turno.web.addresses import at
 from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import JobBody, job_links
-from turno.web.api.stream_response import give_up_unbegun
 from turno.web.api.submit_body import read_submission
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
@@ -24,7 +23,6 @@ from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
 job_submission = Routes("job_submission", __name__, tag="jobs")
-job_submission.teardown_request(give_up_unbegun)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 
+# Set by a server whose event loop iterates asynchronous bodies: they occupy no thread.
+EVENT_LOOP = "turno.event_loop"
 # Where a WSGI request finds the places of its process, on a server whose requests share threads.
 PLACES = "turno.places"
 # Where it leaves the number of the tenant that had none left: the server may ask again, nothing was done.
