@@ -20,7 +20,6 @@ from tests.greetings import build_registry, valid_body
 from tests.installation import TABLES
 from turno.dispatch.dispatcher import Dispatcher
 from turno.settings import Settings
-from turno.streaming.hub import Hub
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
@@ -176,11 +175,12 @@ def a_service(url: str) -> Iterator[Service]:
         ) as operators,
     ):
         from app import LOCALE, PAGES  # noqa: PLC0415
+        from turno.capabilities.streams.live import LiveStreams  # noqa: PLC0415
+        from turno.capabilities.streams.stream_events import StreamEvents  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from turno.web import install as mount  # noqa: PLC0415
-        from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
-        hubs: list[Hub] = []
+        hubs: list[LiveStreams] = []
 
         def listen() -> psycopg.Connection[Any]:
             return TimeoutConnection.connect(conninfo, autocommit=True)
@@ -189,7 +189,9 @@ def a_service(url: str) -> Iterator[Service]:
 
         def build(*, host: Flask | None = None, **changed: Any) -> Flask:
             events = StreamEvents(changed.get("url_prefix", ""))
-            hub = Hub(connect=listen, render=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2)
+            hub = LiveStreams(
+                connect=listen, render=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
+            )
             hubs.append(hub)
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
@@ -205,7 +207,7 @@ def a_service(url: str) -> Iterator[Service]:
                 "directory": directory,
                 "connection": pool.connection,
                 "operator": operators.connection,
-                "hub": hub,
+                "live": hub,
                 "pages": PAGES,
                 "locale": LOCALE,
             }

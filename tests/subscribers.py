@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 from uuid import UUID, uuid4
 
-from turno.streaming.subscriber import State, Subscriber, View
+from turno.capabilities.streams.subscriber import State, Subscriber, View
 from turno.tenancy.identity.tenant import Tenant
 
 TENANT = Tenant(

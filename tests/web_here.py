@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from app import LOCALE, PAGES
 from handlers import build_registry
 from tests.fakes import RecordingQueue
+from turno.capabilities.streams.hub import Hub
 from turno.dispatch.dispatcher import Dispatcher
 from turno.tenancy.identity.directory import Directory
 from turno.web import create_app
-from turno.wiring.web import operator_pool, stream_hub, web_pool
+from turno.wiring.web import live_changes, operator_pool, web_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +26,20 @@ if TYPE_CHECKING:
 @contextmanager
 def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
     """The web application over this world; it offers its jobs to nobody."""
-    hub = stream_hub(world.settings)
+    live = live_changes(world.settings)
     with web_pool(world.settings) as pool, operator_pool(world.settings) as operators:
         yield create_app(
             settings=world.settings,
             registry=registry or build_registry(),
             dispatcher=Dispatcher(
-                connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=hub.announce
+                connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=live.announce
             ),
             directory=Directory(pool.connection),
             connection=pool.connection,
             operator=operators.connection,
-            hub=hub,
+            live=live,
             pages=PAGES,
             locale=LOCALE,
         )
-    hub.stop()
+    if isinstance(live, Hub):
+        live.stop()

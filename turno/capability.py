@@ -113,7 +113,7 @@ class Capability:
     unless it is null. `job_links` name routes below /api/jobs/<job_id>/ in the body of a job. `invariants` are queries
     whose rows the test kit reports. `backends` are values of QUEUE_BACKEND. A submission is a
     `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=, since=, limit=)` reads changes for
-    the charts.
+    the charts. `live` is `(settings, logins, root) -> turno.web.live:Live`.
     """
 
     name: str
@@ -142,6 +142,7 @@ class Capability:
     operator_menu: tuple[Link, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
     chart_marks: tuple[Place, ...] = ()
+    live: Place = ""
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of this capability, or None if it has none."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.test_live_streams import resident_kb
-from tests.integration.streaming.test_streams import ask, headers_of, web_of
+from tests.capabilities.streams.test_faults import resident_kb
+from tests.capabilities.streams.test_streams import ask, headers_of, web_of
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import psycopg
 from psycopg import sql
 
 from tests.api import in_an_hour
-from tests.integration.streaming.test_awaiting import unanswered
-from tests.integration.streaming.test_streams import ask, end, headers_of, opens, web_of
+from tests.capabilities.streams.test_awaiting import unanswered
+from tests.capabilities.streams.test_streams import ask, end, headers_of, opens, web_of
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from tests.capabilities.pages import mutants as tenant_pages
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
+from tests.capabilities.streams import mutants as streams
 from tests.capabilities.tags import mutants as tags
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
@@ -40,7 +41,6 @@ from tests.mutants import (
     shared_resources,
     short_jobs,
     steering,
-    streams,
     supervising,
     tax_authority,
     tickets,

@@ -288,7 +288,7 @@ MUTANTS = (
     Mutant(
         "streams take every thread of a server",
         HELD,
-        "turno/streaming/hub.py",
+        "turno/capabilities/streams/hub.py",
         "allowed = self._most if most is None else min(most, self._most)",
         "allowed = self._most",
         (f"{MOUNTED}::test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most",),

@@ -156,10 +156,12 @@ MUTANTS = (
     Mutant(
         "an operator's stream has an admin's frames",
         "redaction by rule",
-        "turno/streaming/tenant_subscribers.py",
+        "turno/capabilities/streams/tenant_subscribers.py",
         "who = view.operator, view.admin",
         "who = view.operator, False",
-        ("tests/unit/streaming/test_subscriber.py::test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own",),
+        (
+            "tests/capabilities/streams/test_subscriber.py::test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own",
+        ),
     ),
     Mutant(
         "every operator's ticket is an admin's",

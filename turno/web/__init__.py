@@ -16,7 +16,6 @@ from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.named import load
 from turno.settings import Settings
-from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
@@ -26,6 +25,7 @@ from turno.web.api.notifications import notifications
 from turno.web.api.submit import job_submission
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
+from turno.web.live import Live
 from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
@@ -63,7 +63,7 @@ def install(
     dispatcher: Dispatcher,
     directory: Directory,
     connection: WebConnection,
-    hub: Hub,
+    live: Live,
     operator: WebConnection | None = None,
     inline: Inline | None = None,
     readiness: Readiness | None = None,
@@ -80,8 +80,8 @@ def install(
     All of it is one blueprint: its checks, limits, headers and answers to errors concern no other route of the
     application.
 
-    `connection` lends a web session in autocommit, `operator` one of the operator's login; `hub` feeds the live
-    streams. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
+    `connection` lends a web session in autocommit, `operator` one of the operator's login; `live` provides
+    live changes. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
     `readiness` says in a sentence what `/readyz` still waits for. `pages` are the application's own, which stand before
     Turno's, and `locale` is the folder of its gettext catalogues. `principal` says who asks, in place of tokens; who is
     not signed in is led to the address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`,
@@ -103,7 +103,7 @@ def install(
         directory=directory,
         connection=connection,
         operator=operator,
-        hub=hub,
+        live=live,
         inline=inline,
         readiness=readiness,
         clock=clock,

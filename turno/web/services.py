@@ -19,9 +19,9 @@ from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
 from turno.store.operator.outcome_counts import Operator
-from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
+from turno.web.live import Live
 
 if TYPE_CHECKING:
     from turno.web.api.submission_part import SubmissionPart
@@ -49,7 +49,7 @@ NAME = "turno"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a route may use: settings, handlers, database connections, the dispatcher and the hub.
+    """What a route may use: settings, handlers, database connections, the dispatcher and live changes.
 
     `operator` lends a session of the operator's login, for what is about many tenants. Who asks says `tokens`, or
     `principal` of the application; `prefix` is what our addresses begin with.
@@ -62,7 +62,7 @@ class Services:
     directory: Directory
     connection: WebConnection
     operator: WebConnection | None
-    hub: Hub
+    live: Live
     inline: Inline | None
     readiness: Readiness | None
     clock: Clock

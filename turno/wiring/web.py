@@ -11,24 +11,23 @@ from urllib.parse import urlsplit
 from flask import Flask
 from psycopg_pool import ConnectionPool
 
+from turno.capability import enabled
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.redaction import Redaction
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
-from turno.streaming.hub import Hub
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS, assert_pinned
+from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
-from turno.web.api.stream_events import StreamEvents
+from turno.web.live import Live, NoLive
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
 from turno.wiring.logins import logins_of
@@ -43,11 +42,6 @@ POOL_TIMEOUT_SECONDS = 2.0
 POOL_RECONNECT_SECONDS = 2.0
 SPARE_DESCRIPTORS = 1000
 MOST_OPERATORS = 4  # sessions of the operator's login that a web process has open, while operators ask
-
-
-# Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
-HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
-HUB_ANSWERS_WITHIN = 5.0  # seconds
 
 MAINTENANCE = "turno.maintenance"  # the WebMaintenance among a Flask application's extensions
 
@@ -80,7 +74,7 @@ class Turno:
     ) -> None:
         settings = settings or read_settings(dotenv=False)
         mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
-        hub, pool = stream_hub(settings, mounted + url_prefix), web_pool(settings)
+        live, pool = live_changes(settings, mounted + url_prefix), web_pool(settings)
         operators = operator_pool(settings)
         registry = named_handlers(settings.handlers)
         upkeep = WebMaintenance(settings, registry)
@@ -100,7 +94,7 @@ class Turno:
             queue=choice.queue_of,
             pending_limit=settings.pending_limit,
             day_limits=settings.day_limits,
-            announce=hub.announce,
+            announce=live.announce,
         )
         install(
             app,
@@ -110,7 +104,7 @@ class Turno:
             directory=Directory(pool.connection),
             connection=pool.connection,
             operator=operators.connection,
-            hub=hub,
+            live=live,
             readiness=partial(_pending, pool),
             inline=None if settings.enable_background_jobs else _inline(settings, pool),
             pages=pages,
@@ -130,7 +124,7 @@ def serving_application(settings: Settings, open_queue: OpenQueue | None = None)
     if settings.enable_background_jobs:
         app.extensions[MAINTENANCE].start()
     largest_body = max(settings.max_body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
-    return Served(app, largest_body, stop=services_of(app).hub.end_all)
+    return Served(app, largest_body, stop=services_of(app).live.end_all)
 
 
 def _bare(settings: Settings, open_queue: OpenQueue | None) -> Flask:
@@ -156,28 +150,11 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
         return what_is_pending(connection)
 
 
-def stream_hub(settings: Settings, root: str = "") -> Hub:
-    """Return what feeds this process's streams, over one session of its own; links in them begin with `root`."""
-    logins = logins_of(settings)
-    conninfo = logins.conninfo(
-        logins.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS
-    )
-
-    def connect() -> TimeoutConnection:
-        connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=3)
-        connection.answer_within = HUB_ANSWERS_WITHIN
-        assert_pinned(connection, logins.web)
-        return connection
-
-    hub = Hub(
-        connect=connect,
-        render=StreamEvents(root, Redaction(settings.redact, named_handlers(settings.handlers).handlers)),
-        most=settings.web_streams,
-        most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
-        most_per_user=settings.web_streams_per_user,
-    )
-    atexit.register(hub.stop)
-    return hub
+def live_changes(settings: Settings, root: str = "") -> Live:
+    """Return the live changes of the enabled capability; links in streams begin with `root`."""
+    places = [one.live for one in enabled(settings.capabilities) if one.live]
+    live: Live = load(places[0])(settings, logins_of(settings), root) if places else NoLive()
+    return live
 
 
 def allow_descriptors(wanted: int) -> None:

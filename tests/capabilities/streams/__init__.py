@@ -1,1 +1,1 @@
-"""Tickets of streams; the streams themselves are tested in tests/integration/streaming."""
+"""Live streams, their tickets and requests that wait."""

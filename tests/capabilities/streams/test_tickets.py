@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.api import Caller
-from tests.integration.streaming.test_streams import ask, headers_of, web_of
+from tests.capabilities.streams.test_streams import ask, headers_of, web_of
 from tests.problems import problem_of
 from tests.stream_client import StreamClient
 

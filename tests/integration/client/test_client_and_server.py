@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.streaming.test_streams import end, headers_of, move, web_of
+from tests.capabilities.streams.test_streams import end, headers_of, move, web_of
 from tests.partner import invoice
 from turno.client import Client, Refused
 

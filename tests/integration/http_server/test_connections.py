@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.streaming.test_streams import headers_of, web_of
+from tests.capabilities.streams.test_streams import headers_of, web_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

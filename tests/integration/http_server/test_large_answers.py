@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.faults.test_live_streams import resident_kb
-from tests.integration.streaming.test_streams import web_of
+from tests.capabilities.streams.test_faults import resident_kb
+from tests.capabilities.streams.test_streams import web_of
 from turno.capabilities.files.link import Link
 
 if TYPE_CHECKING:

@@ -220,4 +220,4 @@ def test_a_stream_that_never_began_leaves_its_place(service: Service) -> None:
         raise ValueError("after the view")
 
     assert Caller(app, "north").get("/api/stream").status_code == 500
-    assert len(app.extensions["turno"].hub) == 0
+    assert len(app.extensions["turno"].live) == 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.streaming.test_streams import ask, web_of
+from tests.capabilities.streams.test_streams import ask, web_of
 from turno.tenancy.provisioning.readiness import what_is_pending
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def build() -> Flask:
         dispatcher=nothing,
         directory=nothing,
         connection=nothing,
-        hub=nothing,
+        live=nothing,
     )
 
 

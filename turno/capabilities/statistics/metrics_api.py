@@ -43,7 +43,7 @@ def scraped() -> Response:
     query = read_query(request.args, MetricsQuery)
     dead_after = timedelta(seconds=services().settings.dead_after_seconds)
     with as_operator() as operator:
-        numbers = scrape(operator, dead_after=dead_after, streams=len(services().hub), tenants=query.tenants)
+        numbers = scrape(operator, dead_after=dead_after, streams=len(services().live), tenants=query.tenants)
     text, media_type = exposition(numbers, request.headers.get("Accept", ""))
     return Response(text, content_type=media_type)
 

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn, cast
 from uuid import UUID
 
 from flask import Response, request
 from flask_sse import ServerSentEventsBlueprint
 
 from turno.capabilities.streams.access import stream_scope
+from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
+from turno.capabilities.streams.response import HEADERS, Frames, LiveResponse, leave_unbegun, most_on_threads
+from turno.capabilities.streams.stream_events import StreamEvents, ready
+from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
-from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.subscriber import CloseReason, Subscriber, View
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
-from turno.web.api.stream_events import StreamEvents, ready
-from turno.web.api.stream_response import HEADERS, Frames, LiveResponse, leave_unbegun, most_on_threads
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Text, described
@@ -29,6 +29,11 @@ FULL_RETRY_SECONDS = "10"
 UNREAD_AT_MOST = 50
 
 
+def hub() -> Hub:
+    """Return the hub of this process."""
+    return cast("Hub", services().live)
+
+
 class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask-sse has no types
     """flask-sse's blueprint over the hub instead of Redis.
 
@@ -37,7 +42,7 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
 
     def messages(self, channel: Subscriber) -> Frames:
         """Return the framed messages of a subscriber until its end."""
-        return Frames(channel, partial(services().hub.leave, channel))
+        return Frames(channel, partial(hub().leave, channel))
 
     def stream(self) -> NoReturn:
         """Refuse: the content depends on the principal, never on the query."""
@@ -112,7 +117,7 @@ def all_jobs(call: Call, query: AllJobsQuery) -> Response:
 def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Response:
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
-    principal, hub = call.scope.principal, services().hub
+    principal = call.scope.principal
     if everybody:
         require_operator(call.scope.principal)
     view = View(
@@ -131,7 +136,7 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
         # After joining: the hub offers each later change to the subscriber.
         _show_present(call, subscriber)
     except BaseException:
-        hub.leave(subscriber)
+        hub().leave(subscriber)
         raise
     frames = streams.messages(subscriber)
     return LiveResponse(frames, frames.close, mimetype="text/event-stream", headers=HEADERS)
@@ -139,7 +144,7 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
 
 def _join(subscriber: Subscriber) -> None:
     try:
-        services().hub.join(subscriber, most=most_on_threads())
+        hub().join(subscriber, most=most_on_threads())
     except ServerFull as error:
         raise Problem(
             Kind.UNAVAILABLE,

@@ -1,7 +1,4 @@
-"""Live streams: jobs and notifications as server-sent events, and one-use tickets that open a stream.
-
-The hub and the loop of streams belong to the core, where requests with `wait` use them.
-"""
+"""Live streams: server-sent events, one-use tickets that open a stream, and requests that wait for a job's end."""
 
 from turno.capability import Capability
 from turno.tenancy.rights.matrix import Matrix, roles
@@ -14,5 +11,6 @@ CAPABILITY = Capability(
         functions={"stream_ticket_put": roles("web"), "stream_ticket_take": roles("web")},
         relations={"stream_tickets": {}},
     ),
+    live=f"{_HERE}.live:live_streams",
     routes=(f"{_HERE}.api:streams", f"{_HERE}.tickets:stream_tickets"),
 )

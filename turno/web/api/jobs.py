@@ -11,7 +11,6 @@ from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
-from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_filters import Filters, filters_of
 from turno.web.api.job_id import read_id
@@ -19,7 +18,9 @@ from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, JobPageQuery, Text, described
+from turno.web.live import WaitQuery
 from turno.web.routes import Answer, Call, Routes
+from turno.web.services import services
 
 jobs = Routes("jobs", __name__, tag="jobs")
 
@@ -104,7 +105,7 @@ def show(call: Call, query: WaitQuery, job_id: str) -> Response:
     if body.status.ended or not query.wait:
         response.make_conditional(request)
         return response
-    return await_end(call, query, body.job_id, response)
+    return services().live.await_end(call, query, body.job_id, response)
 
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def read(scope: Scope, notification: UUID) -> UUID | None:
             "job_id"
         ]
     if job is not None:
-        services().hub.announce(scope.tenant.id, job)
+        services().live.announce(scope.tenant.id, job)
     return job
 
 

@@ -11,12 +11,12 @@ from turno.dispatch.dispatcher import Verdict
 from turno.errors import InvalidPayload
 from turno.jobs.new_job import NewJob
 from turno.web.addresses import at
-from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import JobBody, job_links
 from turno.web.api.submit_body import read_submission
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.live import WaitQuery
 from turno.web.rate_limits import admit_inline, over_quota
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import Inline, services
@@ -86,7 +86,7 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind))
     log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
-    return await_end(call, query, verdict.job_id, accepted(verdict))
+    return services().live.await_end(call, query, verdict.job_id, accepted(verdict))
 
 
 def submitted(verdict: Verdict) -> Verdict:

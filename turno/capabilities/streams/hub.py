@@ -15,15 +15,15 @@ from uuid import UUID
 
 import psycopg
 
+from turno.capabilities.streams.listener import Listener
+from turno.capabilities.streams.self_pipe import SelfPipe
+from turno.capabilities.streams.subscriber import CloseReason, Subscriber
+from turno.capabilities.streams.tenant_subscribers import Render, TenantSubscribers
 from turno.errors import TurnoError
 from turno.jobs.changes import Changes, Jobs
 from turno.store import changes
 from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
-from turno.streaming.listener import Listener
-from turno.streaming.self_pipe import SelfPipe
-from turno.streaming.subscriber import CloseReason, Subscriber
-from turno.streaming.tenant_subscribers import Render, TenantSubscribers
 from turno.tenancy.identity.directory import valid_from
 from turno.tenancy.identity.session import as_api
 

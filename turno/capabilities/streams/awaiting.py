@@ -5,7 +5,7 @@ from contextlib import suppress
 from time import time
 from typing import Any
 
-from turno.streaming.subscriber import State, Subscriber, View
+from turno.capabilities.streams.subscriber import State, Subscriber, View
 
 Row = dict[str, Any]
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from tests.subscribers import TENANT, state, subscriber
-from turno.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason, State
-from turno.streaming.tenant_subscribers import TenantSubscribers
+from turno.capabilities.streams.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason, State
+from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
 
 
 def test_of_each_thing_the_latest_state_waits() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER = (
-    f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener")
+    f"turno/capabilities/streams/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener")
 )
 ACCESS = "turno/capabilities/streams/access.py"
-OF_HUB = "tests/integration/streaming/test_hub.py"
+OF_HUB = "tests/capabilities/streams/test_hub.py"
 OF_TICKETS = "tests/capabilities/streams/test_tickets.py"
-OF_STREAMS = "tests/integration/streaming/test_streams.py"
-OF_FAULTS = "tests/faults/test_live_streams.py"
-OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
-OF_FRAMES = "tests/unit/streaming/test_frames.py"
+OF_STREAMS = "tests/capabilities/streams/test_streams.py"
+OF_FAULTS = "tests/capabilities/streams/test_faults.py"
+OF_SUBSCRIBER = "tests/capabilities/streams/test_subscriber.py"
+OF_FRAMES = "tests/capabilities/streams/test_frames.py"
 OF_CLIENT = "tests/unit/client/test_client.py"
-OF_AWAITING = "tests/integration/streaming/test_awaiting.py"
+OF_AWAITING = "tests/capabilities/streams/test_awaiting.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
@@ -39,7 +39,7 @@ MUTANTS = (
         "turno/capabilities/streams/api.py",
         "        require_operator(call.scope.principal)\n",
         "        pass\n",
-        ("tests/integration/streaming/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
+        ("tests/capabilities/streams/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
     ),
     Mutant(
         "a stream shows every user's jobs",
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a quiet stream is not kept alive",
         "section 8: proxies close quiet connections",
-        "turno/web/api/stream_response.py",
+        "turno/capabilities/streams/response.py",
         "elif not part and monotonic() >= self._due:",
         "elif False:",
         (f"{OF_FRAMES}::test_a_quiet_stream_is_kept_alive[by_thread]",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a stream outlives its session",
         "section 8: the stream ends when the session does",
-        "turno/web/api/stream_response.py",
+        "turno/capabilities/streams/response.py",
         "if time() >= self._subscriber.view.until:",
         "if False:",
         (f"{OF_FRAMES}::test_a_session_that_is_over_ends_its_stream[by_thread]",),
@@ -238,14 +238,14 @@ MUTANTS = (
         "what is read in one tab is told to no other",
         "section 8: a hint makes the hub read the named jobs",
         "turno/web/api/notifications.py",
-        "    services().hub.announce(scope.tenant.id, job)\n",
+        "    services().live.announce(scope.tenant.id, job)\n",
         "",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
     ),
     Mutant(
         "a notification that was read is no news",
         "section 8: state with revisions",
-        "turno/web/api/stream_events.py",
+        "turno/capabilities/streams/stream_events.py",
         "1 if body.read_at is None else 2",
         "1",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
-        "turno/web/api/stream_response.py",
+        "turno/capabilities/streams/response.py",
         '    if leave := g.pop("turno_leave", None):\n        leave()\n',
         "    pass\n",
         ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         "an answer that was waited for is an older row's",
         NOTHING_MISSED,
-        "turno/streaming/awaiting.py",
+        "turno/capabilities/streams/awaiting.py",
         ' or row["revision"] >= self.row["revision"]',
         " or True",
         (f"{OF_FRAMES}::test_an_older_row_does_not_replace_a_later_one",),

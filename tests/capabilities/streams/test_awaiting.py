@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 
 from tests.api import in_an_hour
-from tests.integration.streaming.test_streams import ask, end, headers_of, opens, web_of
+from tests.capabilities.streams.test_streams import ask, end, headers_of, opens, web_of
+from turno.capabilities.streams.awaiting import Awaiting
 from turno.servers.wait import wait_until
-from turno.streaming.awaiting import Awaiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def test_a_server_that_stops_answers_at_once(world: ExampleInstallation, clients
 
 def somebody_waits(service: Service) -> bool:
     """Say whether a request has seen that its job is open."""
-    audiences = service.app.extensions["turno"].hub._present()
+    audiences = service.app.extensions["turno"].live._present()
     return any(isinstance(one, Awaiting) and one.row for audience in audiences for one in audience.subscribers)
 
 
@@ -155,7 +155,7 @@ def test_a_server_of_threads_keeps_one_waiting_and_one_of_one_thread_does_not(
     service.end(job_id)
     told = answer.result(20)
     assert (told.status_code, told.get_json()["status"], told.headers.get("Retry-After")) == (200, "failed", None)
-    assert len(service.app.extensions["turno"].hub) == 0
+    assert len(service.app.extensions["turno"].live) == 0
     alone = ana.app.test_client().get(f"/api/jobs/{ana.job()}?wait=60", headers=ana.headers)
     assert (alone.status_code, alone.get_json()["status"]) == (200, "pending")
 

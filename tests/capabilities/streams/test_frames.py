@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 
 from tests.subscribers import state, subscriber
-from turno.streaming.awaiting import Awaiting
-from turno.streaming.subscriber import CloseReason
-from turno.web.api import stream_response
-from turno.web.api.stream_events import RETRY
-from turno.web.api.stream_response import KEEP_ALIVE, Frames
+from turno.capabilities.streams import response as stream_response
+from turno.capabilities.streams.awaiting import Awaiting
+from turno.capabilities.streams.response import KEEP_ALIVE, Frames
+from turno.capabilities.streams.stream_events import RETRY
+from turno.capabilities.streams.subscriber import CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.streaming.subscriber import Subscriber
+    from turno.capabilities.streams.subscriber import Subscriber
 
 
 def by_thread(frames: Frames) -> list[bytes]:

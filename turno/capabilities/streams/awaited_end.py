@@ -2,54 +2,41 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from time import time
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from flask import Response, g, request
 
+from turno.capabilities.streams.awaiting import Awaiting, Row
+from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
+from turno.capabilities.streams.response import LiveResponse, most_on_threads
+from turno.capabilities.streams.subscriber import View
 from turno.store.api import jobs as stored
 from turno.store.outage import OUTAGE
-from turno.streaming.awaiting import Awaiting, Row
-from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.subscriber import View
 from turno.web.addresses import at
 from turno.web.api.job_body import job_body
-from turno.web.api.stream_response import LiveResponse, most_on_threads
 from turno.web.http.json_answers import dumps
-from turno.web.http.query import described
+from turno.web.live import WaitQuery
 from turno.web.routes import Call
 from turno.web.services import services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-LONGEST_WAIT = 300  # seconds that may be asked for; MAX_WAIT_SECONDS says how long the request waits indeed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitQuery:
-    """How long the caller waits for the job's end."""
-
-    wait: Annotated[
-        int,
-        described(
-            "Seconds to wait for the job's end before the answer; the server may wait for less.", ge=0, le=LONGEST_WAIT
-        ),
-    ] = 0
-
 
 class EndOfWait:
     """The body of a response that begins at the end of its job, or else of the time, with the state of the job then."""
 
-    def __init__(self, response: Response, subscriber: Awaiting, body: Callable[[Row], str]) -> None:
+    def __init__(
+        self, response: Response, subscriber: Awaiting, body: Callable[[Row], str], leave: Callable[[], None]
+    ) -> None:
         self._response = response
         self._subscriber = subscriber
         self._body = body
-        self.close = partial(services().hub.leave, subscriber)
+        self.close = leave
 
     def begins_by(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> "EndOfWait":
         """Return this body, which calls `start_response` before its first part."""
@@ -82,7 +69,7 @@ class AwaitedResponse(LiveResponse):
         return cast("EndOfWait", self.response).begins_by(environ, start_response)
 
 
-def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
+def await_end(hub: Hub, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
     """Return the answer that the caller waits for: at once if the job has ended, or if nobody waits.
 
     The job is there whatever fails here, so no failure is the caller's: it is answered as if it had not waited.
@@ -90,7 +77,7 @@ def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> R
     seconds = min(query.wait, services().settings.max_wait_seconds)
     if not seconds or request.method == "HEAD":
         return answer
-    principal, hub = call.scope.principal, services().hub
+    principal = call.scope.principal
     subscriber = Awaiting(
         View(
             tenant=call.scope.tenant,
@@ -114,7 +101,7 @@ def await_end(call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> R
             hub.leave(subscriber)
             return answer if row is None else settled(answer, row, _body_of(call))
         subscriber.see(row)
-        end = EndOfWait(answer, subscriber, _body_of(call))
+        end = EndOfWait(answer, subscriber, _body_of(call), partial(hub.leave, subscriber))
         return AwaitedResponse(end, end.close)
     return answer
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Response, g, request
 
+from turno.capabilities.streams.stream_events import RETRY, close_event
+from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.http_server.thread_shares import EVENT_LOOP
-from turno.streaming.subscriber import CloseReason, Subscriber
-from turno.web.api.stream_events import RETRY, close_event
 from turno.web.services import services
 
 if TYPE_CHECKING:

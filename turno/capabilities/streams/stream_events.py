@@ -5,8 +5,8 @@ from uuid import UUID
 
 from flask_sse import Message
 
+from turno.capabilities.streams.subscriber import CloseReason, State
 from turno.jobs.redaction import Redaction
-from turno.streaming.subscriber import CloseReason, State
 from turno.web.api.job_body import job_body
 from turno.web.api.notifications import notification_body
 from turno.web.http.json_answers import dumps
@@ -48,7 +48,7 @@ RETRY = Words(b"retry: %d\n\n" % RETRY_MS)
 
 
 class StreamEvents:
-    """Frames rows for the hub; implements `turno.streaming.tenant_subscribers.Render`.
+    """Frames rows for the hub; implements `turno.capabilities.streams.tenant_subscribers.Render`.
 
     Links begin with `root`, the same for all who watch: what is read once is sent to each of them.
     """

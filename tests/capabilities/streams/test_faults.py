@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.streaming.test_streams import ask, end, headers_of, move, web_of
+from tests.capabilities.streams.test_streams import ask, end, headers_of, move, web_of
 from tests.stream_client import StreamClient
 from turno.servers.wait import wait_until
 

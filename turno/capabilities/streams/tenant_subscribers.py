@@ -5,8 +5,8 @@ from time import monotonic
 from typing import Any, Protocol
 from uuid import UUID
 
-from turno.streaming.awaiting import Awaiting
-from turno.streaming.subscriber import CloseReason, State, Subscriber
+from turno.capabilities.streams.awaiting import Awaiting
+from turno.capabilities.streams.subscriber import CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
 Row = dict[str, Any]

@@ -1,1 +1,0 @@
-"""Live streams: who watches what, and what each is sent."""
