@@ -81,14 +81,14 @@ def answers(connection: Any, statement: LiteralString, asked: tuple[Any, ...]) -
     except Exception as error:
         # SQLAlchemy hands on the driver's error within its own.
         cause = getattr(error, "orig", None) or error
-        told = _told(cause) if isinstance(cause, psycopg.Error) else None
-        if told is None:
+        refusal = _refusal(cause) if isinstance(cause, psycopg.Error) else None
+        if refusal is None:
             raise
-        raise NotEnqueued(told) from error
+        raise NotEnqueued(refusal) from error
 
 
 def _asking(connection: Any) -> Ask:
-    """Return what runs a statement on this connection, so that its owner's transaction has begun and knows of it."""
+    """Return the function that runs a statement on this connection, inside the transaction of its owner."""
     if hasattr(connection, "get_bind") and not inspect.iscoroutinefunction(connection.connection):
         connection = connection.connection()  # of a session of SQLAlchemy's
     if isinstance(connection, psycopg.Connection):
@@ -107,17 +107,17 @@ def _asking(connection: Any) -> Ask:
     return lambda statement, parameters: execute(statement, parameters).fetchall()
 
 
-def _told(error: psycopg.Error) -> str | None:
-    """Return what a person can do about a refusal; None if it has nothing to do with Turno."""
-    said, hint = error.diag.message_primary, error.diag.message_hint
+def _refusal(error: psycopg.Error) -> str | None:
+    """Return a refusal of Turno with its remedy; None for an error of another origin."""
+    problem, hint = error.diag.message_primary, error.diag.message_hint
     if (error.sqlstate or "").startswith("TU"):
-        return f"{said}: {hint}"
+        return f"{problem}: {hint}"
     if error.sqlstate == NOT_ALLOWED:
         if hint is not None:
-            return f"{said}: {hint}"
-        return f"{said}: this connection's role may not enqueue; `turno host add ROLE` lets it"
+            return f"{problem}: {hint}"
+        return f"{problem}: this connection's role may not enqueue; `turno host add ROLE` lets it"
     if error.sqlstate in NOT_INSTALLED:
-        return f"{said}: Turno is not in this database, or older than its library; run `turno migrate`"
+        return f"{problem}: Turno is not in this database, or older than its library; run `turno migrate`"
     if error.sqlstate == FAILED_BEFORE:
         return "this transaction failed before, and keeps nothing: roll it back, then enqueue"
     return broken_limit(error)

@@ -50,4 +50,4 @@ def empty(admin: psycopg.Connection[Any], tables: Sequence[sql.Identifier]) -> N
                 admin.execute("SET LOCAL session_replication_role = replica")
                 admin.execute(sql.SQL("; ").join(deletes))
             return
-    raise AssertionError("somebody still works on the tables of a test that ended: wait for it in that test")
+    raise AssertionError("a session still uses the tables of a test that ended: wait for its end in that test")

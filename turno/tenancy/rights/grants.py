@@ -30,7 +30,6 @@ _ENQUEUE_STEPS = frozenset(
     {
         "enqueue_target",
         "tenant_for_caller",
-        "refuse_verdict",
         "hint_at_commit",
         "not_enqueued",
         "backend_now",

@@ -1,5 +1,5 @@
 -- Which backend a tenant's next job goes to: its own, or the canary's if its name falls among the percentage, or the
--- one of all. The parameters are the environment's defaults of what may be set at run time.
+-- one of all. The parameters are the defaults of the environment for the run-time settings.
 CREATE OR REPLACE FUNCTION backend_for(p_tenant integer, p_default text, p_canary text, p_percent integer) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 BEGIN ATOMIC

@@ -1,11 +1,10 @@
--- Take one named ticket if it may run now. Whatever backend it is stamped with: a hint that
--- arrives by another road is as good, and the ticket can be taken once.
+-- Claim a named ticket if it may run now, with any backend: a hint may arrive by another way, and a ticket is claimed once.
 CREATE OR REPLACE FUNCTION claim_job(p_worker uuid, p_job uuid, p_types text[], p_versions smallint[]) RETURNS SETOF claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     named tickets;
 BEGIN
-    -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
+    -- A claim may be lost with the server: the sessions that received it are lost, too.
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT t.* INTO named FROM tickets t
     JOIN unnest(p_types, p_versions) AS known (type, version) USING (type, version)
@@ -24,7 +23,7 @@ BEGIN
         RETURN;
     END IF;
     IF named.concurrency_key IS NOT NULL AND named.state = 'scheduled' THEN
-        -- It may be the next of its key; then nobody need promote it first.
+        -- If the job is the next of its key, no worker has to promote the ticket first.
         PERFORM make_ready(ARRAY(SELECT t.job_id FROM tickets t
                                  WHERE t.job_id = p_job AND t.state = 'scheduled' AND t.run_at <= clock_timestamp()
                                  FOR NO KEY UPDATE SKIP LOCKED));

@@ -1,4 +1,4 @@
--- Tell dead_letter_counts of a dead letter that came, was closed, or went with its job. It only adds a row: two jobs of one
+-- Count a dead letter that was inserted, closed, or deleted with its job. The trigger only adds a row: two jobs of one
 -- tenant that fail alike do not wait for each other.
 CREATE OR REPLACE FUNCTION count_dead_letter() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

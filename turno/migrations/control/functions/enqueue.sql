@@ -1,6 +1,6 @@
--- Enqueue a job in the caller's transaction: for the application that lives in this database, in whatever language.
+-- Enqueue a job in the caller's transaction: for applications in this database, in any language.
 --   SELECT job_id FROM turno.enqueue(tenant => 'suc0001', type => 'monthly_report', payload => '{"month": "2026-06"}')
--- A payload is checked by code alone, not here: the handler refuses at its first attempt what does not fit.
+-- The payload is not checked here: the handler refuses an invalid payload at the first attempt.
 CREATE OR REPLACE FUNCTION enqueue(
     tenant text, type text, payload jsonb DEFAULT '{}', run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     key text DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL, version smallint DEFAULT NULL,
@@ -70,7 +70,7 @@ BEGIN
     pending_limit := own.pending_limit;
 END $$;
 
--- Where jobs of this tenant go, if there is one that the caller may use. Called by those alone who have pinned the path.
+-- The schema and the backend for jobs of a tenant, if the caller may use them. The callers have pinned search_path.
 CREATE OR REPLACE FUNCTION tenant_for_caller(p_tenant text, OUT schema text, OUT backend text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -90,27 +90,7 @@ BEGIN
     backend := own.backend;
 END $$;
 
--- Refuse what the tenant's function would not make.
-CREATE OR REPLACE FUNCTION refuse_verdict(
-    p_verdict text, p_job uuid, p_key text, p_user text, p_pending_limit integer, p_run_at timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    CASE p_verdict
-        WHEN 'conflict' THEN
-            PERFORM not_enqueued('TU013', format('the key %L stands for another request, that of job %s', p_key, p_job),
-                                 'a new request needs a new key');
-        WHEN 'quota' THEN
-            PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(p_user, 60),
-                                                 p_pending_limit),
-                                 'let one end, cancel one, or raise MAX_PENDING_JOBS_PER_USER');
-        WHEN 'run_at' THEN
-            PERFORM not_enqueued('TU012', format('run_at %L is too far away', p_run_at),
-                                 'say a time at most a year ahead and a day past');
-        ELSE NULL;
-    END CASE;
-END $$;
-
--- A refusal of what the caller can change, with what to do about it.
+-- Refuse a request that the caller can change, with the remedy as the hint.
 CREATE OR REPLACE FUNCTION not_enqueued(p_code text, p_message text, p_hint text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '%', p_message USING ERRCODE = p_code, HINT = p_hint;
@@ -127,15 +107,15 @@ BEGIN
     END IF;
 END $$;
 
--- Whether whoever called may use a schema of the application's: so who may not reach a customer's tables gives it no jobs.
--- Who that is nobody can forge: the login, or what it became by SET ROLE.
+-- Whether the caller may use a schema of the application: a role without access to a customer's tables enqueues no job there.
+-- The caller is the login, or its role after SET ROLE; SQL can forge neither.
 CREATE OR REPLACE FUNCTION caller_may_use(p_schema text) RETURNS boolean LANGUAGE sql STABLE
 RETURN (SELECT has_schema_privilege(session_user, n.oid, 'USAGE')
                OR has_schema_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, n.oid, 'USAGE')
         FROM pg_catalog.pg_namespace n WHERE n.nspname = p_schema::name) IS TRUE;
 
--- The backend of a tenant's next job, as far as the database knows: what was set at run time, else that of whoever is
--- alive, residents first.
+-- The backend of a tenant's next job according to the database: the run-time setting, else the backend of a living worker,
+-- residents first.
 CREATE OR REPLACE FUNCTION backend_now(p_tenant integer) RETURNS text LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT backend_for(p_tenant, coalesce(

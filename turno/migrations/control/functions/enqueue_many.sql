@@ -48,9 +48,19 @@ BEGIN
     LOOP
         job_id := made.job_id;
         is_new := made.verdict = 'accepted';
-        IF NOT is_new THEN
-            PERFORM refuse_verdict(made.verdict, job_id, keys[made.n], user_id, target.pending_limit, run_at);
-        END IF;
+        CASE made.verdict
+            WHEN 'conflict' THEN
+                PERFORM not_enqueued('TU013', format('the key %L stands for another request, that of job %s', keys[made.n],
+                                                     job_id), 'a new request needs a new key');
+            WHEN 'quota' THEN
+                PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(user_id, 60),
+                                                     target.pending_limit),
+                                     'let one end, cancel one, or raise MAX_PENDING_JOBS_PER_USER');
+            WHEN 'run_at' THEN
+                PERFORM not_enqueued('TU012', format('run_at %L is too far away', run_at),
+                                     'say a time at most a year ahead and a day past');
+            ELSE NULL;
+        END CASE;
         to_run := to_run OR is_new;
         RETURN NEXT;
     END LOOP;

@@ -1,5 +1,5 @@
--- Make one row of many that are of one tenant, type, error and day; returns how many there were. One statement reads, adds
--- and removes, and the lock lets one at a time do so. What nothing is left of goes.
+-- Merge the rows of dead_letter_counts that have one tenant, type, error and day; returns how many rows there were. One
+-- statement reads, adds and deletes, under a lock that one transaction holds. Rows without jobs are deleted.
 CREATE OR REPLACE FUNCTION fold_dead_letter_counts() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

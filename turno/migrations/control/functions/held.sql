@@ -1,4 +1,4 @@
--- What a worker holds by these records. More than it knows of is a claim whose answer was lost.
+-- The claims of a worker according to the tickets. A claim that the worker does not know is one whose reply was lost.
 CREATE OR REPLACE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

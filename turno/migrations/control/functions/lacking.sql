@@ -1,5 +1,5 @@
--- What is missing for a ticket to be taken: a living worker of its backend ('worker'), or one that knows its type
--- ('type') in its version ('version') and serves its queue ('queue'). Null if somebody can take it.
+-- The worker that a ticket lacks to be claimed: a living worker of its backend ('worker'), of its type ('type'), of its
+-- version ('version') or of its queue ('queue'). NULL if a worker can claim the ticket.
 CREATE OR REPLACE FUNCTION lacking(p_backend text, p_queue text, p_type text, p_version smallint) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 BEGIN ATOMIC

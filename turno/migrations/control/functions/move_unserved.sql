@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION move_unserved(p_backend text, p_waiting_for interval)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     alive text[] := ARRAY(SELECT backend FROM workers UNION SELECT p_backend WHERE p_backend = 'exec');
-    -- By their names, and not as all others: what waits where somebody works is not even looked at.
+    -- By their names, so that the index skips the tickets of backends with a living worker.
     dead text[] := ARRAY(SELECT name FROM backends WHERE name <> ALL (alive));
     target text := CASE WHEN p_backend = ANY (alive) THEN p_backend ELSE alive[1] END;
     jobs uuid[];

@@ -1,4 +1,4 @@
--- Waits and run times are counted in buckets. Bucket n holds what is longer than the bound before and at most
+-- Waits and run times are counted in buckets. Bucket n holds times above the bound before and at most
 -- bound n + 1 of these, in milliseconds; the last bucket has no bound.
 CREATE OR REPLACE FUNCTION outcome_bounds() RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000,

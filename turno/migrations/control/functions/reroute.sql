@@ -1,4 +1,4 @@
--- What waits follows its tenant to the backend that was chosen since, whether somebody serves the old one or not.
+-- Move waiting tickets to the backend that was chosen for their tenant, whether or not a worker serves the old backend.
 CREATE OR REPLACE FUNCTION reroute(p_default text, p_canary text, p_percent integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- A ticket that cannot be changed waits, until somebody has looked at it, where it stands in nobody's way; its worker
--- logs the warning. What is refused is the row: a lock or a full disk is no fault of its.
+-- Put a ticket whose row is refused into the state `review`, where it delays no other ticket, until a person has looked at
+-- it; the worker logs the warning. Only the content of the row counts as refused, not a lock or a full disk.
 CREATE OR REPLACE FUNCTION set_aside(p_job uuid, p_why text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN

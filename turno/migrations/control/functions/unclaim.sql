@@ -1,5 +1,5 @@
--- Give back a claim that no process was ever handed: its job was not started, so the ticket alone is put back as it
--- was, and no lock on its tenant's tables can keep it. With a wait nobody takes it before that has passed.
+-- Return a claim that no process received: its job was not started, so the ticket alone is put back as it was, and no lock
+-- on its tenant's tables can delay that. With a wait no worker claims the ticket before the wait is over.
 CREATE OR REPLACE FUNCTION unclaim(p_job uuid, p_token uuid, p_wait interval) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

@@ -1,6 +1,6 @@
--- Ready tickets that a worker with these queues and types could take now and that nobody took for a while: the hint was
--- lost, or there was no room. Of each lane and tenant only what p_limit allows is looked at: not what waits behind it, nor
--- what is paused, beyond a cap, of a type that is not asked for or of a tenant in p_without.
+-- Ready tickets that a worker with these queues and types could claim, and that no worker claimed for a while: the hint was
+-- lost, or no slot was free. Of each lane and tenant at most p_limit tickets are read; paused and full tenants and types,
+-- other types and the tenants in p_without are skipped.
 CREATE OR REPLACE FUNCTION unclaimed(
     p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_waiting_for interval, p_limit integer,
     p_without text[])

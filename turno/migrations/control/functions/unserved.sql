@@ -1,6 +1,6 @@
--- What waits for longer than p_waiting_for and nobody alive can take, by backend, queue, type and version: how many
--- (counted to 1000), of how many tenants, since when. A step from one lane to the next, and in it from tenant to tenant,
--- costs one descent of the index, whatever waits there; and at most 1000 steps are taken of each.
+-- The tickets that wait for longer than p_waiting_for and that no living worker can claim, by backend, queue, type and
+-- version: how many (counted to 1000), of how many tenants, since when. A step from one lane to the next, and in it from
+-- tenant to tenant, costs one descent of the index, whatever waits there; and at most 1000 steps are taken of each.
 CREATE OR REPLACE FUNCTION unserved(p_waiting_for interval)
 RETURNS TABLE (backend text, queue text, type text, version smallint, lacks text, waiting bigint, tenants bigint,
                oldest timestamptz)

@@ -10,7 +10,7 @@ BEGIN
         INSERT INTO exec_hosts (host, types, versions, seen_at) VALUES (p_host, p_types, p_versions, clock_timestamp())
         ON CONFLICT (host) DO UPDATE
         SET types = excluded.types, versions = excluded.versions, seen_at = excluded.seen_at
-        -- Many start at a time: not each of them needs to write that nothing has changed.
+        -- Many workers start at once: only a change, or an old row, is written.
         WHERE exec_hosts.seen_at < excluded.seen_at - interval '1 hour'
            OR (exec_hosts.types, exec_hosts.versions) <> (excluded.types, excluded.versions);
     END IF;

@@ -1,6 +1,6 @@
--- Whether a spawned worker that has been idle for so long should stay: nobody has swept for a period, something becomes due
--- before it has been idle for p_at_most, or a worker at a job was not heard of since. Who lives says so in between.
--- One of the installation stays, whoever became idle last: it has the longest time left for what is still to come.
+-- Whether a spawned worker that has been idle for p_idle_for should stay: no process swept for a period, a job becomes due
+-- before the worker has been idle for p_at_most, or the heartbeat of a worker with a job is missing since then. One worker
+-- of the installation stays, the last to become idle, which has the longest time left.
 CREATE OR REPLACE FUNCTION worth_staying(p_worker uuid, p_idle_for interval, p_at_most interval) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

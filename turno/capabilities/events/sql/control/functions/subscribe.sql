@@ -1,6 +1,6 @@
--- Register the events that the types of running code subscribe to. p_handlers is an array of objects with `type`, `subscribes`
--- and `ordered`. A subscription that no process has announced for a day is removed; p_pause, the time in which no process
--- announced anything, does not count.
+-- Register the events that the types of running code subscribe to. p_handlers is an array of objects with `type`,
+-- `subscribes` and `ordered`. A subscription that no process has announced for a day is removed; p_pause, the time in which
+-- no process announced anything, does not count.
 CREATE OR REPLACE FUNCTION subscribe(p_handlers jsonb, p_pause interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

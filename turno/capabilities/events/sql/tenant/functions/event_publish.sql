@@ -1,5 +1,5 @@
--- Publish an event, and create a job for each type that subscribes in the transaction's snapshot. p_origin has the fields that
--- each job takes from the publisher. No lock is shared with another publisher, a deployment or maintenance.
+-- Publish an event, and create a job for each type that subscribes in the transaction's snapshot. p_origin has the fields
+-- that each job takes from the publisher. No lock is shared with another publisher, a deployment or maintenance.
 CREATE OR REPLACE FUNCTION event_publish(p_name text, p_key text, p_data jsonb, p_origin turno.new_job)
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET row_security = on AS $$
@@ -63,12 +63,12 @@ BEGIN
         RAISE EXCEPTION 'another transaction has just replayed an event of these for %', p_types[1] USING ERRCODE = '40001',
             HINT = 'repeat the command';
     END IF;
-    -- A new job replaces a failed one, whose dead letter must not block later events of the key.
+    -- The new job replaces a failed job, whose dead letter must not block later events of the key.
     PERFORM job_discard(f, 'a replay of its event') FROM unnest(formers) AS f WHERE f IS NOT NULL;
     RETURN made;
 END $$;
 
--- Replay a batch of events for a subscriber, in their order: those of p_name, or of all its names, from p_since until
+-- Replay a batch of events for a subscriber, in their order: of p_name, or of all its names, from p_since until
 -- p_until, after p_after; with p_missing only events without a job of the type. Returns how many and the last event of the
 -- batch. A dry run creates nothing.
 CREATE OR REPLACE FUNCTION event_replay(
@@ -97,7 +97,7 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- An event of a running attempt, published with what the attempt commits; its jobs count against the limit of child jobs.
+-- Publish an event of a running attempt, with the commit of the attempt; its jobs count against the limit of child jobs.
 CREATE OR REPLACE FUNCTION event_publish_child(p_job uuid, p_token uuid, p_name text, p_key text, p_data jsonb)
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
