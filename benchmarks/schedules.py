@@ -18,9 +18,9 @@ from benchmarks.report import Report
 from benchmarks.resident import resident
 from benchmarks.sampling import quantile
 from turno.capabilities.schedules import due_schedules as schedules
-from turno.capabilities.schedules.changes import NewSchedule, checked_rule
 from turno.capabilities.schedules.maintenance import fire_due
 from turno.jobs.firing import AHEAD
+from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
@@ -90,8 +90,8 @@ def _put(bench: BenchEnvironment, tenants: list[Tenant], period: int, *, ahead: 
     for tenant in tenants:
         rows = []
         for number in range(EACH):
-            new = NewSchedule(name=f"n{number}", handler=Ring, payload={}, user_id="ana", every=period)
-            rows.append((new.name, period, new.seconds, checked_rule(new, tenant).next_after(begin)))
+            new = RecurringJob(name=f"n{number}", handler=Ring, payload={}, user_id="ana", every=period)
+            rows.append((new.name, period, new.seconds, new.rule(tenant.slug).next_after(begin)))
         with bench.in_schema(tenant).cursor() as cursor:
             cursor.executemany(PUT, rows)
 

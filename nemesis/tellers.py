@@ -14,7 +14,7 @@ import psycopg
 
 from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
-from turno.capabilities.schedules.changes import NewSchedule, checked_rule
+from turno.jobs.recurring_job import RecurringJob
 from turno.servers.wait import wait_until
 from turno.testing.client_log import Asked
 
@@ -136,10 +136,10 @@ def put_schedules(environment: Environment) -> None:
     for tenant in environment.tenants:
         with environment.admin(tenant) as session:
             for number in range(SCHEDULES):
-                new = NewSchedule(
+                new = RecurringJob(
                     name=f"tick-{number}", handler=Tick, payload={}, user_id=USER, every=60, spread=SPREAD, missed="all"
                 )
-                first = checked_rule(new, tenant).next_after(datetime.now(UTC))
+                first = new.rule(tenant.slug).next_after(datetime.now(UTC))
                 session.execute(SCHEDULE, (new.name, json.dumps(asdict(Work())), USER, SPREAD, first))
 
 

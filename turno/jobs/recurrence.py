@@ -190,7 +190,7 @@ def rule_of(
         problems.append(("spread", f"must be 0 to {MOST_SPREAD} seconds"))
     if missed not in MISSED:
         problems.append(("missed", f"must be one of {', '.join(MISSED)}"))
-    if not _known(zone):
+    if not known_zone(zone):
         problems.append(("zone", "is no time zone known here, such as America/Argentina/Buenos_Aires or UTC"))
     if cron is not None and (wrong := _wrong_cron(cron)):
         problems.append(("cron", wrong))
@@ -201,7 +201,8 @@ def rule_of(
     return Rule(cron=cron, every=every, zone=zone, offset=offset)
 
 
-def _known(zone: str) -> bool:
+def known_zone(zone: str) -> bool:
+    """Return whether this host has the data of a time zone."""
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -12,9 +12,9 @@ import pytest
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
 from turno.capabilities.schedules import changes, due_schedules, maintenance
-from turno.capabilities.schedules.changes import NewSchedule
 from turno.capabilities.schedules.maintenance import fire_due, repair
 from turno.jobs.firing import AHEAD, Firing
+from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.maintenance.recurring import DueRule
 from turno.store.engine.announcements import Announcement
@@ -44,7 +44,7 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
         if next_at is not None:  # as if it had been saved a while ago
             patch.setattr("turno.jobs.recurrence.Rule.next_after", lambda *_: next_at)
         word = changes.save(
-            world.web, world.one, NewSchedule(name=name, handler=BatchInvoicing, **usual | options), only=None
+            world.web, world.one, RecurringJob(name=name, handler=BatchInvoicing, **usual | options), only=None
         )
     assert word in {"created", "changed"}
 
@@ -343,13 +343,13 @@ def test_a_tenant_has_at_most_a_thousand(world: ExampleInstallation) -> None:
         " FROM generate_series(1, 999) AS n"
     )
     save(world, "last")
-    one_more = NewSchedule(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
+    one_more = RecurringJob(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
     assert changes.save(world.web, world.one, one_more, only=None) == "full"
 
 
 def test_a_user_saves_at_most_a_tenth_of_the_schedules(world: ExampleInstallation) -> None:
     wanted = [
-        NewSchedule(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
+        RecurringJob(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
     ]
     for one in wanted[:100]:
         assert changes.save(world.web, world.one, one, only="ana") == "created"

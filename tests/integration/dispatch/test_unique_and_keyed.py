@@ -17,11 +17,12 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
-from turno.capabilities.schedules.changes import NewSchedule, save
+from turno.capabilities.schedules.changes import save
 from turno.capabilities.schedules.maintenance import fire_due
 from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob
+from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.servers.wait import wait_until
 
@@ -183,7 +184,7 @@ def test_post_takes_them_too(world: ExampleInstallation) -> None:
 
 @pytest.mark.usefixtures("announced")
 def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation) -> None:
-    every_minute = NewSchedule(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
+    every_minute = RecurringJob(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
     assert save(world.web, world.one, every_minute, only=None) == "created"
     link = world.engine
     assert fire_due(link, EachTenant(link)).done > 0

@@ -8,20 +8,16 @@ from flask import Response
 from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.body import (
     ScheduleBody,
-    ScheduleRequest,
     ScheduleSummary,
-    new_schedule,
     schedule_body,
     schedule_links,
 )
-from turno.jobs.recurrence import InvalidRule
 from turno.web.addresses import at
-from turno.web.api.submit_body import known_handler
+from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer, page_of
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import NOT_GIVEN, KeyCursor, PageSize
-from turno.web.http.request_body import check
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import services
 
@@ -75,7 +71,7 @@ def show(call: Call, name: str) -> ScheduleBody:
         Kind.REFUSED,
     ),
 )
-def put(call: Call, body: ScheduleRequest, name: str) -> Response:
+def put(call: Call, body: RecurringJobBody, name: str) -> Response:
     """Save a schedule.
 
     Makes it, or replaces it as a whole; safe to repeat. Jobs that were made for moments still to come are taken
@@ -127,17 +123,9 @@ def find_schedule(scope: Scope, name: str) -> ScheduleBody:
     return body
 
 
-def save_schedule(scope: Scope, name: str, body: ScheduleRequest, *, replace: bool = True) -> str:
+def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: bool = True) -> str:
     """Make or replace a schedule: created, changed, or exists unless it may `replace`; raises Problem otherwise."""
-    handler = known_handler(body.type)
-    payload, problems = check(handler, body.payload)
-    wanted = new_schedule(name, body, handler, payload, scope.principal.user)
-    try:
-        changes.checked_rule(wanted, scope.tenant)
-    except InvalidRule as error:
-        problems += [FieldProblem(*one) for one in error.problems]
-    if problems:
-        raise invalid(problems)
+    wanted = read_recurring_job(name, body, scope.principal.user, scope.tenant.slug)
     with services().connection() as connection:
         word = changes.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
     match word:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from datetime import UTC, datetime
 from getpass import getuser
 from itertools import islice
@@ -12,64 +10,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.capabilities.schedules import changes, stored
-from turno.capabilities.schedules.changes import NewSchedule, stored_rule
 from turno.capabilities.schedules.listed import all_schedules
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table, text
+from turno.commands.recurring_options import given_options, job_options, recurring_job, rule_options
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
-from turno.errors import InvalidPayload, TurnoError
+from turno.errors import TurnoError
 from turno.jobs.job import Priority
-from turno.jobs.json_text import NotJson
-from turno.jobs.named_handlers import named_handlers
-from turno.jobs.payload import check_payload, payload_text
-from turno.jobs.recurrence import MISSED, InvalidRule, rule_of
+from turno.jobs.recurrence import rule_of
+from turno.jobs.recurring_job import stored_rule
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from turno.commands.tenant_session import TenantSession
 
-DURATION = re.compile(r"(\d{1,9})([smhd]?)")
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 HEADERS = ("tenant", "name", "type", "when", "zone", "next", "last", "state")
 MOST = 1000
 
 
 class ScheduleRefused(TurnoError):
-    """Nothing was changed; the message says why."""
-
-
-class Seconds(click.ParamType[int]):
-    """A number of seconds, or of minutes, hours or days as in 15m, 6h, 1d."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the seconds, or fail with what was expected."""
-        found = DURATION.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{str(value)[:60]!r}: expected a number of seconds, or one as 15m, 6h, 1d", param, ctx)
-        return int(found[1]) * UNITS[found[2]]
-
-
-def _times(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say when a schedule fires."""
-    for option in (
-        click.option("--missed", type=click.Choice(MISSED), help="What becomes of moments while nothing ran."),
-        click.option("--spread", type=Seconds(), help="Fire up to so much later, by its name."),
-        click.option("--zone", help="The time zone of --cron; UTC unless said."),
-        click.option("--every", type=Seconds(), help="Instead of --cron: 15m, 6h, 1d."),
-        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '0 3 * * 1-5'."),
-    ):
-        command = option(command)
-    return command
+    """No change was made; the message has the reason."""
 
 
 tenant_option = click.option("--tenant", required=True, help="Whose schedule.")
-payload_option = click.option("--payload", metavar="JSON", help="What the handler takes; `-` reads standard input.")
-priority_option = click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]))
 
 
 @click.group()
@@ -80,14 +44,12 @@ def schedule() -> None:
 @schedule.command()
 @tenant_option
 @click.option("--type", "job_type", required=True, help="The type of its jobs.")
-@_times
-@payload_option
-@priority_option
+@job_options
 @click.option("--user", default=getuser, help="Whose jobs they are; by default the user of this shell.")
 @click.argument("name")
 def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> None:
     """Add the schedule NAME."""
-    given = {"payload": {}} | _given(options)
+    given = {"payload": {}} | given_options(options)
     with session_of(tenant) as session:
         _save(session, name, job_type, user, given, create=True)
 
@@ -95,13 +57,11 @@ def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> 
 @schedule.command("set")
 @tenant_option
 @click.option("--type", "job_type", help="The type of its jobs.")
-@_times
-@payload_option
-@priority_option
+@job_options
 @click.argument("name")
 def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> None:
     """Change what is named of the schedule NAME; jobs for moments still to come are made anew."""
-    given = _given(options)
+    given = given_options(options)
     with session_of(tenant) as session:
         row = _found(session, name)
         kept = {field: row[field] for field in ("payload", "zone", "missed", "spread", "cron", "every")}
@@ -162,16 +122,16 @@ def remove(*, tenant: str, name: str) -> None:
 
 @schedule.command("next")
 @click.option("--tenant", help="Whose schedule; without it the times are previewed.")
-@_times
+@rule_options
 @click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
 @click.argument("name", required=False)
 def preview(*, tenant: str | None, name: str | None, count: int, **options: Any) -> None:
     """Show the next moments, in UTC and in its zone: of the schedule NAME, or of --cron or --every."""
-    given = _given(options)
+    given = given_options(options)
     if tenant is not None and name is not None and not given:
         with session_of(tenant) as session:
             row = _found(session, name)
-            zone, moments = row["zone"], stored_rule(row, session.tenant).after(row["now"])
+            zone, moments = row["zone"], stored_rule(row, session.tenant.slug).after(row["now"])
     elif given and tenant is None:
         zone = given.get("zone", "UTC")
         usual = {"cron": None, "every": None, "zone": zone, "spread": 0, "missed": "once"}
@@ -184,27 +144,10 @@ def preview(*, tenant: str | None, name: str | None, count: int, **options: Any)
     print_table(("utc", zone), rows)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    given = {field: value for field, value in options.items() if value is not None}
-    if "payload" in given:
-        given["payload"] = _parsed(given["payload"])
-    return given
-
-
 def _save(session: TenantSession, name: str, job_type: str, user: str, given: dict[str, Any], *, create: bool) -> None:
-    handler = named_handlers(read_settings().handlers).handler(job_type)
-    try:
-        payload = check_payload(handler, given.pop("payload"))
-        priority = Priority[given.pop("priority", "normal").upper()]
-        wanted = NewSchedule(name=name, handler=handler, payload=payload, user_id=user, priority=priority, **given)
-        word = changes.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
-        row = _found(session, name)
-    except InvalidPayload as error:
-        told = "\n".join(f"  {'.'.join(filter(None, ('payload', p['field'])))}: {p['problem']}" for p in error.problems)
-        raise ScheduleRefused(f"{job_type} does not take this payload:\n{told}") from None
-    except InvalidRule as error:
-        told = "\n".join(f"  {field}: {problem}" for field, problem in error.problems)
-        raise ScheduleRefused(f"the schedule {name[:60]!r} was not saved:\n{told}") from None
+    wanted = recurring_job(name, job_type, user, given, session.tenant.slug)
+    word = changes.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
+    row = _found(session, name)
     match word:
         case "exists":
             raise ScheduleRefused(f"{session.tenant.slug} has a schedule {name}; change it by `turno schedule set`")
@@ -224,7 +167,7 @@ def _found(session: TenantSession, name: str) -> dict[str, Any]:
 def _next(row: dict[str, Any], session: TenantSession) -> datetime | None:
     if row["paused_at"] is not None:
         return None
-    return stored_rule(row, session.tenant).next_after(row["now"])
+    return stored_rule(row, session.tenant.slug).next_after(row["now"])
 
 
 def _told(verdict: str, name: str, tenant: str, done: str) -> None:
@@ -242,10 +185,3 @@ def _line(row: dict[str, Any]) -> tuple[Any, ...]:
     when = row["cron"] or f"every {row['every']} s"
     last = row.get("last_status") and f"{text(row['last_at'])} {row['last_status']}"
     return (row["slug"], row["name"], row["type"], when, row["zone"], row["next_at"], last, state)
-
-
-def _parsed(given: str) -> Any:
-    try:
-        return payload_text(sys.stdin.read() if given == "-" else given)
-    except NotJson as problem:
-        raise click.BadParameter(str(problem), param_hint="'--payload'") from None

@@ -2,26 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from flask import Response, request
 
 from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.api import find_schedule, remove_schedule, save_schedule, switch_schedule
-from turno.capabilities.schedules.body import ScheduleRequest, ScheduleSummary, schedule_body
-from turno.errors import InvalidPayload
-from turno.jobs.converter import converter
+from turno.capabilities.schedules.body import ScheduleSummary, schedule_body
 from turno.jobs.job import Priority
-from turno.jobs.json_text import NotJson
-from turno.jobs.payload import payload_text
 from turno.jobs.recurrence import MISSED
 from turno.store.api import notifications
 from turno.web.addresses import at
+from turno.web.api.recurring_job import recurring_job_of_form
 from turno.web.http.problems import FieldProblem, Kind, Problem
 from turno.web.http.query import NOT_GIVEN, Text
-from turno.web.http.request_body import field_problems
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
@@ -30,7 +25,6 @@ from turno.web.services import services
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 
 SHOWN = 50
-LONGEST_NUMBER = 9  # digits
 FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority")
 NEW = {"missed": "once", "priority": "normal", "zone": "UTC", "payload": "{}"}
 # What is told of a field, in the reader's language; of a payload's fields the handler's own words follow.
@@ -110,7 +104,7 @@ def remove(visit: Visit, name: str) -> Response:
 def _save(visit: Visit, name: str, *, replace: bool) -> None:
     """Save what the form says; raises FormRefused."""
     try:
-        word = save_schedule(visit.scope, name, _read(request.form), replace=replace)
+        word = save_schedule(visit.scope, name, recurring_job_of_form(request.form), replace=replace)
     except Problem as problem:
         field = {Kind.UNKNOWN_TYPE: "type", Kind.NOT_FOUND: "name", Kind.REFUSED: "name"}.get(problem.kind)
         if not problem.errors and field is None:
@@ -118,29 +112,6 @@ def _save(visit: Visit, name: str, *, replace: bool) -> None:
         raise FormRefused([*problem.errors] or [FieldProblem(field or "name", problem.detail)]) from problem
     if word == "exists":
         raise FormRefused([FieldProblem("name", "is taken by another schedule")])
-
-
-def _read(form: Mapping[str, str]) -> ScheduleRequest:
-    given: dict[str, Any] = {"type": form.get("type", "")}
-    problems, payload = [], msgspec.Raw()
-    try:
-        payload = payload_text(form.get("payload", "").strip() or "{}")
-    except NotJson as error:
-        problems.append(FieldProblem("payload", str(error)))
-    for name in ("cron", "zone", "missed", "priority"):
-        if text := form.get(name, "").strip():
-            given[name] = text
-    for name in ("every", "spread"):
-        if text := form.get(name, "").strip():
-            whole = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
-            given[name] = int(text) if whole else text
-    if problems:
-        raise FormRefused(problems)
-    try:
-        body: ScheduleRequest = converter(ScheduleRequest).convert(given | {"payload": {}})
-    except InvalidPayload as error:
-        raise FormRefused(field_problems(error)) from error
-    return replace(body, payload=payload)
 
 
 def _list(

@@ -1,0 +1,102 @@
+"""The options of commands that save a recurring job: its rule, its payload and its priority."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.environment import read_settings
+from turno.errors import InvalidPayload, TurnoError
+from turno.jobs.job import Priority
+from turno.jobs.json_text import NotJson
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.payload import check_payload, payload_text
+from turno.jobs.recurrence import MISSED, InvalidRule
+from turno.jobs.recurring_job import RecurringJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DURATION = re.compile(r"(\d{1,9})([smhd]?)")
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class NotSaved(TurnoError):
+    """A recurring job was not saved; the message has the reason."""
+
+
+class Seconds(click.ParamType[int]):
+    """A number of seconds, or of minutes, hours or days as in 15m, 6h, 1d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seconds; fails with the expected forms."""
+        found = DURATION.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{str(value)[:60]!r}: expected a number of seconds, or one as 15m, 6h, 1d", param, ctx)
+        return int(found[1]) * UNITS[found[2]]
+
+
+def rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a recurrence rule."""
+    for option in (
+        click.option("--missed", type=click.Choice(MISSED), help="Jobs of moments without a run of maintenance."),
+        click.option("--spread", type=Seconds(), help="Largest delay of a moment; the name decides the delay."),
+        click.option("--zone", help="Time zone of --cron; UTC by default."),
+        click.option("--every", type=Seconds(), help="Instead of --cron: 15m, 6h, 1d."),
+        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '0 3 * * 1-5'."),
+    ):
+        command = option(command)
+    return command
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a recurring job, but for its type."""
+    for option in (
+        click.option("--priority", type=click.Choice([one.word for one in Priority]), help="Priority of its jobs."),
+        click.option("--payload", metavar="JSON", help="Payload of its jobs; `-` reads standard input."),
+        rule_options,
+    ):
+        command = option(command)
+    return command
+
+
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that the command line has; the payload is parsed."""
+    given = {field: value for field, value in options.items() if value is not None}
+    if "payload" in given:
+        try:
+            given["payload"] = payload_text(sys.stdin.read() if given["payload"] == "-" else given["payload"])
+        except NotJson as problem:
+            raise click.BadParameter(str(problem), param_hint="'--payload'") from None
+    return given
+
+
+def recurring_job(name: str, job_type: str, user: str, given: dict[str, Any], tenant: str) -> RecurringJob:
+    """Return a checked recurring job; raises NotSaved with all problems."""
+    handler = named_handlers(read_settings().handlers).handler(job_type)
+    try:
+        wanted = RecurringJob(
+            name=name,
+            handler=handler,
+            user_id=user,
+            **given
+            | {
+                "payload": check_payload(handler, given["payload"]),
+                "priority": Priority[given.get("priority", "normal").upper()],
+            },
+        )
+        wanted.rule(tenant)
+    except InvalidPayload as error:
+        lines = "\n".join(
+            f"  {'.'.join(filter(None, ('payload', p['field'])))}: {p['problem']}" for p in error.problems
+        )
+        raise NotSaved(f"{job_type} does not take this payload:\n{lines}") from None
+    except InvalidRule as error:
+        lines = "\n".join(f"  {field}: {problem}" for field, problem in error.problems)
+        raise NotSaved(f"{name[:60]!r} was not saved:\n{lines}") from None
+    return wanted

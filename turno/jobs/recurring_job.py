@@ -1,0 +1,72 @@
+"""A job at the moments of a recurrence rule: the value that schedules and templates store."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from turno.jobs.job import Priority
+from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from turno.jobs.handler import JobHandler
+
+NAME = "[a-z0-9][a-z0-9._-]{0,62}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringJob:
+    """A recurring job under its name; the payload was validated and is in its canonical JSON form.
+
+    Without a `spread` cron keeps its minute, and an interval is spread over its whole length, a day at most.
+    """
+
+    name: str
+    handler: type[JobHandler[Any]]
+    payload: dict[str, Any]
+    user_id: str
+    cron: str | None = None
+    every: int | None = None
+    zone: str = "UTC"
+    spread: int | None = None
+    missed: Missed = "once"
+    priority: Priority = Priority.NORMAL
+
+    @property
+    def seconds(self) -> int:
+        """Return the largest delay of a moment in seconds."""
+        if self.spread is not None:
+            return self.spread
+        return min(self.every or 0, MOST_SPREAD)
+
+    def rule(self, tenant: str) -> Rule:
+        """Return the rule in a tenant; raises InvalidRule with all problems of the name and the times."""
+        problems = []
+        if not re.fullmatch(NAME, self.name):
+            problems.append(
+                ("name", "has 1 to 63 small letters, digits, dots, dashes and underscores, a letter or digit first")
+            )
+        try:
+            rule = rule_of(
+                cron=self.cron,
+                every=self.every,
+                zone=self.zone,
+                spread=max(-1, self.seconds),
+                missed=self.missed,
+                name=self.name,
+                tenant=tenant,
+            )
+        except InvalidRule as error:
+            raise InvalidRule(problems + error.problems) from None
+        if problems:
+            raise InvalidRule(problems)
+        return rule
+
+
+def stored_rule(row: Mapping[str, Any], tenant: str) -> Rule:
+    """Return the rule of a stored row; raises InvalidRule if this host cannot evaluate the rule."""
+    known = ("cron", "every", "zone", "spread", "missed", "name")
+    return rule_of(**{name: row[name] for name in known}, tenant=tenant)
