@@ -1,0 +1,275 @@
+"""A template's moments become jobs of every tenant: one each, in the tenant's zone, and none while it is paused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handlers.batch_invoicing import BatchInvoicing
+from turno.capabilities.schedule_templates import firing, stored
+from turno.jobs.firing import Firing
+from turno.jobs.recurring_job import RecurringJob
+from turno.maintenance.each_tenant import EachTenant
+from turno.store.engine.announcements import Announcement
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
+from turno.wiring.shared import engine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+    from tests.installation import ExampleInstallation
+    from turno.store.engine.engine import Engine
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+TENANTS = ("suc0001", "suc0002")
+
+
+@pytest.fixture(autouse=True)
+def noon(world: ExampleInstallation) -> Iterator[None]:
+    """The handlers are known, and by the database's clock it is half a minute to noon."""
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.clock.freeze(NOON - MINUTE / 2)
+    yield
+    world.clock.thaw()
+    world.rows("DELETE FROM turno.schedule_templates")
+    world.rows("DELETE FROM turno.template_zones")
+
+
+@pytest.fixture
+def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(world.logins, world.logins.operator, application="turno-admin") as session:
+        yield session
+
+
+def save(operator: psycopg.Connection[Any], name: str = "nightly", **options: Any) -> str:
+    usual: dict[str, Any] = {"cron": "0 * * * *", "payload": {"order_ids": [1]}, "user_id": "ops"}
+    wanted = RecurringJob(name=name, handler=BatchInvoicing, **usual | options)
+    wanted.rule("")
+    return stored.save(operator, wanted, by="eva")
+
+
+def fire(engine: Engine) -> int:
+    report = firing.fire_due(engine, EachTenant(engine))
+    assert report.troubles == {}
+    return report.done
+
+
+def moments(world: ExampleInstallation, tenant: str) -> list[datetime]:
+    rows = world.rows("SELECT run_at, origin, user_id FROM background_jobs ORDER BY 1", tenant=world.tenants[tenant])
+    assert {(row["origin"], row["user_id"]) for row in rows} <= {("template nightly", "ops")}
+    return [row["run_at"] for row in rows]
+
+
+def switch(world: ExampleInstallation, *, pause: bool, tenant: str = "suc0001") -> str:
+    statement = "SELECT template_copy_switch('nightly', %s, 'ana') AS verdict"
+    (row,) = world.rows(statement, pause, tenant=world.tenants[tenant])
+    return str(row["verdict"])
+
+
+def test_each_tenant_gets_one_job_a_moment(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    assert save(operator) == "created"
+    assert fire(world.engine) == 0  # the first moment is decided
+    assert fire(world.engine) == 0
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 2
+    assert fire(world.engine) == 0
+    assert [moments(world, slug) for slug in TENANTS] == [[NOON], [NOON]]
+
+
+def test_concurrent_maintenance_makes_no_job_twice(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    for number in range(5):
+        save(operator, f"n{number}")
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    engines = [engine_of(world.settings) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        made = sum(pool.map(lambda engine: firing.fire_due(engine, EachTenant(engine)).done, engines))
+    for engine in engines:
+        engine.close()
+    assert made == 10
+    assert [len(world.rows("SELECT FROM background_jobs", tenant=world.tenants[slug])) for slug in TENANTS] == [5, 5]
+
+
+def test_a_tenant_s_zone_replaces_the_template_s(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator, cron="0 9 * * *", zone="UTC")
+    assert stored.set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 1
+    assert [moments(world, slug) for slug in TENANTS] == [[], [NOON]]  # nine o'clock in Buenos Aires
+    assert stored.set_zone(operator, "suc0002", None, by="eva")
+    fire(world.engine)
+    world.clock.freeze(NOON + 21 * HOUR + MINUTE)
+    assert fire(world.engine) == 2
+    assert not stored.set_zone(operator, "nowhere", "UTC", by="eva")
+
+
+def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    save(operator)
+    new = add_tenant(world.admin, world.logins, "suc0009", "northwind")
+    try:
+        stored.set_zone(operator, "suc0009", "UTC", by="eva")
+        fire(world.engine)
+        world.clock.freeze(NOON + MINUTE)
+        assert fire(world.engine) == 3
+        rows = world.rows("SELECT run_at FROM background_jobs", tenant=new)
+        assert [row["run_at"] for row in rows] == [NOON]
+    finally:
+        remove_tenant(world.admin, world.logins, "suc0009")
+    left = "SELECT tenant_id FROM turno.{} WHERE tenant_id = %s"
+    for table in ("template_copies", "template_runs", "template_zones"):
+        assert world.rows(left.format(table), new.id) == []
+
+
+def test_a_paused_copy_makes_no_job_and_misses_none(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    save(operator)
+    fire(world.engine)
+    assert [switch(world, pause=True), switch(world, pause=True)] == ["changed", "same"]
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 1
+    (copy,) = world.rows("SELECT paused_by, missed_runs, next_at FROM template_copies()")
+    assert (copy["paused_by"], copy["missed_runs"], copy["next_at"]) == ("ana", 0, None)
+    world.clock.freeze(NOON + 5 * HOUR + MINUTE)
+    assert switch(world, pause=False) == "changed"
+    fire(world.engine)
+    world.clock.freeze(NOON + 6 * HOUR + MINUTE)
+    fire(world.engine)
+    assert moments(world, "suc0001") == [NOON + 6 * HOUR]
+    (copy,) = world.rows("SELECT missed_runs, problem, last_at FROM template_copies()")
+    assert (copy["missed_runs"], copy["problem"], copy["last_at"]) == (0, None, NOON + 6 * HOUR)
+
+
+def test_a_paused_template_rests_in_all_tenants(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator)
+    fire(world.engine)
+    assert switch(world, pause=True) == "changed"
+    assert stored.switch(operator, "nightly", pause=True, by="eva")
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 0
+    assert stored.switch(operator, "nightly", pause=False, by="eva")
+    fire(world.engine)
+    world.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(world.engine) == 1
+    assert [moments(world, slug) for slug in TENANTS] == [[], [NOON + HOUR]]
+    assert not stored.switch(operator, "other", pause=True, by="eva")
+
+
+def test_a_resumed_copy_of_a_paused_template_rests(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    save(operator)
+    stored.switch(operator, "nightly", pause=True, by="eva")
+    assert [switch(world, pause=True), switch(world, pause=False)] == ["changed", "changed"]
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 0
+    assert moments(world, "suc0001") == []
+
+
+def test_a_paused_tenant_waits(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator)
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
+    try:
+        assert fire(world.engine) == 1
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert fire(world.engine) == 1
+
+
+def test_an_outdated_state_makes_no_job(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator)
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    (due,) = firing.SOURCE.due(world.engine, world.one.id, timedelta(0))
+    assert fire(world.engine) == 2
+    late = Firing([NOON + MINUTE], NOON + 9 * HOUR, 0)
+    assert firing.SOURCE.fire(world.engine, world.one.schema, due, late, None) == 0
+    assert moments(world, "suc0001") == [NOON]
+
+
+@pytest.mark.parametrize(("missed", "hours"), [("skip", [4]), ("once", [4]), ("all", [0, 1, 2, 3, 4])])
+def test_missed_moments_follow_the_policy(
+    world: ExampleInstallation, operator: psycopg.Connection[Any], missed: str, hours: list[int]
+) -> None:
+    save(operator, missed=missed)
+    fire(world.engine)
+    world.clock.freeze(NOON + 4 * HOUR + MINUTE)
+    fire(world.engine)
+    assert moments(world, "suc0001") == [NOON + hour * HOUR for hour in hours]
+    (copy,) = world.rows("SELECT missed_runs FROM template_copies()")
+    assert copy["missed_runs"] == 5 - len(hours)
+
+
+def test_a_changed_rule_or_a_clock_set_back_makes_no_moment_twice(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    save(operator)
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 2
+    world.clock.freeze(NOON - MINUTE / 2)
+    assert save(operator, missed="all") == "changed"
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 0
+    world.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(world.engine) == 2
+    assert moments(world, "suc0001") == [NOON, NOON + HOUR]
+
+
+def test_a_tenant_s_locks_delay_no_other_tenant(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator)
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    with world.admin.transaction():
+        world.admin.execute(
+            "SELECT FROM turno.template_copies WHERE tenant_id = %s FOR UPDATE", [world.tenants["suc0001"].id]
+        )
+        report = firing.fire_due(world.engine, EachTenant(world.engine))
+    assert (report.done, list(report.troubles)) == (1, ["suc0001"])
+    world.rows("DELETE FROM turno.tenant_failures")
+    assert fire(world.engine) == 1
+
+
+def test_an_unknown_type_is_a_problem_of_the_copy(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    save(operator)
+    fire(world.engine)
+    world.rows("DELETE FROM turno.handlers")
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 0
+    (copy,) = world.rows("SELECT problem, missed_runs FROM template_copies()")
+    assert (copy["problem"], copy["missed_runs"]) == ("no handler has the type batch_invoicing", 1)
+
+
+def test_runs_go_with_their_jobs(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    save(operator)
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    fire(world.engine)
+    world.rows("DELETE FROM background_jobs")
+    assert len(world.rows("SELECT FROM turno.template_runs")) == 1
+    assert stored.remove(operator, "nightly", by="eva")
+    assert (
+        world.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
+        == []
+    )
+    assert len(moments(world, "suc0002")) == 1
+    assert not stored.remove(operator, "nightly", by="eva")

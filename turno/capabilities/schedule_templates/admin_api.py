@@ -1,0 +1,206 @@
+"""/api/admin/templates: recurring jobs of all tenants, and the time zones of tenants."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from flask import Response
+
+from turno.capabilities.schedule_templates import stored
+from turno.jobs.job import Priority
+from turno.jobs.recurrence import Missed, known_zone
+from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
+from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.query import NOT_GIVEN, KeyCursor, PageSize, described
+from turno.web.routes import Answer, OperatorCall, Routes
+from turno.web.services import as_operator
+
+admin_templates = Routes("admin_templates", __name__, tag="administration")
+
+USER = "template"  # of the jobs that templates of the API and the page make
+ANY_TENANT = ""  # the rule is checked without the delay of a tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateBody:
+    """A template, with the numbers of its copies: `tenants`, of which `paused` by the tenant, and with `problems`."""
+
+    name: str
+    type: str
+    payload: dict[str, Any]
+    priority: Literal["urgent", "normal", "low"]
+    user: str
+    cron: str | None
+    every: int | None
+    zone: str
+    spread: int
+    missed: Missed
+    paused_at: datetime | None
+    created_at: datetime
+    tenants: int
+    paused: int
+    problems: int
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateList:
+    """All templates, by name."""
+
+    templates: list[TemplateBody]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantCopy:
+    """The copy of a template in a tenant."""
+
+    tenant: str
+    zone: str
+    paused_at: datetime | None
+    paused_by: str | None
+    tenant_paused_at: datetime | None
+    next_at: datetime | None
+    missed_runs: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPage:
+    """Copies by tenant; `next_cursor` is null on the last page."""
+
+    copies: list[TenantCopy]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesQuery:
+    """The page."""
+
+    cursor: KeyCursor = NOT_GIVEN
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneBody:
+    """The time zone of a tenant; null: that of each template."""
+
+    zone: Annotated[str, described("Such as America/Argentina/Buenos_Aires.", max_length=64)] | None
+
+
+@admin_templates.operation("GET /api/admin/templates")
+def index(call: OperatorCall) -> TemplateList:
+    """List the templates of schedules."""
+    return TemplateList(list_all(call.principal.companies))
+
+
+@admin_templates.operation("GET /api/admin/templates/<name>/copies", problems=(Kind.NOT_FOUND,))
+def copies(call: OperatorCall, query: CopiesQuery, name: str) -> CopyPage:
+    """List the copies of a template."""
+    find_template(name)
+    with as_operator() as operator:
+        rows = stored.list_copies(
+            operator, name, companies=call.principal.companies, after=query.cursor or "", limit=query.limit + 1
+        )
+    return CopyPage(*page_of(rows, query.limit, partial(from_row, TenantCopy), "tenant"))
+
+
+@admin_templates.operation(
+    "PUT /api/admin/templates/<name>",
+    answers={
+        200: Answer(about="Replaced.", body=TemplateBody),
+        201: Answer(about="Created.", body=TemplateBody),
+    },
+    everywhere=True,
+    problems=(Kind.UNKNOWN_TYPE,),
+)
+def put(call: OperatorCall, body: RecurringJobBody, name: str) -> Response:
+    """Save a template.
+
+    It applies to every active tenant, present and future. A changed template fires from its next moment on; a copy that
+    its tenant paused stays paused. Safe to repeat.
+    """
+    word = save_template(name, body, call.principal.user)
+    return answer(find_template(name), 201 if word == "created" else 200)
+
+
+@admin_templates.operation("POST /api/admin/templates/<name>/pause", everywhere=True, problems=(Kind.NOT_FOUND,))
+def pause(call: OperatorCall, name: str) -> TemplateBody:
+    """Pause a template in all tenants."""
+    return switch_template(name, call.principal.user, pause=True)
+
+
+@admin_templates.operation("POST /api/admin/templates/<name>/resume", everywhere=True, problems=(Kind.NOT_FOUND,))
+def resume(call: OperatorCall, name: str) -> TemplateBody:
+    """Resume a template.
+
+    From the next moment of each tenant on; earlier moments do not count as missed. Copies that a tenant paused stay
+    paused.
+    """
+    return switch_template(name, call.principal.user, pause=False)
+
+
+@admin_templates.operation("DELETE /api/admin/templates/<name>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def remove(call: OperatorCall, name: str) -> None:
+    """Remove a template.
+
+    The jobs that it made stay.
+    """
+    remove_template(name, call.principal.user)
+
+
+@admin_templates.operation("PUT /api/admin/template-zones/<tenant>", everywhere=True, problems=(Kind.NOT_FOUND,))
+def put_zone(call: OperatorCall, body: ZoneBody, tenant: str) -> None:
+    """Set the time zone of a tenant for its copies."""
+    if body.zone is not None and not known_zone(body.zone):
+        raise invalid([FieldProblem("zone", "is no time zone known here, such as America/Argentina/Buenos_Aires")])
+    with as_operator() as operator:
+        if "\0" in tenant or not stored.set_zone(operator, tenant, body.zone, by=call.principal.user):
+            raise Problem(Kind.NOT_FOUND, "There is no such tenant.")
+
+
+def list_all(companies: Collection[str] | None) -> list[TemplateBody]:
+    """Return all templates, with the numbers of copies in the tenants of these companies."""
+    with as_operator() as operator:
+        return [_body(row) for row in stored.list_templates(operator, companies=companies)]
+
+
+def find_template(name: str) -> TemplateBody:
+    """Return a template; raises Problem 404 for an unknown name."""
+    with as_operator() as operator:
+        found = [] if "\0" in name else stored.list_templates(operator, name)
+    if not found:
+        raise no_such_template()
+    return _body(found[0])
+
+
+def save_template(name: str, body: RecurringJobBody, by: str, *, replace: bool = True) -> str:
+    """Save a template: created, changed, or exists unless it may `replace`; raises Problem for an invalid one."""
+    wanted = read_recurring_job(name, body, USER, ANY_TENANT)
+    with as_operator() as operator:
+        return stored.save(operator, wanted, by=by, replace=replace)
+
+
+def switch_template(name: str, by: str, *, pause: bool) -> TemplateBody:
+    """Pause or resume a template; raises Problem 404 for an unknown name."""
+    find_template(name)
+    with as_operator() as operator:
+        stored.switch(operator, name, pause=pause, by=by)
+    return find_template(name)
+
+
+def remove_template(name: str, by: str) -> None:
+    """Remove a template; raises Problem 404 for an unknown name."""
+    find_template(name)
+    with as_operator() as operator:
+        stored.remove(operator, name, by=by)
+
+
+def no_such_template() -> Problem:
+    """Return the 404 of an unknown template."""
+    return Problem(Kind.NOT_FOUND, "There is no such template.")
+
+
+def _body(row: dict[str, Any]) -> TemplateBody:
+    return from_row(TemplateBody, row, priority=Priority(row["priority"]).word, user=row["user_id"])

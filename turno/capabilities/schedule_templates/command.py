@@ -1,0 +1,179 @@
+"""The commands `turno template …`: recurring jobs of all tenants."""
+
+from __future__ import annotations
+
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.capabilities.schedule_templates import stored
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table
+from turno.commands.recurring_options import NotSaved, given_options, job_options, recurring_job
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.jobs.job import Priority
+from turno.jobs.recurrence import known_zone
+from turno.process_name import person
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.wiring.logins import operator_session
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import psycopg
+
+ANY_TENANT = ""  # the rule is checked without the delay of a tenant
+KEPT = ("payload", "cron", "every", "zone", "spread", "missed")
+MOST = 10_000
+HEADERS = ("name", "type", "when", "zone", "tenants", "paused", "problems", "state")
+COPY_HEADERS = ("tenant", "zone", "next", "missed", "state")
+by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
+json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+
+
+class UnknownTemplate(TurnoError):
+    """No template has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no template {name[:60]!r}; see `turno template list`")
+
+
+@click.group()
+def template() -> None:
+    """Create jobs at times in every tenant: add, list, set, pause, resume and remove templates."""
+
+
+@template.command()
+@click.option("--type", "job_type", required=True, help="The type of its jobs.")
+@job_options
+@click.option("--user", default=getuser, help="The user of its jobs; by default the user of this shell.")
+@by_option
+@click.argument("name")
+def add(*, name: str, job_type: str, user: str, by: str, **options: Any) -> None:
+    """Add the template NAME to every active tenant, present and future."""
+    wanted = recurring_job(name, job_type, user, {"payload": {}} | given_options(options), ANY_TENANT)
+    with _operator() as operator:
+        if stored.save(operator, wanted, by=by, replace=False) == "exists":
+            raise NotSaved(f"there is a template {name}; change it by `turno template set`")
+        (row,) = stored.list_templates(operator, name)
+    click.echo(f"{name} is added to {row['tenants']} tenants")
+
+
+@template.command("set")
+@click.option("--type", "job_type", help="The type of its jobs.")
+@job_options
+@by_option
+@click.argument("name")
+def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
+    """Change the template NAME; each tenant's copy fires from its next moment on."""
+    given = given_options(options)
+    with _operator() as operator:
+        row = _found(operator, name)
+        kept = {field: row[field] for field in KEPT} | {"priority": Priority(row["priority"]).word}
+        if {"cron", "every"} & given.keys():
+            kept |= {"cron": None, "every": None, "spread": None}
+        wanted = recurring_job(name, job_type or row["type"], row["user_id"], kept | given, ANY_TENANT)
+        stored.save(operator, wanted, by=by, create=False)
+    click.echo(f"{name} is changed")
+
+
+@template.command("list")
+@json_option
+def list_all(*, json_wanted: bool) -> None:
+    """List the templates with the numbers of their tenants."""
+    with _operator() as operator:
+        rows = stored.list_templates(operator)
+    if json_wanted:
+        click.echo(as_json(rows))
+        return
+    lines = [
+        (row["name"], row["type"], row["cron"] or f"every {row['every']} s", row["zone"], row["tenants"], row["paused"],
+         row["problems"], "paused" if row["paused_at"] else "on")
+        for row in rows
+    ]  # fmt: skip
+    print_table(HEADERS, lines)
+
+
+@template.command()
+@json_option
+@click.argument("name")
+def show(*, name: str, json_wanted: bool) -> None:
+    """Show the copies of the template NAME by tenant."""
+    with _operator() as operator:
+        row = _found(operator, name)
+        copies = stored.list_copies(operator, name, limit=MOST)
+    if json_wanted:
+        click.echo(as_json(row | {"copies": copies}))
+    else:
+        lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], _state(row, one)) for one in copies]
+        print_table(COPY_HEADERS, lines)
+
+
+@template.command()
+@by_option
+@click.argument("name")
+def pause(*, name: str, by: str) -> None:
+    """Pause the template NAME in all tenants."""
+    _switch(name, by, pause=True)
+    click.echo(f"{name} is paused in all tenants")
+
+
+@template.command()
+@by_option
+@click.argument("name")
+def resume(*, name: str, by: str) -> None:
+    """Resume the template NAME; copies that a tenant paused stay paused."""
+    _switch(name, by, pause=False)
+    click.echo(f"{name} fires again")
+
+
+@template.command()
+@by_option
+@click.argument("name")
+def remove(*, name: str, by: str) -> None:
+    """Remove the template NAME; the jobs that it made stay."""
+    with _operator() as operator:
+        if not stored.remove(operator, name, by=by):
+            raise UnknownTemplate(name)
+    click.echo(f"{name} is removed")
+
+
+@template.command()
+@click.option("--tenant", required=True, help="The tenant.")
+@by_option
+@click.argument("zone", required=False)
+def zone(*, tenant: str, zone: str | None, by: str) -> None:
+    """Set the time zone of a tenant for its copies to ZONE; without ZONE each template's zone applies."""
+    if zone is not None and not known_zone(zone):
+        raise NotSaved(f"{zone[:60]!r} is no time zone known here, such as America/Argentina/Buenos_Aires")
+    with _operator() as operator:
+        if not stored.set_zone(operator, tenant, zone, by=by):
+            raise UnknownTenant(tenant)
+    click.echo(f"{tenant} has the time zone {zone or 'of each template'}")
+
+
+def _operator() -> AbstractContextManager[psycopg.Connection[Any]]:
+    return operator_session(read_settings())
+
+
+def _found(operator: psycopg.Connection[Any], name: str) -> dict[str, Any]:
+    rows = stored.list_templates(operator, name)
+    if not rows:
+        raise UnknownTemplate(name)
+    return rows[0]
+
+
+def _switch(name: str, by: str, *, pause: bool) -> None:
+    with _operator() as operator:
+        if not stored.switch(operator, name, pause=pause, by=by):
+            raise UnknownTemplate(name)
+
+
+def _state(row: dict[str, Any], copy: dict[str, Any]) -> str:
+    if row["paused_at"]:
+        return "template paused"
+    if copy["paused_at"]:
+        return f"paused by {copy['paused_by']}"
+    return "tenant paused" if copy["tenant_paused_at"] else copy["problem"] or "on"

@@ -1,0 +1,60 @@
+"""A tenant's copies of the templates, as its API role."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
+
+from turno.jobs.recurrence import Missed
+from turno.tenancy.identity.session import call_as_api
+from turno.web.auth.tenant_scope import Scope
+from turno.web.http.json_answers import from_row
+from turno.web.http.problems import Kind, Problem
+from turno.web.services import services
+
+SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBody:
+    """A template in this tenant, in the tenant's time zone.
+
+    `paused_at` and `paused_by` are of the tenant; with `template_paused_at` operators paused the template everywhere.
+    `next_at` is null while the copy is paused, and until maintenance has decided the first moment. `problem` has the
+    reason of a moment without a job.
+    """
+
+    name: str
+    type: str
+    cron: str | None
+    every: int | None
+    zone: str
+    spread: int
+    missed: Missed
+    template_paused_at: datetime | None
+    paused_at: datetime | None
+    paused_by: str | None
+    next_at: datetime | None
+    missed_runs: int
+    problem: str | None
+    last_at: datetime | None
+    last_job_id: UUID | None
+
+
+def list_copies(scope: Scope) -> list[CopyBody]:
+    """Return the tenant's copies by name."""
+    with scope.reading() as reader:
+        return [from_row(CopyBody, row) for row in reader.execute("SELECT * FROM template_copies()")]
+
+
+def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
+    """Pause or resume the tenant's copy of a template; raises Problem 404 for an unknown name."""
+    unknown = Problem(Kind.NOT_FOUND, "There is no such template.")
+    if "\0" in name:
+        raise unknown
+    with services().connection() as connection:
+        given = (name, pause, scope.principal.user)
+        if call_as_api(connection, scope.tenant, SWITCH, given)["verdict"] == "unknown":
+            raise unknown
+    (copy,) = [one for one in list_copies(scope) if one.name == name]
+    return copy

@@ -1,0 +1,136 @@
+"""Templates, their copies and the time zones of tenants, as the operator."""
+
+from collections.abc import Collection
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from turno.jobs.new_job import key_of
+from turno.jobs.recurring_job import RecurringJob
+from turno.store.operator.acts import speak_for
+
+Operator = psycopg.Connection[Any]
+Row = dict[str, Any]
+
+TEMPLATES: LiteralString = """
+SELECT t.name, t.type, t.payload, t.priority, t.user_id, t.cron, t.every, t.zone, t.spread, t.missed, t.paused_at,
+       t.created_at, c.tenants, c.paused, c.problems
+FROM schedule_templates t CROSS JOIN LATERAL (
+    SELECT count(*) AS tenants, count(l.paused_at) AS paused, count(l.problem) AS problems
+    FROM template_copies_listed l
+    WHERE l.name = t.name AND (%(companies)s::text[] IS NULL
+          OR l.company_id IN (SELECT o.id FROM companies o WHERE o.slug = ANY (%(companies)s)))) AS c
+WHERE (%(name)s::text IS NULL OR t.name = %(name)s)
+ORDER BY t.name COLLATE "C"
+"""
+VALUES: LiteralString = """
+    type = %(type)s, payload = %(payload)s, priority = %(priority)s, cron = %(cron)s, every = %(every)s,
+    zone = %(zone)s, spread = %(spread)s, missed = %(missed)s, concurrency_key = %(key)s
+"""
+INSERT: LiteralString = """
+INSERT INTO schedule_templates
+    (name, type, payload, priority, user_id, cron, every, zone, spread, missed, concurrency_key)
+VALUES (%(name)s, %(type)s, %(payload)s, %(priority)s, %(user)s, %(cron)s, %(every)s, %(zone)s, %(spread)s, %(missed)s,
+        %(key)s)
+ON CONFLICT (name) DO NOTHING
+"""
+
+
+def list_templates(
+    operator: Operator, name: str | None = None, *, companies: Collection[str] | None = None
+) -> list[Row]:
+    """Return the templates by name, or the template of this name, with the numbers of their copies.
+
+    Of copies in tenants of `companies`, by slug, unless that is None.
+    """
+    with operator.cursor(row_factory=dict_row) as cursor:
+        given = {"name": name, "companies": None if companies is None else list(companies)}
+        return cursor.execute(TEMPLATES, given).fetchall()
+
+
+def list_copies(
+    operator: Operator, name: str, *, companies: Collection[str] | None = None, after: str = "", limit: int = 100
+) -> list[Row]:
+    """Return the copies of a template by tenant, behind `after`; those of `companies`, by slug, unless that is None."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            """
+            SELECT slug AS tenant, zone, paused_at, paused_by, tenant_paused_at, next_at, missed_runs, problem
+            FROM template_copies_listed
+            WHERE name = %(name)s AND slug COLLATE "C" > %(after)s
+              AND (%(companies)s::text[] IS NULL
+                   OR company_id IN (SELECT c.id FROM companies c WHERE c.slug = ANY (%(companies)s)))
+            ORDER BY slug COLLATE "C" LIMIT %(limit)s
+            """,
+            {
+                "name": name,
+                "after": after,
+                "companies": None if companies is None else list(companies),
+                "limit": limit,
+            },
+        ).fetchall()
+
+
+def save(operator: Operator, wanted: RecurringJob, *, by: str, create: bool = True, replace: bool = True) -> str:
+    """Save a checked template: created, changed, exists or unknown; a trigger creates or resets its copies."""
+    given = {
+        "name": wanted.name,
+        "type": wanted.handler.type,
+        "payload": Jsonb(wanted.payload),
+        "priority": int(wanted.priority),
+        "user": wanted.user_id,
+        "cron": wanted.cron,
+        "every": wanted.every,
+        "zone": wanted.zone,
+        "spread": wanted.seconds,
+        "missed": wanted.missed,
+        "key": key_of(wanted.handler, wanted.payload),
+    }
+    with operator.transaction():
+        speak_for(operator, by)
+        if create and operator.execute(INSERT, given).rowcount:
+            return "created"
+        if not replace:
+            return "exists"
+        changed = operator.execute("UPDATE schedule_templates SET" + VALUES + "WHERE name = %(name)s", given)
+        return "changed" if changed.rowcount else "unknown"
+
+
+def switch(operator: Operator, name: str, *, pause: bool, by: str) -> bool:
+    """Pause a template in all tenants, or resume it; False if the name is unknown. Safe to repeat."""
+    with operator.transaction():
+        speak_for(operator, by)
+        operator.execute(
+            "UPDATE schedule_templates SET paused_at = CASE WHEN %(pause)s THEN clock_timestamp() END"
+            " WHERE name = %(name)s AND (paused_at IS NULL) = %(pause)s",
+            {"name": name, "pause": pause},
+        )
+        return bool(operator.execute("SELECT FROM schedule_templates WHERE name = %s", (name,)).rowcount)
+
+
+def remove(operator: Operator, name: str, *, by: str) -> bool:
+    """Remove a template with its copies; its jobs stay. False if the name is unknown."""
+    with operator.transaction():
+        speak_for(operator, by)
+        return bool(operator.execute("DELETE FROM schedule_templates WHERE name = %s", (name,)).rowcount)
+
+
+def set_zone(operator: Operator, tenant: str, zone: str | None, *, by: str) -> bool:
+    """Set a tenant's time zone, or with None leave it to the templates; False if no active tenant has this slug."""
+    with operator.transaction():
+        speak_for(operator, by)
+        row = operator.execute("SELECT id FROM tenants WHERE slug = %s AND state = 'active'", (tenant,)).fetchone()
+        if row is None:
+            return False
+        if zone is None:
+            operator.execute("DELETE FROM template_zones WHERE tenant_id = %s", row)
+        else:
+            operator.execute(
+                "INSERT INTO template_zones (tenant_id, zone) VALUES (%s, %s)"
+                " ON CONFLICT (tenant_id) DO UPDATE SET zone = excluded.zone"
+                " WHERE template_zones.zone <> excluded.zone",
+                (*row, zone),
+            )
+        return True
