@@ -42,6 +42,14 @@ MUTANTS = (
         (f"{TAGGING}::test_an_application_tags_in_its_own_transaction",),
     ),
     Mutant(
+        "operators do not find a tag",
+        "issue 25: tags are filters over tenants",
+        f"{FUNCTIONS}/job_tags_mirror.sql",
+        "FROM made m",
+        "FROM made m WHERE false",
+        (f"{API}::test_operators_filter_and_change_by_tag_over_tenants",),
+    ),
+    Mutant(
         "a bulk command ignores the filters of capabilities",
         "issue 25: tags are usable in bulk commands",
         "turno/store/operator/job_search.py",

@@ -12,14 +12,17 @@ CAPABILITY = Capability(
     ),
     tenant=Matrix(
         # Control owns `turno.tag`, by which hosts tag their jobs.
-        functions={"job_tags_put": roles("api control"), "job_tags_of": roles("api"), "jobs_tagged": roles("api")}
+        functions={"job_tags_put": roles("api control")},
+        relations={"job_tags": may(api="SELECT")},
     ),
     submissions=("turno.capabilities.tags.submission:SUBMISSION",),
-    job_attributes={"tags": "job_tags_of(j.id)"},
+    job_attributes={
+        "tags": '(SELECT array_agg(t.tag ORDER BY t.tag COLLATE "C") FROM job_tags t WHERE t.job_id = j.id)'
+    },
     job_filters={
         "tag": JobFilter(
             "Only jobs with this tag; may be repeated.",
-            api="j.id IN (SELECT jobs_tagged(%(tag)s::text[]))",
+            api="j.id IN (SELECT t.job_id FROM job_tags t WHERE t.tag = ANY (%(tag)s))",
             operator="EXISTS (SELECT FROM tagged_jobs t WHERE t.job_id = found.job_id AND t.tag = ANY (%(tag)s))",
         )
     },

@@ -7,10 +7,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the tenant has no job %', p_job USING ERRCODE = 'TU012', HINT = 'tag a job of this tenant';
     END IF;
-    INSERT INTO turno.job_tags (job_id, tag, tenant_id)
-    SELECT p_job, t.tag, turno.tenant_of(current_user) FROM unnest(p_tags) AS t (tag)
-    ON CONFLICT DO NOTHING;
-    IF (SELECT count(*) FROM turno.job_tags t WHERE t.job_id = p_job) > 10 THEN
+    INSERT INTO job_tags (job_id, tag) SELECT p_job, t.tag FROM unnest(p_tags) AS t (tag) ON CONFLICT DO NOTHING;
+    IF (SELECT count(*) FROM job_tags t WHERE t.job_id = p_job) > 10 THEN
         RAISE EXCEPTION 'job % would have more than 10 tags', p_job USING ERRCODE = 'TU012', HINT = 'use fewer tags';
     END IF;
 END $$;

@@ -1,4 +1,14 @@
+CREATE TABLE job_tags (
+    job_id uuid NOT NULL,
+    tag    text NOT NULL CHECK (tag COLLATE "C" ~ '^[a-z0-9][a-z0-9._-]{0,49}$'),
+    PRIMARY KEY (job_id, tag)
+);
+CREATE INDEX job_tags_by_tag ON job_tags (tag, job_id);
+
 -- Declared here for the triggers; the bodies are in ../functions.
+CREATE FUNCTION job_tags_mirror() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER job_tags_mirror AFTER INSERT ON job_tags REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION job_tags_mirror();
 CREATE FUNCTION job_tags_forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER job_tags_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_tags_forget();
