@@ -326,7 +326,6 @@ ARROWS: dict[str, set[str]] = {
         "turno.store.host",
         "turno.tenancy.rights.matrix",
         "turno.web",
-        "markupsafe",
         "msgspec",
     },
     "turno.capabilities.schedule_templates": {

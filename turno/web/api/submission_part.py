@@ -15,22 +15,28 @@ if TYPE_CHECKING:
 
 
 class SubmissionPart(Protocol):
-    """The fields of a frozen dataclass `body`, their checks, and an expression behind the insert of the job."""
+    """The fields of a frozen dataclass `body`, their checks, and an expression behind the insert of the job.
+
+    A part without further checks, and without fields in forms, implements `behind` alone.
+    """
 
     body: ClassVar[type[Any]]
 
-    @abstractmethod
     def problems(self, scope: Scope, wanted: Any) -> list[FieldProblem]:
-        """Return the problems of the fields in a body."""
+        """Return the problems of the fields in a body that the types of the fields do not find."""
+        del scope, wanted
+        return []
 
     @abstractmethod
     def behind(self, scope: Scope, wanted: Any, *, repeated: Callable[[], bool]) -> Behind | None:
         """Return the expression of a checked body; `repeated` queries whether its Idempotency-Key has a job."""
 
-    @abstractmethod
     def behind_form(self, visit: "Visit") -> Behind | None:
         """Return the expression of the present form."""
+        del visit
+        return None
 
-    @abstractmethod
     def form(self, visit: "Visit") -> Markup:
         """Return the fields of a form."""
+        del visit
+        return Markup()
