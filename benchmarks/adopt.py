@@ -136,7 +136,7 @@ def _contestant(bench: BenchEnvironment, name: str, way: Way) -> Contestant:
         for file, text in {"app/__init__.py": "", **way.files}.items():
             (project / file).parent.mkdir(parents=True, exist_ok=True)
             (project / file).write_text(text)
-        (project / "keys.env").write_text(f"MASTER_KEY={'m' * 32}\nJWT_KEY={'j' * 32}\n")
+        (project / "keys.env").write_text(f"TURNO_MASTER_KEY={'m' * 32}\nJWT_KEY={'j' * 32}\n")
         start = time.monotonic_ns()
         _go(way, project, url)
         took = (time.monotonic_ns() - start) / 1e6
@@ -153,7 +153,7 @@ def _go(way: Way, project: Path, url: str) -> None:
     programs = project / "venv" / "bin"
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     slots = str(project / "slots")
-    environment = kept | {"DATABASE_URL": url, "HANDLERS": "app.jobs:HANDLERS", "EXEC_SLOT_DIR": slots}
+    environment = kept | {"DATABASE_URL": url, "TURNO_HANDLERS": "app.jobs:HANDLERS", "TURNO_RUN_FOLDER": slots}
     environment["PYTHONPATH"] = str(project)
     install = ("uv", "pip", "install", "--quiet", "--python", str(programs / "python"), way.package, "psycopg[binary]")
     _run(("uv", "venv", "--quiet", "--python", sys.executable, str(project / "venv")), project, dict(os.environ))

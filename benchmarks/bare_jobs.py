@@ -54,4 +54,10 @@ PLACE = "benchmarks.bare_jobs:HANDLERS"
 
 def variables(environment: Mapping[str, str], broker: str) -> dict[str, str]:
     """Return the environment of a worker that knows these jobs; its own maintenance launches no worker."""
-    return {**environment, "RABBITMQ_URL": broker, "LOG_LEVEL": "ERROR", "QUEUE_BACKEND": "pool", "HANDLERS": PLACE}
+    return {
+        **environment,
+        "RABBITMQ_URL": broker,
+        "TURNO_LOG_LEVEL": "ERROR",
+        "QUEUE_BACKEND": "pool",
+        "TURNO_HANDLERS": PLACE,
+    }

@@ -50,5 +50,5 @@ class BareServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no type
 
 
 def serve() -> None:
-    """Serve at WEB_BIND."""
+    """Serve at TURNO_WEB_BIND."""
     BareServer(read_settings()).run()

@@ -44,7 +44,7 @@ def run(options: Options) -> Report:
             for broker in (UP, BLOCKED, DOWN)
         }
         for _ in range(2):
-            measured.start("rabbitmq", POOL_MAX_CHILDREN="2", POOL_MIN_CHILDREN="2")
+            measured.start("rabbitmq", TURNO_MAX_CHILDREN="2", TURNO_MIN_CHILDREN="2")
         report.add({"submit to start": _starts(measured, options.of(500, quick=60, smoke=2))})
         report.facts["jobs/s, two consumers"] = _throughput(measured, options.of(10_000, quick=800, smoke=20))
         report.add(_behind(measured, options.of(10_000, quick=1_000, smoke=100)))

@@ -24,7 +24,6 @@ from turno.maintenance.tasks import Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until
-from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 from turno.wiring.shared import engine_of, queue_named
 
@@ -140,7 +139,7 @@ class BrokerEnvironment:
             def lend() -> Iterator[Any]:
                 yield session
 
-            choice = BackendChoice(connection=lend, defaults=Defaults(default), open_queue=opened, ttl=ttl)
+            choice = BackendChoice(connection=lend, default=default, open_queue=opened, ttl=ttl)
             yield Dispatcher(connection=lend, queue=choice.queue_of, pending_limit=1_000_000)
         for queue in queues:
             queue.close()

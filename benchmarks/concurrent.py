@@ -30,7 +30,7 @@ def run(options: Options) -> Report:
     silences = []
     with open_environment() as bench, Client(bench) as client:
         tenants = [bench.tenant(f"suc{n}") for n in range(TENANTS)]
-        with resident(bench, fewest=1, most=jobs, POOL_SESSIONS_PER_CHILD="1") as pool:
+        with resident(bench, fewest=1, most=jobs, TURNO_LIMITS="child_sessions=1") as pool:
             start = time.monotonic()
             begun = [client.enqueue(tenants[n % TENANTS], str(n), seconds=seconds) for n in range(jobs)]
             rung = [client.hear() for _ in range(jobs)]

@@ -12,7 +12,6 @@ from benchmarks.broker_environment import open_broker_environment
 from benchmarks.report import Report
 from turno.jobs.new_job import NewJob
 from turno.store.operator import routing
-from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def run(options: Options) -> Report:
     lasting = options.of(120.0, quick=12.0, smoke=2.0)
     with open_broker_environment(tenants=4) as broken:
         residents = {
-            broken.start(backend, POOL_MAX_CHILDREN="2").pid: backend for backend in ("pool", "rabbitmq", "rabbitmq")
+            broken.start(backend, TURNO_MAX_CHILDREN="2").pid: backend for backend in ("pool", "rabbitmq", "rabbitmq")
         }
         over = threading.Event()
         jobs: list[UUID] = []
@@ -79,7 +78,7 @@ def _flip(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any
         while not over.wait(FLIP_EVERY):
             facts["flips"] += 1
             routing.set_for_all(operator, "queue_backend", BACKENDS[facts["flips"] % len(BACKENDS)])
-            routing.reroute(operator, Defaults("pool"))
+            routing.reroute(operator, "pool")
 
 
 def _kill(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any]) -> None:

@@ -54,8 +54,8 @@ def _crowds(
 ) -> dict[str, list[float]]:
     """Return the samples of all clients; Turno's hints find no free slot, so nothing is spawned."""
     settings = bench.settings()
-    places = SlotFolder(settings.slot_dir, settings.exec_max_processes)
-    held = [place for _ in range(settings.exec_max_processes) if (place := places.take(""))]
+    places = SlotFolder(settings.slot_dir, settings.max_children)
+    held = [place for _ in range(settings.max_children) if (place := places.take(""))]
     contestants = {
         FLOOR: lambda: crowd(bare, "/", _nothing, clients=CLIENTS, seconds=1),
         OURS: lambda: crowd(turno, PATH, requests, clients=CLIENTS, seconds=1),

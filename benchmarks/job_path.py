@@ -69,7 +69,7 @@ def main(checkout: Path) -> None:
         (folder / "turn").write_bytes(b"\0")
         (folder / "sitecustomize.py").write_text(TRACER.format(folder=str(folder), root=f"{checkout}/"))
         environment = {name: text for name, text in os.environ.items() if not name.startswith("TURNO_")}
-        environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "LOG_LEVEL": "WARNING"}
+        environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "TURNO_LOG_LEVEL": "WARNING"}
         stack.callback(shutil.rmtree, checkout / ".turno", ignore_errors=True)
 
         def started(*command: str, **output: Any) -> subprocess.Popen[str]:
@@ -99,7 +99,7 @@ def main(checkout: Path) -> None:
 def admin_url(checkout: Path) -> str:
     """Return where the demo's superuser logs in."""
     lines = (checkout / ".turno/demo.env").read_text().splitlines()
-    return next(line.partition("=")[2].strip("'") for line in lines if line.startswith("ADMIN_DATABASE_URL="))
+    return next(line.partition("=")[2].strip("'") for line in lines if line.startswith("TURNO_ADMIN_DATABASE_URL="))
 
 
 def end(process: subprocess.Popen[str]) -> None:

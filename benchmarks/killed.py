@@ -212,13 +212,13 @@ def _finish(bench: Bench) -> None:
 def _pools(environment: Environment, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Run pools as in production, with children that kill themselves at a step."""
     variables = environment.variables("pool") | {
-        "LOG_LEVEL": "ERROR",
-        "POOL_MIN_CHILDREN": str(CHILDREN),
-        "POOL_MAX_CHILDREN": str(CHILDREN),
-        "HANDLERS": "benchmarks.impatient:REGISTRY",
+        "TURNO_LOG_LEVEL": "ERROR",
+        "TURNO_MIN_CHILDREN": str(CHILDREN),
+        "TURNO_MAX_CHILDREN": str(CHILDREN),
+        "TURNO_HANDLERS": "benchmarks.impatient:REGISTRY",
         # Only children are to die here; their parents are slow.
-        "HEARTBEAT_SECONDS": "5",
-        "DEAD_AFTER_SECONDS": "60",
+        "TURNO_HEARTBEAT_SECONDS": "5",
+        "TURNO_DEAD_AFTER_SECONDS": "60",
     }
     if step:
         variables["TURNO_CRASH_AT"] = step

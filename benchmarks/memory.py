@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
             client.wait_until_left(0, within=1800)
             return _sizes(pool)
 
-        with resident(bench, fewest=CHILDREN, most=CHILDREN, POOL_JOBS_PER_CHILD="100000000") as pool:
+        with resident(bench, fewest=CHILDREN, most=CHILDREN, TURNO_LIMITS="child_jobs=100000000") as pool:
             idle = _sizes(pool)
             at_first, at_last = have_done(TENTH), have_done(REST)
             report.facts["largest child, PSS"] = max(pss_megabytes(pid) for pid in children(pool))

@@ -68,9 +68,9 @@ def run(options: Options) -> Report:
         count = options.of(TENANTS, quick=TENANTS, smoke=2)
         tenants = [bench.tenant(f"suc{number:04d}") for number in range(count)]
         web = stack.enter_context(
-            serving_process(bench, TURNO, METRICS_TOKEN=TOKEN, WEB_APP="benchmarks.observed:operators_web")
+            serving_process(bench, TURNO, TURNO_METRICS_TOKEN=TOKEN, TURNO_WEB_APP="benchmarks.observed:operators_web")
         )
-        loud = {"LOG_LEVEL": "INFO"}
+        loud = {"TURNO_LOG_LEVEL": "INFO"}
         exporting = loud | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
         contestants: dict[str, Contestant] = {}
         pids = [bench.cluster.pid, web.pid]

@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
         peer = _peer(bench, stack, report) if options.peers else {}
         often = bench.tenant("often")
         seldom = cycle([bench.tenant(f"seldom{n}") for n in range(KEPT + 2)])
-        with resident(bench, fewest=1, most=1, POOL_SESSIONS_PER_CHILD=str(KEPT)):
+        with resident(bench, fewest=1, most=1, TURNO_LIMITS=f"child_sessions={KEPT}"):
 
             def warm() -> list[float]:
                 client.pick_up(often)  # after the cold ones its session is gone

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 CHILD, WORKER = "child killed", "worker killed"
 LENGTH = 300.0  # seconds the first attempt would take; the second is done at once
-QUICK_PACE = {"HEARTBEAT_SECONDS": "2", "DEAD_AFTER_SECONDS": "6"}
-SMOKE_PACE = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "2"}
+QUICK_PACE = {"TURNO_HEARTBEAT_SECONDS": "2", "TURNO_DEAD_AFTER_SECONDS": "6"}
+SMOKE_PACE = {"TURNO_HEARTBEAT_SECONDS": "0.5", "TURNO_DEAD_AFTER_SECONDS": "2"}
 
 
 def run(options: Options) -> Report:

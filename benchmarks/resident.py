@@ -104,11 +104,11 @@ def resident(
     sign = bench.folder / f"alive-{time.monotonic_ns()}"
     environment = bench.environment(
         QUEUE_BACKEND="pool",
-        HANDLERS=handlers,
-        POOL_MIN_CHILDREN=str(fewest),
-        POOL_MAX_CHILDREN=str(most),
-        ALIVE_FILE=str(sign),
-        LOG_LEVEL="ERROR",
+        TURNO_HANDLERS=handlers,
+        TURNO_MIN_CHILDREN=str(fewest),
+        TURNO_MAX_CHILDREN=str(most),
+        TURNO_ALIVE_FILE=str(sign),
+        TURNO_LOG_LEVEL="ERROR",
         **settings,
     )
     pool = subprocess.Popen([sys.executable, str(ROOT / "cli" / "worker_pool.py")], cwd=ROOT, env=environment)

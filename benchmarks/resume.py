@@ -58,7 +58,7 @@ def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
             [job_id, orders[:-1]],
         )
         worker = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
-        subprocess.run(worker, env=bench.environment(HANDLERS="benchmarks.parts:HANDLERS"), check=True, cwd=ROOT)
+        subprocess.run(worker, env=bench.environment(TURNO_HANDLERS="benchmarks.parts:HANDLERS"), check=True, cwd=ROOT)
         ended = admin.execute(
             "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, j.result ->> 'invoiced',"
             " (SELECT count(*) FROM invoices)"

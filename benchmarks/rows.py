@@ -56,7 +56,7 @@ def _written(
     bench.enqueue_many(NewJob.of(handler, {"number": 1}, backend="pool", user_id="ana"), tenant, count)
     with resident(bench, fewest=1, most=1, handlers=HANDLERS):
         _wait_for_none(bench, "SELECT FROM turno.tickets")
-    passes = maintenance(bench.settings(QUEUE_BACKEND="pool", HANDLERS=HANDLERS))
+    passes = maintenance(bench.settings(QUEUE_BACKEND="pool", TURNO_HANDLERS=HANDLERS))
     try:
         passes.run_once()
     finally:

@@ -119,7 +119,7 @@ def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, rep
     enqueue_ms, client_ms = _enqueue(bench, tenants[0], jobs // 4)
     report.facts["enqueue, ms of the client"] = round(client_ms, 3)
     with (
-        resident(bench, fewest=2, most=2, handlers=HANDLERS, POOL_SESSIONS_PER_CHILD="1") as pool,
+        resident(bench, fewest=2, most=2, handlers=HANDLERS, TURNO_LIMITS="child_sessions=1") as pool,
         Client(bench) as client,
     ):
         client.wait_for_rest()
@@ -202,7 +202,7 @@ def _upkeep(bench: BenchEnvironment) -> float:
     """Return the processor time of one round of every pass, when there is nothing to do; the second of two."""
     with_nothing = 0.0
     for _ in range(2):
-        passes = maintenance(bench.settings(QUEUE_BACKEND="pool", HANDLERS=HANDLERS))
+        passes = maintenance(bench.settings(QUEUE_BACKEND="pool", TURNO_HANDLERS=HANDLERS))
         try:
             before = _tree(bench.cluster.pid)
             passes.run_once()

@@ -62,7 +62,7 @@ def _spawn(bench: BenchEnvironment, web: psycopg.Connection[Any], tenant: Tenant
         root=ROOT,
         slots=SlotFolder(bench.folder / "slots", 1),
         log_file=bench.folder / "workers.log",
-        environment=bench.environment(HANDLERS="benchmarks.first_line:HANDLERS"),
+        environment=bench.environment(TURNO_HANDLERS="benchmarks.first_line:HANDLERS"),
     )
 
     def turn() -> list[float]:

@@ -44,7 +44,7 @@ def run(options: Options) -> Report:
         jobs = [_job(bench, number) for number in range(tenants)]
         streams = tenants * VIEWERS
         web = stack.enter_context(
-            serving_process(bench, TURNO, WEB_STREAMS_PER_TENANT="100000", WEB_STREAMS_PER_USER="100000")
+            serving_process(bench, TURNO, TURNO_LIMITS="streams_per_tenant=100000,streams_per_user=100000")
         )
         each = _to_each(bench, web, jobs, report, seconds=options.of(30.0, quick=8.0, smoke=1.0))
         everybody = _to_all(bench, web, jobs[0], streams, changes=options.of(60, quick=20, smoke=4))

@@ -70,7 +70,7 @@ def _measured(
     bench: BenchEnvironment, client: Client, tenants: list[Tenant], options: Options
 ) -> tuple[list[float], dict[str, float]]:
     facts: dict[str, float] = {}
-    with resident(bench, fewest=CHILDREN, most=CHILDREN, POOL_SESSIONS_PER_CHILD=str(KEPT)) as pool:
+    with resident(bench, fewest=CHILDREN, most=CHILDREN, TURNO_LIMITS=f"child_sessions={KEPT}") as pool:
         for tenant in tenants:
             client.backlog(tenant, max(3, 120 // len(tenants)))
         facts["sessions at work"] = 0

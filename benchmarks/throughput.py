@@ -90,14 +90,14 @@ class Pool:
         self, bench: BenchEnvironment, handlers: str = "benchmarks.noop_handlers:HANDLERS", **extra: str
     ) -> None:
         self._bench = bench
-        self._extra = {"HANDLERS": handlers} | extra
+        self._extra = {"TURNO_HANDLERS": handlers} | extra
 
     def __enter__(self) -> Self:
         environment = self._bench.environment(
             QUEUE_BACKEND="pool",
-            POOL_MIN_CHILDREN=str(PROCESSES),
-            POOL_MAX_CHILDREN=str(PROCESSES),
-            POOL_SESSIONS_PER_CHILD="32",
+            TURNO_MIN_CHILDREN=str(PROCESSES),
+            TURNO_MAX_CHILDREN=str(PROCESSES),
+            TURNO_LIMITS="child_sessions=32",
             **self._extra,
         )
         with (self._bench.folder / "pool.log").open("ab") as log:

@@ -37,23 +37,18 @@ if TYPE_CHECKING:
 TABLES = packaged(ROOT / "migrations")
 KEY = "the nemesis' own master key, 32 or more"
 JWT_KEY = "the nemesis' own token key, long enough"
-MARK = "TURNO_NEMESIS"  # of every worker
-FOLDER = "TURNO_NEMESIS_FOLDER"
+MARK = "NEMESIS_MARK"  # of every worker
+FOLDER = "NEMESIS_FOLDER"
 SHORT_TIMES = {
-    "HEARTBEAT_SECONDS": "0.4",
-    "DEAD_AFTER_SECONDS": "2",
-    "REOFFER_AFTER_SECONDS": "2",
-    "SHUTDOWN_GRACE_SECONDS": "2",
-    "KILL_AFTER_SECONDS": "1",
-    "EXEC_MAX_PROCESSES": "2",
-    "POOL_MIN_CHILDREN": "1",
-    "POOL_MAX_CHILDREN": "2",
-    "LOG_LEVEL": "INFO",
-    "WEB_WORKERS": "2",
-    "WEB_THREADS": "4",
-    "MAX_PENDING_JOBS_PER_USER": "10000",
-    "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
-    "MAX_COMMANDS_PER_MINUTE_PER_TENANT": "0",
+    "TURNO_HEARTBEAT_SECONDS": "0.4",
+    "TURNO_DEAD_AFTER_SECONDS": "2",
+    "TURNO_SHUTDOWN_GRACE_SECONDS": "2",
+    "TURNO_MIN_CHILDREN": "1",
+    "TURNO_MAX_CHILDREN": "2",
+    "TURNO_LOG_LEVEL": "INFO",
+    "TURNO_WEB_WORKERS": "2",
+    "TURNO_WEB_THREADS": "4",
+    "TURNO_LIMITS": "pending_jobs_per_user=10000,commands_per_minute_per_user=0,commands_per_minute_per_tenant=0",
 }
 # Without fsync a crash of the server loses no commit: the kernel keeps the pages. Only a power cut would lose them.
 # 64 pages is the smallest notification queue that PostgreSQL accepts: a fault fills the queue.
@@ -87,7 +82,7 @@ class Environment:
         self.link_port = 0
         self.web_port = free_port()
         self.logs = folder / "logs"
-        self.logs.mkdir()
+        self.logs.mkdir(mode=0o700)  # also the run folder of launched workers, who write the same log
         self._orders = count(1_000_000, 1000)
 
     def variables(self, backend: str, url: str = "") -> dict[str, str]:
@@ -97,13 +92,12 @@ class Environment:
             **kept,
             **SHORT_TIMES,
             "DATABASE_URL": url or self.url,
-            "MASTER_KEY": KEY,
+            "TURNO_MASTER_KEY": KEY,
             "QUEUE_BACKEND": backend,
-            "HANDLERS": PLACE,
-            "EXEC_SLOT_DIR": str(self.folder / "slots"),
-            "EXEC_LOG": str(self.workers_log),
-            "JWT_KEY": JWT_KEY,
-            "WEB_BIND": f"127.0.0.1:{self.web_port}",
+            "TURNO_HANDLERS": PLACE,
+            "TURNO_RUN_FOLDER": str(self.logs),
+            "TURNO_JWT_KEY": JWT_KEY,
+            "TURNO_WEB_BIND": f"127.0.0.1:{self.web_port}",
             "RABBITMQ_URL": self.broker_url,
             "TURNO_DOTENV": "read",
             VISIBLE: "yes",

@@ -19,6 +19,7 @@ from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
 from tests.installation import TABLES
 from turno.dispatch.dispatcher import Dispatcher
+from turno.limits import Limits
 from turno.settings import Settings
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.tenant import Tenant
 
 KEY = "a key that only tests know, 32 bytes or more"
-SETTINGS = Settings(jwt_key=KEY, master_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
+SETTINGS = Settings(jwt_key=KEY, master_key=KEY, limits=Limits(pending_jobs_per_user=5, body_bytes=65_536))
 MOST_CONNECTIONS = 20
 
 
@@ -196,8 +197,8 @@ def a_service(url: str) -> Iterator[Service]:
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
                 queue=queue,
-                pending_limit=changed.pop("pending_limit", changed.get("settings", SETTINGS).pending_limit),
-                day_limits=changed.get("settings", SETTINGS).day_limits,
+                pending_limit=changed.pop("pending_limit", changed.get("settings", SETTINGS).limits.pending),
+                day_limits=changed.get("settings", SETTINGS).limits.per_day,
                 announce=hub.announce,
             )
             usual: dict[str, Any] = {

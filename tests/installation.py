@@ -45,7 +45,7 @@ class ExampleInstallation(kit.Installation):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of a process that belongs to this world: its web is the example's."""
-        return super().environment | {"WEB_APP": WEB_APP}
+        return super().environment | {"TURNO_WEB_APP": WEB_APP}
 
     @property
     def odd(self) -> bool:

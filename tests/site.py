@@ -88,7 +88,7 @@ class Site:
 def site_of(world: ExampleInstallation, browser: Browser, log: Path) -> Iterator[Site]:
     """Start the web for this world; it ends with the block."""
     port = free_port()
-    world.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    world.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
     web = DemoWeb(port=port, environment=world.environment, log=log)
     web.start()
     yield Site(world, web, browser)

@@ -43,14 +43,14 @@ __all__ = [
 
 
 class Administration:
-    """An installation as its provisioner, with the URL in ADMIN_DATABASE_URL or DATABASE_URL."""
+    """An installation as its provisioner, with the URL in TURNO_ADMIN_DATABASE_URL or DATABASE_URL."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         """Take the settings from these variables, or from the environment; raises InvalidSettings."""
         self._settings = read_settings() if variables is None else Settings.read(variables)
         self._logins = logins_of(self._settings)
         self._connect = provisioner(self._settings)
-        self._migrations = migrations(self._settings)
+        self._migrations = migrations()
 
     def server_version(self) -> str:
         """Return the version of PostgreSQL that the provisioner reaches."""
@@ -78,7 +78,7 @@ class Administration:
         *,
         adopt: Callable[[Connection[Any], Tenant], str] | None = None,
     ) -> Tenant:
-        """Return the tenant, created if it is missing, with a login for the present MASTER_KEY.
+        """Return the tenant, created if it is missing, with a login for the present TURNO_MASTER_KEY.
 
         `adopt` is called in the transaction that registers the tenant, and returns the schema of the application in
         which its handlers work, too; see `turno.capabilities.adoption.program`.

@@ -166,7 +166,9 @@ def enabled(switch: str) -> tuple[Capability, ...]:
     off = set(filter(None, switch.removeprefix(ALL_BUT).split(",")))
     if off - known.keys() or not (switch.startswith(ALL_BUT) or not switch):
         names = ", ".join(known) or "none"
-        raise InvalidSettings([f"CAPABILITIES={switch[:60]!r}: expected {ALL_BUT}NAME,NAME with names of: {names}"])
+        raise InvalidSettings(
+            [f"TURNO_CAPABILITIES={switch[:60]!r}: expected {ALL_BUT}NAME,NAME with names of: {names}"]
+        )
     return tuple(one for name, one in known.items() if name not in off)
 
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from turno.errors import InvalidSettings
 from turno.handed_secrets import VARIABLE, taken
-from turno.settings import Settings
+from turno.settings import PREFIX, Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
 READ_ALREADY = "TURNO_DOTENV"
 # The facts of a project in its pyproject.toml under [tool.turno], the same in each place of operation.
 PROJECT = ("handlers", "web_app", "migrations", "commands")
-
+ALSO_SETTINGS = ("handlers", "web_app")
 
 # The variables of --env-file, which is read once: it may be standard input.
 _named_file: dict[str, str] | None = None
+# The settings of the command line, which take precedence.
+_of_command_line: dict[str, str] = {}
 
 
 def read_settings(*, dotenv: bool = True) -> Settings:
@@ -37,13 +39,14 @@ def variables(*, dotenv: bool = True, demo: bool = True) -> dict[str, str]:
     application that mounts Turno is the application's own: without `dotenv`, only the project is read.
     """
     if os.environ.get(READ_ALREADY) == "read":
-        return dict(os.environ)
+        return {**os.environ, **_of_command_line}
     found = {name: value for name, value in os.environ.items() if value}
     if dotenv:
         found = {**(_variables(Path(".env")) if _named_file is None else _named_file), **found}
     if dotenv and demo and _named_file is None:
-        found = {**_demo(Settings.value(found, "DATABASE_URL")), **found}
-    return {**project(), **found}
+        found = {**_demo(Settings.value(found, "database_url")), **found}
+    facts = {PREFIX + name.upper(): value for name, value in project().items() if name in ALSO_SETTINGS}
+    return {**facts, **found, **_of_command_line}
 
 
 def read_env_file(name: str) -> None:
@@ -61,32 +64,40 @@ def read_env_file(name: str) -> None:
     _named_file = _values(lines)
 
 
-def said(name: str) -> str:
-    """Return the value of one variable, as `variables` does."""
-    return variables().get(name, "")
+def set_on_command_line(name: str, text: str) -> None:
+    """Let this text of a setting take precedence in this process and in the processes that it starts."""
+    _of_command_line[PREFIX + name.upper()] = text
+
+
+def setting(name: str) -> str:
+    """Return the text of one setting, as `variables` does."""
+    return Settings.value(variables(), name)
 
 
 def project() -> dict[str, str]:
-    """Return `[tool.turno]` of the working directory's pyproject.toml, as variables."""
+    """Return `[tool.turno]` of the working directory's pyproject.toml."""
     file = Path("pyproject.toml")
     if not file.is_file():
         return {}
-    import tomllib  # noqa: PLC0415 - a spawned worker never needs it
+    import tomllib  # noqa: PLC0415 - a launched worker does not need it
 
     try:
-        said = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("turno", {})
+        facts: dict[str, str] = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("turno", {})
     except (OSError, ValueError) as problem:
         raise InvalidSettings([f"pyproject.toml: {problem}"]) from None
-    for name, value in said.items():
+    for name, value in facts.items():
         if name not in PROJECT or not isinstance(value, str):
-            raise InvalidSettings([f"pyproject.toml: [tool.turno] knows the texts {', '.join(PROJECT)}, not {name}"])
-    return {name.upper(): value for name, value in said.items()}
+            raise InvalidSettings(
+                [f"pyproject.toml: [tool.turno] has {name}={value!r}; expected only the texts {', '.join(PROJECT)}"]
+            )
+    return facts
 
 
 def _demo(named: str) -> dict[str, str]:
     # Its keys open only its database: it is ignored where another database is named.
     demo = _variables(DEMO_ENVIRONMENT)
-    return demo if not named or named in (demo.get("DATABASE_URL"), demo.get("ADMIN_DATABASE_URL")) else {}
+    own = (Settings.value(demo, name) for name in ("database_url", "admin_database_url"))
+    return demo if not named or named in own else {}
 
 
 def _variables(path: Path) -> dict[str, str]:

@@ -36,7 +36,7 @@ def _redacted(value: object) -> object:
 
 
 def log_to_stderr(level: str, redact: Sequence[str] = ()) -> None:
-    """Send this process's logs to standard error; `redact` are the field names of the setting REDACT."""
+    """Send this process's logs to standard error; `redact` are the field names of the setting TURNO_REDACT."""
     redact_process(redact)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())

@@ -34,12 +34,11 @@ class Mail:
 class MailServer:
     """The server of an address such as smtp+starttls://user:password@mail.example:587, and who its mails come from.
 
-    With TLS its certificate must be one that the `authorities` of a file vouch for, by default the system's.
+    With TLS the system's authorities, or those of the file SSL_CERT_FILE, must vouch for its certificate.
     """
 
     url: str = field(repr=False)
     sender: str
-    authorities: str | None = None
 
     def send(self, mail: Mail, recipients: Sequence[str]) -> None:
         """Return when the server has taken it; raises ValueError for a header of two lines, or as smtplib does."""
@@ -60,7 +59,7 @@ class MailServer:
 
         place = urlsplit(self.url)
         host, port = place.hostname or "", place.port or DEFAULT_PORTS[place.scheme]
-        trusted = None if place.scheme == "smtp" else ssl.create_default_context(cafile=self.authorities)
+        trusted = None if place.scheme == "smtp" else ssl.create_default_context()
         server = (
             SMTP_SSL(timeout=ANSWERS_WITHIN, context=trusted)
             if place.scheme == "smtps"
@@ -96,6 +95,6 @@ def _hang_up(server: "SMTP") -> None:
 
 def mail_server(settings: Settings) -> MailServer | None:
     """Return the mail server of the settings, None if they name none."""
-    if not settings.alert_smtp_url:
+    if not settings.smtp_url:
         return None
-    return MailServer(settings.alert_smtp_url, settings.alert_email_from, settings.alert_smtp_ca_file or None)
+    return MailServer(settings.smtp_url, settings.smtp_from)

@@ -23,14 +23,15 @@ def _is_network(text: str) -> bool:
     return False
 
 
-def _is_zone(text: str) -> bool:
+def _is_quiet(text: str) -> bool:
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker does not need it
 
+    hours, _, zone = text.partition(" ")
     try:
-        ZoneInfo(text)
-    except (ValueError, OSError):
+        ZoneInfo(zone or "UTC")
+    except (ValueError, OSError, LookupError):
         return False
-    return True
+    return bool(re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]", hours))
 
 
 PLACE = Form(
@@ -41,22 +42,22 @@ ORIGIN = Form(
     "addresses such as https://erp.example, lower case and without a path",
 )
 CALLEE = Form(
-    re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*").fullmatch,
-    "names of hosts, lower case: hooks.example,*.partner.example",
+    re.compile(r"(http://)?(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*").fullmatch,
+    "names of hosts, lower case: hooks.example,*.partner.example,http://hooks.internal",
 )
 ADDRESS = Form(
     re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
     "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",
 )
-RECEIVER = Form(re.compile(r"https?://[^/\s]+(/\S*)?").fullmatch, "an address such as https://hooks.example/turno")
+RECEIVER = Form(
+    re.compile(r"(slack\+)?https?://[^/\s]+(/\S*)?|mailto:[^@\s]+@[^@\s]+").fullmatch,
+    "https://hooks.example/turno, slack+https://hooks.slack.com/services/… or mailto:ops@example.com, by comma",
+)
 MAIL_SERVER = Form(
     re.compile(r"smtp(s|\+starttls)?://([^@\s/]+@)?[^@\s/:]+(:[0-9]{1,5})?/?").fullmatch,
     "an address such as smtp+starttls://user:password@mail.example:587",
 )
-HOURS = Form(
-    re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]").fullmatch, "hours such as 22:00-07:00"
-)
-ZONE = Form(_is_zone, "a time zone such as America/Argentina/Buenos_Aires")
+HOURS = Form(_is_quiet, "hours and a time zone, such as 22:00-07:00 America/Argentina/Buenos_Aires")
 NETWORK = Form(_is_network, "addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16")
 
 
@@ -82,7 +83,7 @@ def parsed(setting: Field[Any], text: str) -> Any:
     if rules["one_of"]:
         return _one_of(text, rules["one_of"])
     if setting.type is int or setting.type is float:
-        return _number(setting.type, text, *rules["within"])
+        return number(setting.type, text, *rules["within"])
     words = (text,) if setting.type is str else tuple(filter(None, map(str.strip, text.split(","))))
     if rules["form"] and not all(map(rules["form"].fits, words)):
         raise ValueError(f"expected {rules['form'].expected}")
@@ -95,7 +96,8 @@ def _one_of(text: str, allowed: tuple[str, ...]) -> str:
     return text
 
 
-def _number(kind: type[float], text: str, low: float, high: float) -> float:
+def number(kind: type[float], text: str, low: float, high: float) -> float:
+    """Return the number of a text; raises ValueError with the expected range."""
     value = math.nan
     with suppress(ValueError):
         value = kind(text) if kind is float or (text.isascii() and text.isdecimal()) else value

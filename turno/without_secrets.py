@@ -9,16 +9,16 @@ import sys
 
 from turno.environment import READ_ALREADY, variables
 from turno.handed_secrets import VARIABLE, hand_over
-from turno.settings import Settings
+from turno.settings import PREFIX, Settings
 
 PR_SET_DUMPABLE = 4
 # Set for a demo, and for tests, which find their processes by the environment.
 VISIBLE = "TURNO_VISIBLE"
-# The secrets that they need; no other secret is handed over to them.
-WORKERS_NEED = ("DATABASE_URL", "MASTER_KEY")
+# The secret settings that they need; no other secret is handed over to them.
+WORKERS_NEED = ("database_url", "master_key")
 # These run maintenance, and so evaluate and send alerts.
-RESIDENTS_NEED = (*WORKERS_NEED, "ALERT_WEBHOOK_URL", "ALERT_SLACK_URL", "ALERT_SMTP_URL")
-WEB_NEEDS = (*WORKERS_NEED, "JWT_KEY", "METRICS_TOKEN", "DEMO_TOKEN")
+RESIDENTS_NEED = (*WORKERS_NEED, "alert_to", "smtp_url")
+WEB_NEEDS = (*WORKERS_NEED, "jwt_key", "metrics_token", "demo_token")
 
 
 def seal(*needed: str) -> None:
@@ -30,7 +30,9 @@ def seal(*needed: str) -> None:
     environment = variables()
     secrets = {name: environment[name] for name in Settings.secrets() if environment.get(name)}
     if secrets:
-        descriptor = hand_over({name: value for name in needed if (value := Settings.value(secrets, name))})
+        descriptor = hand_over(
+            {PREFIX + name.upper(): value for name in needed if (value := Settings.value(secrets, name))}
+        )
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
         kept = {name: value for name, value in environment.items() if name not in secrets}
         kept |= {VARIABLE: str(descriptor), READ_ALREADY: "read"}

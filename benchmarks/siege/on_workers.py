@@ -48,18 +48,17 @@ def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
-    defaults = routing.Defaults("pool")
     with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
         try:
             routing.set_for_tenant(operator, place.mallory.slug, "rabbitmq")
-            routing.reroute(operator, defaults)
+            routing.reroute(operator, "pool")
             changed = Ending(decent=True, how="the operator changes the backend")
         except psycopg.Error as error:
             changed = Ending(decent=False, how=f"the operator cannot change a backend: {first_line(error)}")
         finally:
             routing.set_for_tenant(operator, place.mallory.slug, None)
             with suppress(psycopg.Error):
-                routing.reroute(operator, defaults)
+                routing.reroute(operator, "pool")
     return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'odd'", harmless=True), changed)
 
 

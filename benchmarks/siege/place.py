@@ -49,14 +49,16 @@ if TYPE_CHECKING:
 CHILDREN = 4
 ENDED = ("completed", "failed", "cancelled")
 # Short heartbeats and limits, so that half a minute in production fits into a run.
-HASTE = {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "3", "KILL_AFTER_SECONDS": "1", "SHUTDOWN_GRACE_SECONDS": "2"}
+HASTE = {
+    "TURNO_HEARTBEAT_SECONDS": "1",
+    "TURNO_DEAD_AFTER_SECONDS": "3",
+    "TURNO_SHUTDOWN_GRACE_SECONDS": "2",
+}
 STREAMS = 200
 WEB = HASTE | {
     "QUEUE_BACKEND": "pool",
-    "WEB_STREAMS": str(STREAMS),
-    # Small, so that a run of seconds meets them.
-    "MAX_PAYLOAD_MB_PER_DAY_PER_USER": "1",
-    "MAX_PAYLOAD_MB_PER_DAY_PER_TENANT": "2",
+    # Small, so that a run of seconds reaches them.
+    "TURNO_LIMITS": f"streams={STREAMS},payload_mb_per_day_per_user=1,payload_mb_per_day_per_tenant=2",
 }
 ORDERS = range(830)
 IN_ITS_ATTEMPT = """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TOOLS = ("axe_playwright_python", "babel", "coverage", "furo", "hypothesis", "mypy", "myst_parser", "pika",
          "playwright", "pytest", "pytest_timeout", "ruff", "schemathesis", "sphinx", "xdist")  # fmt: skip
-BEGAN_ANEW = "TURNO_TOOLS_INSTALLED"
+BEGAN_ANEW = "TOOLS_INSTALLED"
 
 
 def begin_anew_with_tools(tools: Sequence[str] = TOOLS, *, group: str = "dev") -> None:

@@ -137,7 +137,7 @@ class Demo:
         given = variables(demo=False)
         self._stub = self._held.enter_context(serving())
         with step("start PostgreSQL") as told:
-            own = given.get("ADMIN_DATABASE_URL") or given.get("DATABASE_URL")
+            own = given.get("TURNO_ADMIN_DATABASE_URL") or given.get("DATABASE_URL")
             url = own or self._embedded()
             own_variables = self._folder.variables(given, url, self._port) | authorising.variables(self._stub)
             self._installation = Administration(given | own_variables)
@@ -182,7 +182,7 @@ class Demo:
     def _start_web(self) -> None:
         self.token = self._installation.development_token(USER, USERS[USER], minutes=24 * 60)
         with step("start the web") as told:
-            environment = self._environment | {"DEMO_TOKEN": self.token}
+            environment = self._environment | {"TURNO_DEMO_TOKEN": self.token}
             self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
             # Workers are ended once nobody can launch another, and before their database goes.
             self._held.callback(end_marked, str(self._folder.path), patience=PATIENCE)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-SECRETS = ("MASTER_KEY", "JWT_KEY")
+SECRETS = ("TURNO_MASTER_KEY", "TURNO_JWT_KEY")
 # A demo that is stopped should stop soon; its jobs go on from their last chunk next time.
 GRACE_SECONDS = "3"
 
@@ -51,7 +51,7 @@ class DemoFolder:
     @property
     def worker_log(self) -> Path:
         """What the spawned workers say."""
-        return self.path / "workers.log"
+        return self.path / "slots" / "workers.log"
 
     def variables(self, given: Mapping[str, str], admin_url: str, port: int) -> dict[str, str]:
         """Return the demo's settings; a secret is that of `given`, else the last demo's, else a new one."""
@@ -59,14 +59,12 @@ class DemoFolder:
         keys = {name: given.get(name) or last.get(name) or secrets.token_hex(32) for name in SECRETS}
         return {
             "DATABASE_URL": without_password(admin_url),
-            "ADMIN_DATABASE_URL": admin_url,
+            "TURNO_ADMIN_DATABASE_URL": admin_url,
             **keys,
-            "JWT_ALGORITHMS": "HS256",
-            "ENABLE_BACKGROUND_JOBS": "true",
-            "EXEC_SLOT_DIR": str(self.path / "slots"),
-            "EXEC_LOG": str(self.worker_log),
-            "SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
-            "WEB_BIND": f"127.0.0.1:{port}",
+            "TURNO_ENABLE_BACKGROUND_JOBS": "true",
+            "TURNO_RUN_FOLDER": str(self.path / "slots"),
+            "TURNO_SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
+            "TURNO_WEB_BIND": f"127.0.0.1:{port}",
             **marks(str(self.path)),
         }
 

@@ -13,7 +13,7 @@ from turno.servers.wait import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MARK = "TURNO_DEMO"
+MARK = "DEMO_MARK"
 VISIBLE = "TURNO_VISIBLE"  # keeps /proc/PID/environ readable: turno/without_secrets.py
 PROCESSES = Path("/proc")
 # A shell that has read the demo's variables carries the mark too, and is not ours to end.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: backup.sh FOLDER
 # Writes what restore.sh and restore-tenant.sh need into FOLDER, which must not exist: the database and the roles of its
-# server, with the hashes of their passwords. Jobs go on meanwhile. MASTER_KEY is not in it: keep that elsewhere.
+# server, with the hashes of their passwords. Jobs go on meanwhile. TURNO_MASTER_KEY is not in it: keep that elsewhere.
 # As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
 set -eu
 umask 077

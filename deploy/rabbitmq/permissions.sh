@@ -15,7 +15,7 @@ rabbitmqctl add_vhost turno
 add_user turno_setup "$TURNO_SETUP_PASSWORD"
 rabbitmqctl set_permissions -p turno turno_setup '^turno(\..*)?$' '^turno(\..*)?$' '^turno(\..*)?$'
 
-# Publishes: RABBITMQ_RELAY_URL.
+# Publishes: TURNO_RABBITMQ_RELAY_URL.
 add_user turno_relay "$TURNO_RELAY_PASSWORD"
 rabbitmqctl set_permissions -p turno turno_relay '^$' '^turno$' '^$'
 

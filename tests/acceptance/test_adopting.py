@@ -110,7 +110,7 @@ def test_six_commands_lead_to_the_first_jobs_over_schemas_that_were_here(
     (tmp_path / "app" / "__init__.py").write_text('"""The application."""\n')
     (tmp_path / "app" / "close_month.py").write_text(ENQUEUE)
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    environment = kept | {"APP_DATABASE": erp, "EXEC_SLOT_DIR": str(tmp_path / "slots")}
+    environment = kept | {"APP_DATABASE": erp, "TURNO_RUN_FOLDER": str(tmp_path / "slots")}
 
     def command(program: str, *arguments: str) -> str:
         return run(str(programs / program), *arguments, cwd=tmp_path, env=environment)

@@ -28,12 +28,10 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
         told_of = submission(world.new_job({"how": "ok"}, handler=Odd))
         asked = world.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *told_of))
         world.start_pool(
-            WEBHOOK_HOSTS="127.0.0.1",
-            WEBHOOK_PRIVATE="true",
-            ALERT_WEBHOOK_URL=webhook.url,
-            ALERT_SMTP_URL=mail.url,
-            ALERT_EMAIL_FROM="turno@shop.example",
-            ALERT_EMAIL_TO="ops@shop.example",
+            TURNO_WEBHOOK_HOSTS="http://127.0.0.1",
+            TURNO_ALERT_TO=f"{webhook.url},mailto:ops@shop.example",
+            TURNO_SMTP_URL=mail.url,
+            TURNO_SMTP_FROM="turno@shop.example",
         )
         assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and hooked.taken), within=60)
         world.stop_workers()
@@ -50,7 +48,7 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
         assert world.one.slug not in one.get_content()
 
 
-def test_the_commands_list_what_is_raised_and_try_who_is_told(
+def test_alert_commands_list_alerts_and_test_receivers(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in world.environment.items():
@@ -60,8 +58,7 @@ def test_the_commands_list_what_is_raised_and_try_who_is_told(
     assert runner.invoke(main, ["alerts", "list"]).output == "no alert is raised\n"
     assert "only the log is told" in runner.invoke(main, ["alerts", "test"]).output
     with hook() as webhook:
-        monkeypatch.setenv("ALERT_WEBHOOK_URL", webhook.url)
-        monkeypatch.setenv("ALERT_SLACK_URL", webhook.url)
+        monkeypatch.setenv("TURNO_ALERT_TO", f"{webhook.url},slack+{webhook.url}")
         webhook.status = 500
         done = runner.invoke(main, ["alerts", "test"])
         assert (done.exit_code, done.output.splitlines()[1:]) == (

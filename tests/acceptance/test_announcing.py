@@ -62,7 +62,7 @@ def test_start_progress_and_end_are_announced_by_the_supervisor(world: ExampleIn
 
 def test_many_short_jobs_are_announced_together(world: ExampleInstallation, heard: Heard) -> None:
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(100)]
-    world.start_pool(POOL_MAX_CHILDREN="2")
+    world.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: all(heard.times(job_id) for job_id in jobs), within=40)
     assert heard.notifications < 100
 

@@ -75,10 +75,10 @@ def installed(module_database: str, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("installed")
     environment = bare_environment(
         DATABASE_URL=without_password(module_database),
-        ADMIN_DATABASE_URL=module_database,
-        MASTER_KEY=KEY,
-        JWT_KEY=KEY,
-        EXEC_SLOT_DIR=str(folder / "slots"),
+        TURNO_ADMIN_DATABASE_URL=module_database,
+        TURNO_MASTER_KEY=KEY,
+        TURNO_JWT_KEY=KEY,
+        TURNO_RUN_FOLDER=str(folder / "slots"),
     )
     installation = Installation(module_database, folder, environment)
     # Another test's role in the same cluster is an application's role: `migrate` would ask.
@@ -95,8 +95,10 @@ def web(installed: Installation) -> Iterator[DemoWeb]:
     web = DemoWeb(
         port=port,
         environment=installed.environment
-        | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "2"}
-        | {"DEAD_AFTER_SECONDS": "3600"},  # the web maintains where no other process does: `cleanup` has to find a row
+        | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "2"}
+        | {
+            "TURNO_DEAD_AFTER_SECONDS": "3600"
+        },  # the web maintains where no other process does: `cleanup` has to find a row
         log=installed.folder / "web.log",
     )
     web.start()
@@ -119,7 +121,7 @@ def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: In
     assert " job types registered: " in registered
     assert "batch_invoicing" in registered
     assert again == "no migration is pending"
-    broken = installed.run("migrate", HANDLERS="handlers:nowhere")
+    broken = installed.run("migrate", TURNO_HANDLERS="handlers:nowhere")
     assert broken.returncode == 1
     assert "no job types were registered" in broken.stderr, broken.stderr
     assert broken.stdout == "no migration is pending\n"
@@ -312,14 +314,14 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
     installed.query(lost)
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
-    installed.succeed("cleanup", DEAD_AFTER_SECONDS="1", HEARTBEAT_SECONDS="0.5")
+    installed.succeed("cleanup", TURNO_DEAD_AFTER_SECONDS="1", TURNO_HEARTBEAT_SECONDS="0.5")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(0,)]
 
 
 def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Path) -> None:
     away = f"host={tmp_path} port=5432 dbname=turno"
     for command in (("migrate",), ("tenant", "list"), ("cleanup",), ("jobs", "list", "--tenant", "x"), ("worker",)):
-        told = installed.refuse(*command, DATABASE_URL=away, ADMIN_DATABASE_URL="")
+        told = installed.refuse(*command, DATABASE_URL=away, TURNO_ADMIN_DATABASE_URL="")
         assert told.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
 
 
@@ -344,13 +346,13 @@ def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
 
 
 def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:
-    assert "MASTER_KEY is not set" in installed.refuse("migrate", MASTER_KEY="")
-    assert "32 characters" in installed.refuse("tenant", "list", MASTER_KEY="short")
+    assert "TURNO_MASTER_KEY is not set" in installed.refuse("migrate", TURNO_MASTER_KEY="")
+    assert "32 characters" in installed.refuse("tenant", "list", TURNO_MASTER_KEY="short")
     assert "not a URL" in installed.refuse("tenant", "list", DATABASE_URL="nonsense")
-    assert "WEB_THREADS='many'" in installed.refuse("serve", WEB_THREADS="many")
+    assert "TURNO_WEB_THREADS='many'" in installed.refuse("serve", TURNO_WEB_THREADS="many")
     token = ("token", "--user", "a", "--role", "operator")
-    assert "JWT_ALGORITHMS=RS256" in installed.refuse(*token, JWT_ALGORITHMS="RS256")
-    empty = installed.refuse("company", "add", "x", DATABASE_URL=database, ADMIN_DATABASE_URL=database)
+    assert "is a public key" in installed.refuse(*token, TURNO_JWT_KEY="-----BEGIN PUBLIC KEY-----")
+    empty = installed.refuse("company", "add", "x", DATABASE_URL=database, TURNO_ADMIN_DATABASE_URL=database)
     assert "run `turno migrate`" in empty
 
 

@@ -26,12 +26,12 @@ NET_TOTAL = "1265793.29"
 @pytest.fixture
 def marked() -> dict[str, str]:
     """An environment that everything started in it carries."""
-    return bare_environment(TURNO_TEST_MARK=uuid.uuid4().hex)
+    return bare_environment(TEST_MARK=uuid.uuid4().hex)
 
 
 def processes(environment: dict[str, str]) -> list[str]:
     """What still lives of everything that was started in this environment."""
-    mark = f"TURNO_TEST_MARK={environment['TURNO_TEST_MARK']}".encode()
+    mark = f"TEST_MARK={environment['TEST_MARK']}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

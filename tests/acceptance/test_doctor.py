@@ -16,7 +16,7 @@ KEY = "a key of this test's own, long enough for all"
 
 
 def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: Path) -> None:
-    environment = bare_environment(DATABASE_URL=module_database, MASTER_KEY=KEY, JWT_KEY=KEY)
+    environment = bare_environment(DATABASE_URL=module_database, TURNO_MASTER_KEY=KEY, TURNO_JWT_KEY=KEY)
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         done = turno(*arguments, environment=environment | variables, folder=tmp_path)
@@ -52,15 +52,15 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         (right,) = doctor()
         assert "tickets" in right
         admin.execute("REVOKE SELECT ON turno.tickets FROM PUBLIC")
-        room, reserved = doctor(WEB_THREADS="400")
+        room, reserved = doctor(TURNO_WEB_THREADS="400")
         assert "may open 424 sessions" in room
         assert reserved.endswith("set reserved_connections = 411 and restart the server")
-        (limit,) = doctor(POOL_MAX_CHILDREN="12", POOL_SESSIONS_PER_CHILD="1")
+        (limit,) = doctor(TURNO_MAX_CHILDREN="12", TURNO_LIMITS="child_sessions=1")
         assert limit.startswith(
             "a tenant's handlers may open 10 sessions, and 1 hosts with these settings run children"
         )
-        run("migrate", "--yes", POOL_MAX_CHILDREN="12")
-        assert doctor(POOL_MAX_CHILDREN="12", POOL_SESSIONS_PER_CHILD="1") == []
+        run("migrate", "--yes", TURNO_MAX_CHILDREN="12")
+        assert doctor(TURNO_MAX_CHILDREN="12", TURNO_LIMITS="child_sessions=1") == []
 
         admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")
     sentence = run("status")

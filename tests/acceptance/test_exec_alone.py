@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from tests.installation import ExampleInstallation
 
-QUICK = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "2"}
+QUICK = {"TURNO_HEARTBEAT_SECONDS": "0.5", "TURNO_DEAD_AFTER_SECONDS": "2"}
 
 
 @pytest.fixture
 def web(world: ExampleInstallation) -> Iterator[None]:
     """A web process, and no other process of the installation."""
     world.odd = True
-    process = world.start("serve", QUEUE_BACKEND="exec", WEB_BIND=f"127.0.0.1:{free_port()}", **QUICK)
+    process = world.start("serve", QUEUE_BACKEND="exec", TURNO_WEB_BIND=f"127.0.0.1:{free_port()}", **QUICK)
     yield
     process.terminate()
     process.wait(20)

@@ -48,11 +48,11 @@ def environment(tmp_path: Path, module_database: str, programs: Path) -> dict[st
     # The same places, below the test's own folder.
     here = {name: value.replace("/srv", f"{tmp_path}/srv").replace("/run", f"{tmp_path}/run")
             for name, value in said.items()}  # fmt: skip
-    here |= {"PATH": f"{programs}:{os.environ['PATH']}", "WEB_BIND": f"127.0.0.1:{free_port()}"}
+    here |= {"PATH": f"{programs}:{os.environ['PATH']}", "TURNO_WEB_BIND": f"127.0.0.1:{free_port()}"}
     return here | {
         "DATABASE_URL": module_database,
-        "MASTER_KEY": "the image's own master key, 32 or more",
-        "JWT_KEY": "the image's own token key, 32 or more",
+        "TURNO_MASTER_KEY": "the image's own master key, 32 or more",
+        "TURNO_JWT_KEY": "the image's own token key, 32 or more",
     }
 
 
@@ -83,7 +83,9 @@ def test_what_the_image_holds_serves_and_runs_jobs(
     command("migrate", "--yes")
     command("tenant", "add", "suc0001", "--company", "acme", "--name", "Acme")
     request.getfixturevalue("at_work")
-    script = f"import urllib.request; urllib.request.urlopen('http://{environment['WEB_BIND']}/readyz', timeout=3)"
+    script = (
+        f"import urllib.request; urllib.request.urlopen('http://{environment['TURNO_WEB_BIND']}/readyz', timeout=3)"
+    )
     probes = ([str(programs / "python"), "-c", script], [str(programs / "turno"), "pool", "--check"])
     for probe in probes:
 

@@ -76,11 +76,11 @@ def environment(shop: Path, module_database: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return kept | {
         "DATABASE_URL": module_database,
-        "MASTER_KEY": "the shop's own master key, 32 or more",
-        "JWT_KEY": "the shop's own token key, 32 or more",
+        "TURNO_MASTER_KEY": "the shop's own master key, 32 or more",
+        "TURNO_JWT_KEY": "the shop's own token key, 32 or more",
         "QUEUE_BACKEND": "exec",
-        "EXEC_SLOT_DIR": str(shop / "slots"),
-        "WEB_BIND": f"127.0.0.1:{free_port()}",
+        "TURNO_RUN_FOLDER": str(shop / "slots"),
+        "TURNO_WEB_BIND": f"127.0.0.1:{free_port()}",
     }
 
 
@@ -92,7 +92,7 @@ def web(shop: Path, environment: dict[str, str], programs: Path) -> Iterator[str
     run(turno, "tenant", "add", "suc0001", "--company", "shop", "--name", "The Shop", cwd=shop, env=environment)
     with (shop / "web.log").open("wb") as log:
         serving = subprocess.Popen([turno, "serve"], cwd=shop, env=environment, stdout=log, stderr=log)
-    url = f"http://{environment['WEB_BIND']}"
+    url = f"http://{environment['TURNO_WEB_BIND']}"
     try:
         assert wait_until(lambda: answered(url + "/readyz") == 200, within=30), (shop / "web.log").read_text()
         yield url

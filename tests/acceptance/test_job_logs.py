@@ -65,7 +65,7 @@ def test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone(
 
 def test_what_a_process_logged_before_it_was_killed_is_kept(world: ExampleInstallation) -> None:
     job_id = logging_job(world, "kill_self", lines=5)
-    log = world.work(job_id, JOB_LOG_LINES="3", JOB_LOG_LEVEL="INFO")
+    log = world.work(job_id, TURNO_LIMITS="job_log_lines=3", TURNO_LOG_LEVEL="INFO")
     job = world.job(job_id)
     assert (job["status"], job["crashes"]) == ("failed", 3), log
     for attempt in (1, 2, 3):
@@ -75,13 +75,13 @@ def test_what_a_process_logged_before_it_was_killed_is_kept(world: ExampleInstal
 
 def test_a_job_at_work_shows_its_lines_and_a_quiet_level_keeps_the_rest_away(world: ExampleInstallation) -> None:
     job_id = logging_job(world, "loop_forever")
-    with world.start_worker(job_id, JOB_LOG_LEVEL="WARNING") as worker:
+    with world.start_worker(job_id, TURNO_LOG_LEVEL="WARNING") as worker:
         assert wait_until(lambda: lines(world, job_id, 1) == [(1, *REFUSED)], within=20)
         worker.send_signal(signal.SIGKILL)
 
 
 def test_nothing_is_kept_where_it_is_off(world: ExampleInstallation) -> None:
     job_id = logging_job(world, "ok")
-    world.work(job_id, JOB_LOG_LEVEL="OFF")
+    world.work(job_id, TURNO_LIMITS="job_log_lines=0")
     assert world.job(job_id)["status"] == "completed"
     assert world.rows("SELECT 1 FROM background_job_logs") == []

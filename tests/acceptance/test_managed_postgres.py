@@ -89,14 +89,14 @@ def managed(request: pytest.FixtureRequest) -> Iterator[Managed]:
 
 
 @pytest.fixture
-def environment(managed: Managed, tmp_path: Path) -> dict[str, str]:
+def environment(managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.chdir(tmp_path)  # not in this checkout's project, which has migrations
     return bare_environment(
         DATABASE_URL=managed.url,
-        ADMIN_DATABASE_URL=managed.as_administrator,
-        MASTER_KEY=KEY,
-        HANDLERS="tests.adopting_handlers:HANDLERS",
-        MIGRATIONS="",
-        EXEC_SLOT_DIR=str(tmp_path / "slots"),
+        TURNO_ADMIN_DATABASE_URL=managed.as_administrator,
+        TURNO_MASTER_KEY=KEY,
+        TURNO_HANDLERS="tests.adopting_handlers:HANDLERS",
+        TURNO_RUN_FOLDER=str(tmp_path / "slots"),
         TURNO_DOTENV="read",
     )
 

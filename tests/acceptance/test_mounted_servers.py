@@ -69,8 +69,9 @@ def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
     port = free_port()
     log = world.folder / f"{server}-{port}.log"
     environment = bare_environment() | world.environment | {
-        "HANDLERS": "tests.greetings:build_registry", "QUEUE_BACKEND": "pool", "JWT_KEY": "", "TURNO_DOTENV": "read",
-        "WEB_APP": "tests.mounting_host:create_app", "WEB_THREADS": str(THREADS), "WEB_BIND": f"127.0.0.1:{port}",
+        "TURNO_HANDLERS": "tests.greetings:build_registry", "QUEUE_BACKEND": "pool", "TURNO_JWT_KEY": "",
+        "TURNO_DOTENV": "read", "TURNO_WEB_APP": "tests.mounting_host:create_app",
+        "TURNO_WEB_THREADS": str(THREADS), "TURNO_WEB_BIND": f"127.0.0.1:{port}",
     }  # fmt: skip
     with log.open("ab") as told:
         command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[server])]

@@ -50,13 +50,13 @@ class PlainHost:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in (*OURS, "HANDLERS", "MIGRATIONS")}
-        own = {"DATABASE_URL": self.url, "MASTER_KEY": "the plain host's own key, 32 or more letters"}
+        kept = {name: value for name, value in os.environ.items() if name not in (*OURS, "TURNO_HANDLERS")}
+        own = {"DATABASE_URL": self.url, "TURNO_MASTER_KEY": "the plain host's own key, 32 or more letters"}
         # Only turno and the application: nothing of this checkout's own application is there.
         return kept | own | {
             "ERP_DATABASE_URL": make_conninfo(self.url, user=self.role, password="x"),
             "QUEUE_BACKEND": "pool",
-            "POOL_MAX_CHILDREN": "1",
+            "TURNO_MAX_CHILDREN": "1",
             "PYTHONPATH": str(self.folder / "installed"),
         }  # fmt: skip
 

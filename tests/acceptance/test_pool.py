@@ -68,13 +68,13 @@ def test_without_any_hint_polling_finds_the_job(world: ExampleInstallation) -> N
 
 def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(4)]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="4")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="4")
     assert wait_until(lambda: running(world, *jobs), within=30)
 
 
 def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleInstallation) -> None:
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
-    world.start_pool(POOL_MAX_CHILDREN="4", HEARTBEAT_SECONDS="0.2")
+    world.start_pool(TURNO_MAX_CHILDREN="4", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: running(world, *long), within=30)
     fifth = world.enqueue({"how": "ok"}, handler=Odd)
     other = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleIns
 
 def test_without_a_reserve_everybody_waits_for_a_child(world: ExampleInstallation) -> None:
     long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    world.start_pool(POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0", HEARTBEAT_SECONDS="0.2")
+    world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: running(world, long), within=30)
     other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     world.cancel(long)
@@ -104,7 +104,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> No
     company = world.folder / "company"
     company.mkdir(exist_ok=True)
     pool = world.start_pool(
-        POOL_MAX_CHILDREN=str(most), POOL_SESSIONS_PER_CHILD="1", HEARTBEAT_SECONDS="0.5", MEET=str(company)
+        TURNO_MAX_CHILDREN=str(most), TURNO_LIMITS="child_sessions=1", TURNO_HEARTBEAT_SECONDS="0.5", MEET=str(company)
     )
     together = (
         "SELECT count(*) FILTER (WHERE application_name LIKE 'turno-handler%%') AS handlers, count(*) AS all"
@@ -135,7 +135,7 @@ def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: Exampl
         for _ in range(6)
         for tenant in world.tenants.values()
     ]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0")
     assert wait_until(lambda: all(world.job(job, tenant=tenant)["finished_at"] for tenant, job in jobs), within=30)
     seen = [(tenant, world.job(job, tenant=tenant)["result"]) for tenant, job in jobs]
     assert all(result["user"] == tenant.handler_role for tenant, result in seen)
@@ -148,7 +148,7 @@ def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(
     world: ExampleInstallation, mess: str
 ) -> None:
     jobs = [world.enqueue({"how": "mess", "text": mess}, handler=Odd), world.enqueue({"how": "who"}, handler=Odd)]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: ended(world, *jobs), within=30)
     left, clean = (world.job(job_id)["result"] for job_id in jobs)
     assert left["backend"] == clean["backend"]
@@ -161,7 +161,7 @@ def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(
 def test_a_child_that_dies_is_replaced_and_the_next_job_runs(world: ExampleInstallation, how: str) -> None:
     bad = world.enqueue({"how": how}, handler=Odd)
     good = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: ended(world, bad, *good), within=30)
     assert (world.job(bad)["status"], world.job(bad)["crashes"]) == ("failed", 3)
     assert {world.job(job_id)["status"] for job_id in good} == {"completed"}
@@ -170,14 +170,14 @@ def test_a_child_that_dies_is_replaced_and_the_next_job_runs(world: ExampleInsta
 
 def test_an_overdue_job_is_ended_and_its_child_replaced(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=OddHurried)
-    world.start_pool(KILL_AFTER_SECONDS="0.1")
+    world.start_pool(TURNO_SHUTDOWN_GRACE_SECONDS="0.6")
     assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["reason"] == "time limit of 1 s"
 
 
 def test_a_child_is_replaced_after_its_share_of_jobs(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "pid"}, handler=Odd) for _ in range(9)]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_JOBS_PER_CHILD="3")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1", TURNO_LIMITS="child_jobs=3")
     assert wait_until(lambda: ended(world, *jobs), within=30)
     assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
     assert {world.job(job_id)["attempt"] for job_id in jobs} == {1}
@@ -185,7 +185,7 @@ def test_a_child_is_replaced_after_its_share_of_jobs(world: ExampleInstallation)
 
 def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "grow", "number": 80}, handler=Odd) for _ in range(3)]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_MEMORY_PER_CHILD_MB="100")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1", TURNO_LIMITS="child_mb=100")
     assert wait_until(lambda: ended(world, *jobs), within=30)
     assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
 
@@ -222,7 +222,7 @@ def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: Example
 
 def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(2)]
-    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
     mine = children(pool)
     pool.send_signal(signal.SIGTERM)
@@ -305,7 +305,7 @@ def test_a_killed_parent_takes_its_children_along_and_the_job_is_found(world: Ex
 
 def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
-    old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    old = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=30)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
     frozen = [old.pid, *children(old)]
@@ -332,7 +332,7 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: ExampleInsta
 def test_a_restarted_database_costs_no_job(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 30}, handler=Odd)]
     jobs += [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
-    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) >= 1, within=30)
     world.rows(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -350,7 +350,7 @@ def titles(pool: subprocess.Popen[str]) -> set[str]:
 
 
 def test_a_child_is_named_for_its_job_and_not_for_what_it_is_about(world: ExampleInstallation) -> None:
-    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: "turno: idle" in titles(pool), within=20)
     job_id = world.enqueue({"how": "wait_for_cancel", "text": "a secret"}, handler=Odd)
     assert wait_until(lambda: f"turno: suc0001 odd {job_id}" in titles(pool), within=20)
@@ -380,7 +380,7 @@ def test_its_log_is_json_with_the_ids(world: ExampleInstallation) -> None:
 
 def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_pool(HEARTBEAT_SECONDS="0.1", SHUTDOWN_GRACE_SECONDS="0.3")
+    world.start_pool(TURNO_HEARTBEAT_SECONDS="0.1", TURNO_SHUTDOWN_GRACE_SECONDS="0.3")
     assert wait_until(lambda: running(world, job_id), within=30)
     assert world.cancel(job_id) == "requested"
     assert wait_until(lambda: ended(world, job_id), within=20)
@@ -429,7 +429,7 @@ def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: Exam
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: ExampleInstallation) -> None:
-    world.start_pool("--queues", "nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
+    world.start_pool("--queues", "nothing-of-the-kind", TURNO_HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     (worker,) = world.rows("SELECT id FROM turno.workers")

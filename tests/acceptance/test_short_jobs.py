@@ -15,7 +15,7 @@ from turno.servers.wait import wait_until
 from turno.worker import crash_reasons
 
 JOBS = 4
-PATIENT = {"LONG": "60", "POOL_MAX_CHILDREN": "1", "POOL_MIN_CHILDREN": "1"}
+PATIENT = {"LONG": "60", "TURNO_MAX_CHILDREN": "1", "TURNO_MIN_CHILDREN": "1"}
 IMPATIENT = PATIENT | {"LONG": "0.1"}
 
 
@@ -70,7 +70,7 @@ def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstall
 
 def test_who_is_worn_out_leaves_the_rest_of_its_batch(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "pid")
-    world.start_pool(POOL_JOBS_PER_CHILD="1", **PATIENT)
+    world.start_pool(TURNO_LIMITS="child_jobs=1", **PATIENT)
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     jobs = [world.job(job_id) for job_id in (first, *others)]
     assert len({job["result"]["pid"] for job in jobs}) == JOBS
@@ -79,7 +79,7 @@ def test_who_is_worn_out_leaves_the_rest_of_its_batch(world: ExampleInstallation
 
 def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
     overdue, others = enqueue_batch(world, "loop_forever", OddHurried)
-    world.start_pool(KILL_AFTER_SECONDS="0.1", **PATIENT)
+    world.start_pool(TURNO_SHUTDOWN_GRACE_SECONDS="0.6", **PATIENT)
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
     assert wait_until(lambda: world.job(overdue)["finished_at"] is not None, within=30)
@@ -88,7 +88,7 @@ def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
 
 def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) -> None:
     long, others = enqueue_batch(world, "loop_forever")
-    world.start_pool(**IMPATIENT | {"POOL_MAX_CHILDREN": "2"})
+    world.start_pool(**IMPATIENT | {"TURNO_MAX_CHILDREN": "2"})
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert running(world, long)
     assert {world.job(job_id)["attempt"] for job_id in others} == {1}
@@ -96,7 +96,7 @@ def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) 
 
 def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation) -> None:
     long, others = enqueue_batch(world, "loop_forever")
-    pool = world.start_pool(**IMPATIENT, LOG_LEVEL="DEBUG")
+    pool = world.start_pool(**IMPATIENT, TURNO_LOG_LEVEL="DEBUG")
     given_back: list[str] = []
     reader = Thread(
         target=lambda: given_back.extend(line for line in pool.stdout or () if crash_reasons.NOT_STARTED in line)
@@ -127,7 +127,7 @@ def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstall
 
 def test_a_heartbeat_leaves_what_waits_in_its_place(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "wait_for_cancel")
-    world.start_pool(HEARTBEAT_SECONDS="0.1", **PATIENT)
+    world.start_pool(TURNO_HEARTBEAT_SECONDS="0.1", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
     beats = "SELECT alive_at FROM turno.workers"
     assert len({world.rows(beats)[0]["alive_at"] for _ in range(5) if beat(world)}) == 5
@@ -145,7 +145,7 @@ def beat(world: ExampleInstallation) -> bool:
 
 def test_what_is_cancelled_before_its_turn_does_not_run(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "wait_for_cancel")
-    world.start_pool(HEARTBEAT_SECONDS="0.2", **PATIENT)
+    world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
     world.cancel(others[1])
     world.cancel(first)

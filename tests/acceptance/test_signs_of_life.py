@@ -108,11 +108,11 @@ def test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it
     job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
     # Without a reserve: it would look for other tenants' jobs, and turn for that.
     pool = world.start_pool(
-        POOL_MAX_CHILDREN="1",
-        RESERVE_CHILDREN="0",
-        HEARTBEAT_SECONDS="60",
-        DEAD_AFTER_SECONDS="120",
-        JOB_LOG_LEVEL="OFF",  # or it would look for lines each second
+        TURNO_MAX_CHILDREN="1",
+        TURNO_RESERVE_CHILDREN="0",
+        TURNO_HEARTBEAT_SECONDS="60",
+        TURNO_DEAD_AFTER_SECONDS="120",
+        TURNO_LIMITS="job_log_lines=0",  # or it would look for lines each second
         **manager.environment,
     )
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
@@ -142,7 +142,7 @@ def test_what_a_handler_starts_cannot_speak_for_its_worker(world: ExampleInstall
 @pytest.mark.parametrize("program", SCRIPTS)
 def test_a_probe_is_answered_by_the_age_of_a_file(world: ExampleInstallation, tmp_path: Path, program: str) -> None:
     file = tmp_path / "alive"
-    said = {"ALIVE_FILE": str(file)}
+    said = {"TURNO_ALIVE_FILE": str(file)}
     before = check(world, program, **said)
     assert (before.returncode, "no worker is ready" in before.stderr) == (1, True)
     worker = start(world, program, **said)
@@ -163,7 +163,7 @@ def test_a_probe_needs_no_database_and_loads_no_driver(
     world: ExampleInstallation, tmp_path: Path, program: str
 ) -> None:
     (tmp_path / "alive").touch()
-    asked = world.environment | {"ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
+    asked = world.environment | {"TURNO_ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
     asking = f"main(['{program}', '--check'], standalone_mode=False)"
     code = (
         f"import sys; from turno.commands.main import main; print({asking}, {{'psycopg', 'pika'}} & {{*sys.modules}})"
@@ -174,7 +174,7 @@ def test_a_probe_needs_no_database_and_loads_no_driver(
 
 def test_a_file_that_cannot_be_touched_stops_no_job(world: ExampleInstallation, tmp_path: Path) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    world.start_pool(ALIVE_FILE=str(tmp_path / "no" / "alive"))
+    world.start_pool(TURNO_ALIVE_FILE=str(tmp_path / "no" / "alive"))
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 

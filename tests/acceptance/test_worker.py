@@ -129,7 +129,7 @@ def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: Exam
 def test_sigterm_takes_back_a_job_that_does_not_stop_in_the_grace(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    worker = world.start_worker(job_id, SHUTDOWN_GRACE_SECONDS="0.2")
+    worker = world.start_worker(job_id, TURNO_SHUTDOWN_GRACE_SECONDS="0.2")
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     worker.send_signal(signal.SIGTERM)
     log, _ = worker.communicate(timeout=20)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.installation import ExampleInstallation
 
-OFTEN = {"HEARTBEAT_SECONDS": "0.1", "SHUTDOWN_GRACE_SECONDS": "20"}
+OFTEN = {"TURNO_HEARTBEAT_SECONDS": "0.1", "TURNO_SHUTDOWN_GRACE_SECONDS": "20"}
 
 
 @pytest.fixture

@@ -13,22 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-OURS = ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "JWT_KEY", "TURNO_DOTENV", "TURNO_DEMO", "TURNO_CRASH_AT")
+OURS = (
+    "DATABASE_URL",
+    "TURNO_ADMIN_DATABASE_URL",
+    "TURNO_MASTER_KEY",
+    "TURNO_JWT_KEY",
+    "TURNO_DOTENV",
+    "DEMO_MARK",
+    "TURNO_CRASH_AT",
+)
 
 
 def bare_environment(**variables: str) -> dict[str, str]:
     """Return this process's environment without any setting of ours, and with `variables`."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    # In a folder of the test's own there is no pyproject.toml to say so.
-    project = {"HANDLERS": HANDLERS, "MIGRATIONS": str(TABLES), "COMMANDS": "cli.commands:COMMANDS"}
-    project["WEB_APP"] = WEB_APP
-    return kept | project | {"PYTHONPATH": str(ROOT)} | variables
+    return kept | {"TURNO_HANDLERS": HANDLERS, "TURNO_WEB_APP": WEB_APP, "PYTHONPATH": str(ROOT)} | variables
 
 
 def turno(
     *arguments: str, environment: Mapping[str, str], folder: Path, answer: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Return the ended command; it runs in `folder` and reads `answer`."""
+    """Return the ended command; it runs in `folder`, as in this checkout's project, and reads `answer`."""
+    if not (project := folder / "pyproject.toml").exists():
+        project.write_text(f'[tool.turno]\nmigrations = "{TABLES}"\ncommands = "cli.commands:COMMANDS"\n')
     return subprocess.run(
         [sys.executable, "-m", "turno.commands.main", *arguments],
         env=environment,

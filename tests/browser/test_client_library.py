@@ -175,7 +175,7 @@ def erp(site: Site, tmp_path: Path) -> Iterator[tuple[str, Site]]:
     """A page of another origin that a second web of the same installation allows."""
     with another_origin() as origin:
         port = free_port()
-        environment = site.world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "ALLOWED_ORIGINS": origin}
+        environment = site.world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_ALLOWED_ORIGINS": origin}
         web = DemoWeb(port=port, environment=environment, log=tmp_path / "web.log")
         web.start()
         yield origin, Site(site.world, web, site.browser)

@@ -95,9 +95,9 @@ class Checkout:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TURNO_", "PYTEST_"))}
         environment |= {
             "DATABASE_URL": self.url,
-            "MASTER_KEY": "the tests' own master key, 32 or more",
-            "JWT_KEY": "the tests' own token key, long enough",
-            "HANDLERS": "tests.misbehaving_handlers:REGISTRY",
+            "TURNO_MASTER_KEY": "the tests' own master key, 32 or more",
+            "TURNO_JWT_KEY": "the tests' own token key, long enough",
+            "TURNO_HANDLERS": "tests.misbehaving_handlers:REGISTRY",
             "TURNO_DOTENV": "read",
             "PYTHONPATH": os.pathsep.join((str(self.tree), str(ROOT))),
         }
@@ -143,8 +143,8 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
         return blueprints, set(all_commands()), set(world.sweep())
 
     on = offered()
-    world.extra["CAPABILITIES"] = f"all-but-{one.name}"
-    monkeypatch.setenv("CAPABILITIES", f"all-but-{one.name}")
+    world.extra["TURNO_CAPABILITIES"] = f"all-but-{one.name}"
+    monkeypatch.setenv("TURNO_CAPABILITIES", f"all-but-{one.name}")
     off = offered()
     own = {f"turno.{load(place).name}" for place in (*one.routes, *one.pages)}
     assert [before - after for before, after in zip(on, off, strict=True)] == [

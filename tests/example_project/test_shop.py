@@ -92,7 +92,7 @@ def test_a_kill_at_any_step_enters_each_customer_once(turno: Installation, step:
 
 def test_a_child_that_is_killed_is_noticed_at_once(turno: Installation, turno_checker: Checker) -> None:
     turno.backend = "pool"
-    pool = turno.start_pool(POOL_MAX_CHILDREN="1", POOL_MIN_CHILDREN="1")
+    pool = turno.start_pool(TURNO_MAX_CHILDREN="1", TURNO_MIN_CHILDREN="1")
     assert wait_until(lambda: children(pool.pid) != [], within=20)
     (before,) = stop(*children(pool.pid))
     job_id = turno.enqueue(FIVE, handler=ImportCustomers)

@@ -1,6 +1,6 @@
 """Attempts in which something fails, by the hundred: an invoice is authorised once, or a person is told why not.
 
-TURNO_AUTHORITY_RUNS says how many, 150 by default; a thousand take some minutes. `-o log_cli=true` shows the counts of
+AUTHORITY_RUNS says how many, 150 by default; a thousand take some minutes. `-o log_cli=true` shows the counts of
 a long run.
 """
 
@@ -29,7 +29,7 @@ from turno.testing.in_process_worker import InProcessWorker
 
 log = logging.getLogger(__name__)
 
-RUNS = int(os.environ.get("TURNO_AUTHORITY_RUNS", "150"))
+RUNS = int(os.environ.get("AUTHORITY_RUNS", "150"))
 MANY = 400  # in which everything has failed that may
 POINTS, TAKEN = 4, 5  # points of sale, and invoices whose number another program has used
 PER_JOB = 3

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.deep
 
 SCRIPTS = ROOT / "deploy" / "backup"
 REPLAY = "  turno events replay --tenant suc0001 --type ledger --missing --since 2020-01-01T00:00:00Z\n"
-QUICK = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "3"}
+QUICK = {"TURNO_HEARTBEAT_SECONDS": "0.5", "TURNO_DEAD_AFTER_SECONDS": "3"}
 ONCE = {
     "an order has not one invoice": """
         SELECT o.id FROM orders o LEFT JOIN invoices i ON i.order_id = o.id

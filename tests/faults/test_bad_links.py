@@ -49,7 +49,7 @@ def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: Exa
     jobs += [tcp_world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with bad_link(port_of(tcp_world), how) as (port, _):
         pool = tcp_world.start_pool(
-            DATABASE_URL=through(tcp_world, port), POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5"
+            DATABASE_URL=through(tcp_world, port), TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5"
         )
 
         def ended() -> bool:
@@ -92,7 +92,10 @@ def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(
     job_id = tcp_world.enqueue({"how": "loop_forever"}, handler=Odd)
     with bad_link(port_of(tcp_world)) as (port, link):
         pool = tcp_world.start_pool(
-            DATABASE_URL=through(tcp_world, port), HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5", LOG_LEVEL="INFO"
+            DATABASE_URL=through(tcp_world, port),
+            TURNO_HEARTBEAT_SECONDS="0.2",
+            TURNO_DEAD_AFTER_SECONDS="0.5",
+            TURNO_LOG_LEVEL="INFO",
         )
         assert wait_until(lambda: tcp_world.job(job_id)["status"] == "running", within=30)
         stall(link)

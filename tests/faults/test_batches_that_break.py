@@ -26,7 +26,7 @@ def put(world: ExampleInstallation, *deeds: str, handler: type[OddBatched] = Odd
 
 def start(world: ExampleInstallation, **extra: str) -> subprocess.Popen[str]:
     patient = {"JOBS": "8", "LONG": "60", "TOGETHER": "60"}
-    return world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", **patient, **extra)
+    return world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1", **patient, **extra)
 
 
 def ended(world: ExampleInstallation, jobs: list[UUID]) -> bool:
@@ -135,7 +135,7 @@ def test_one_that_leaks_all_memory_is_the_only_one_to_be_counted(world: ExampleI
 
 def test_the_time_limit_is_each_one_s_and_its_neighbours_are_not_counted(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "loop_forever", "ok", handler=OddBatchedHurried)
-    start(world, KILL_AFTER_SECONDS="0.1")
+    start(world, TURNO_SHUTDOWN_GRACE_SECONDS="0.6")
     assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed"]
     assert world.job(jobs[1])["reason"] == "time limit of 1 s"
@@ -144,7 +144,7 @@ def test_the_time_limit_is_each_one_s_and_its_neighbours_are_not_counted(world: 
 
 def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
-    start(world, HEARTBEAT_SECONDS="0.2", SHUTDOWN_GRACE_SECONDS="0.5")
+    start(world, TURNO_HEARTBEAT_SECONDS="0.2", TURNO_SHUTDOWN_GRACE_SECONDS="0.5")
     assert wait_until(lambda: shown(world), within=20)
     assert world.cancel(jobs[1]) == "requested"
     assert wait_until(lambda: ended(world, jobs), within=20)
@@ -154,7 +154,7 @@ def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: ExampleI
 
 def test_a_stop_hands_the_whole_batch_back_uncounted(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
-    pool = start(world, SHUTDOWN_GRACE_SECONDS="0.3")
+    pool = start(world, TURNO_SHUTDOWN_GRACE_SECONDS="0.3")
     assert wait_until(lambda: shown(world), within=20)
     pool.terminate()
     assert pool.wait(20) == 0

@@ -47,7 +47,7 @@ def test_no_decision_of_a_worker_is_taken_by_its_own_clock(
     expiring = world.enqueue({"how": "ok"}, handler=Odd, expires_at=soon(world, "1 hour"))
     rescheduled = world.enqueue({"how": "reschedule_after"}, handler=Odd)
     long = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
-    pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}", HEARTBEAT_SECONDS="0.1")
+    pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}", TURNO_HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: completed(world, now, failing, expiring), within=20)
     assert wait_until(lambda: world.job(rescheduled)["reason"] == "rescheduled by its handler", within=20)
     assert wait_until(lambda: world.job(long)["status"] == "running", within=20)
@@ -117,6 +117,6 @@ def test_a_snapshot_left_open_does_not_stop_claiming(world: ExampleInstallation)
         forgotten.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         forgotten.execute("SELECT count(*) FROM turno.tickets")
         jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(150)]
-        world.start_pool(POOL_MAX_CHILDREN="1")
+        world.start_pool(TURNO_MAX_CHILDREN="1")
         assert wait_until(lambda: completed(world, *jobs), within=60)
         assert forgotten.execute("SELECT count(*) FROM turno.tickets").fetchone() == (0,)

@@ -19,11 +19,10 @@ from turno.jobs.new_job import NewJob
 from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
 from turno.store.operator import routing
-from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 from turno.wiring.shared import queue_named
 
-DEFAULTS = Defaults("pool")
+DEFAULT = "pool"
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, world: ExampleInstallation) -
     with Node(folder=tmp_path_factory.mktemp("broker")) as node:
         world.odd = True
         world.backend = "pool"
-        world.extra |= {"RABBITMQ_URL": node.url, "LOG_LEVEL": "ERROR"}
+        world.extra |= {"RABBITMQ_URL": node.url, "TURNO_LOG_LEVEL": "ERROR"}
         yield node
         world.rows("TRUNCATE turno.settings")
         world.rows("UPDATE turno.tenants SET backend = NULL")
@@ -54,7 +53,7 @@ class Web(Repeating):
         self._world = world
         self._queues: list[QueueInterface] = []
         choice = BackendChoice(
-            connection=lambda: nullcontext(world.web), defaults=DEFAULTS, open_queue=self._open, ttl=0.1
+            connection=lambda: nullcontext(world.web), default=DEFAULT, open_queue=self._open, ttl=0.1
         )
         self._dispatcher = Dispatcher(
             connection=lambda: nullcontext(world.web), queue=choice.queue_of, pending_limit=100_000
@@ -104,7 +103,7 @@ def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
         routing.set_for_all(operator, "queue_canary_percent", "50")
         assert web.goes_on()
         routing.set_for_all(operator, "queue_backend", "rabbitmq")
-        routing.reroute(operator, DEFAULTS)
+        routing.reroute(operator, DEFAULT)
         assert web.goes_on()
         # 3. The old workers leave; what is left of theirs is stamped over to the living.
         pool.terminate()
@@ -117,7 +116,7 @@ def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
         assert wait_until(lambda: "pool" in alive(operator), within=30)
         routing.set_for_all(operator, "queue_backend", None)
         routing.set_for_all(operator, "queue_canary_percent", None)
-        routing.reroute(operator, DEFAULTS)
+        routing.reroute(operator, DEFAULT)
         assert web.goes_on()
     for slug, jobs in web.jobs.items():
         tenant = world.tenants[slug]

@@ -55,7 +55,7 @@ def own(module_own: tuple[Cluster, ExampleInstallation]) -> tuple[Cluster, Examp
 def web(own: tuple[Cluster, ExampleInstallation]) -> Iterator[DemoWeb]:
     _, world = own
     port = free_port()
-    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
     web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")
     web.start()
     yield web
@@ -84,7 +84,7 @@ def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
     cluster, world = own
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     # Read all the while, or a full pipe would stop the worker.
     reader = Thread(target=pool.communicate)
@@ -106,7 +106,7 @@ def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
 ) -> None:
     cluster, world = own
     job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
-    pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
 
@@ -145,7 +145,7 @@ def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(
     job_id = world.enqueue({"how": "wait_for_company"}, handler=Odd)
     company = world.folder / "standby"
     company.mkdir()
-    pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="60", MEET=str(company))
+    pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="60", MEET=str(company))
     assert wait_until((company / str(job_id)).exists, within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.stdout or ()))
@@ -173,7 +173,7 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
     # A session ended is an error of the attempt that had it; here none runs out of attempts.
     jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 40}, handler=Odd, max_attempts=1000)]
     jobs += [world.enqueue({"how": "ok"}, handler=Odd, max_attempts=1000) for _ in range(20)]
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
     assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.communicate()[0].splitlines()[-40:]))

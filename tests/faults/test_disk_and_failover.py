@@ -107,7 +107,7 @@ def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes
         ):
             world.backend = "pool"
             long = world.enqueue({"how": "resume", "text": "ok", "number": 2000}, handler=Odd)
-            pool = world.start_pool(HEARTBEAT_SECONDS="0.5", DEAD_AFTER_SECONDS="60")
+            pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.5", TURNO_DEAD_AFTER_SECONDS="60")
             assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
             reader = Thread(target=pool.communicate)
             reader.start()
@@ -151,7 +151,7 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
         world.logins = type(world.logins)(both, world.logins.master_key)
         synchronous(world)
         job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
-        pool = world.start_pool(HEARTBEAT_SECONDS="0.5")
+        pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.5")
         assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
         reader = Thread(target=pool.communicate)
         reader.start()
@@ -237,7 +237,7 @@ def test_job_at_a_hung_primary_is_given_back(tmp_path: Path, postgres_template: 
         world.logins = type(world.logins)(both, world.logins.master_key)
         assert wait_until(lambda: world.rows(STREAMING) != [], within=20)
         job_id = world.enqueue({"how": "resume", "text": "ok", "number": 3000}, handler=Odd)
-        pool = world.start_pool(DEAD_AFTER_SECONDS="40")
+        pool = world.start_pool(TURNO_DEAD_AFTER_SECONDS="40")
         assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
         freeze(cluster)
         with ExitStack() as frozen:

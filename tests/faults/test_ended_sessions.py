@@ -31,7 +31,7 @@ def end_sessions(world: ExampleInstallation, of: str) -> int:
 @pytest.fixture
 def pool(world: ExampleInstallation) -> Popen[str]:
     world.odd, world.backend = True, "pool"
-    return world.start_pool(POOL_MIN_CHILDREN="0", POOL_MAX_CHILDREN="1", LOG_LEVEL="ERROR")
+    return world.start_pool(TURNO_MIN_CHILDREN="0", TURNO_MAX_CHILDREN="1", TURNO_LOG_LEVEL="ERROR")
 
 
 def test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing(

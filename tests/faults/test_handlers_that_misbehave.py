@@ -53,7 +53,7 @@ def test_a_job_that_kills_its_process_is_dead_lettered_at_the_third_crash(
 
 @pytest.mark.parametrize("how", ["loop_forever", "catastrophic_pattern", "sleep_in_sql"])
 def test_a_job_past_its_time_limit_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
-    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, how, OddHurried)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "time limit of 1 s"
@@ -65,14 +65,14 @@ def test_a_job_past_its_time_limit_is_ended_from_outside(world: ExampleInstallat
 
 @pytest.mark.parametrize("how", ["loop_forever", "sleep_in_sql"])
 def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
-    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, how, OddBrief)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "a transaction was open for more than 1.5 s"
 
 
 def test_a_transaction_that_is_open_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
-    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, "sleep_in_sql", OddBrief, number=5)
     assert (job["status"], job["reason"]) == ("failed", "a transaction was open for more than 1.5 s"), job["log"]
 
@@ -83,7 +83,7 @@ def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: Exam
 
 
 def test_a_job_that_takes_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
-    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, "sleep_in_sql", OddHurried, number=4)
     assert (job["status"], job["reason"]) == ("failed", "time limit of 1 s"), job["log"]
 
@@ -175,7 +175,7 @@ def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(
         world.enqueue({"how": "deadlock", "text": f"{mine} {other}"}, handler=Odd)
         for mine, other in ((first, second), (second, first))
     ]
-    world.start_pool(POOL_MAX_CHILDREN="2", MEET=str(tmp_path))
+    world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert wait_until(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs), within=30)
     seen = [world.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in seen] == [("completed", 1, 0)] * 2
@@ -223,7 +223,7 @@ def test_nothing_stays_of_what_daemonised_however_its_job_ends(
     if backend == "exec":
         world.work(job_id)
     else:
-        world.start_pool(POOL_MAX_CHILDREN="1")
+        world.start_pool(TURNO_MAX_CHILDREN="1")
     escaped = tmp_path / "pid"
     assert wait_until(lambda: escaped.exists() and escaped.read_text() != "", within=20)
     assert wait_until(lambda: gone(int(escaped.read_text())), within=10)
@@ -238,7 +238,7 @@ def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes
 ) -> None:
     world.backend = "pool"
     busy = world.enqueue({"how": "wait_with_a_process"}, handler=Odd)
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", KILL_AFTER_SECONDS="0.1", ESCAPED=str(tmp_path / "pid"))
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_SHUTDOWN_GRACE_SECONDS="0.6", ESCAPED=str(tmp_path / "pid"))
     assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     (kept,) = world.rows("SELECT state FROM background_job_checkpoints")
     overdue = world.enqueue({"how": "escape", "text": "loop_forever"}, handler=OddHurried)

@@ -24,7 +24,7 @@ def test_the_killed_lose_their_places(world: ExampleInstallation, backend: str, 
         world.enqueue({"how": how, "text": f"G{n}"}, handler=OddBatched, concurrency_key="printer 3")
         for n, how in enumerate(deeds)
     ]
-    children = {"POOL_MIN_CHILDREN": "2", "POOL_MAX_CHILDREN": "2"}
+    children = {"TURNO_MIN_CHILDREN": "2", "TURNO_MAX_CHILDREN": "2"}
     if crash_at:
         world.start_pool(TURNO_CRASH_AT=crash_at, **children).wait(30)
         world.time_passes()
@@ -33,7 +33,7 @@ def test_the_killed_lose_their_places(world: ExampleInstallation, backend: str, 
     if backend == "pool":
         world.start_pool(**children)
     else:
-        world.sweep(EXEC_MAX_PROCESSES="2")
+        world.sweep(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: all(world.job(job)["finished_at"] for job in jobs), within=60)
     assert [world.job(job)["status"] for job in jobs] == ["failed", "completed", "completed"]
     with judge_of(world.url, world.one) as judge:

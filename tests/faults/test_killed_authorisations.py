@@ -27,7 +27,7 @@ def test_a_worker_that_is_killed_in_an_authorisation_loses_and_doubles_nothing(
 ) -> None:
     world = branch.world
     job_id = branch.enqueue(*branch.invoices(SEVERAL))
-    pool = world.start_pool(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT=death)
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT=death)
     assert wait_until(lambda: pool.poll() is not None, within=30)
     pool.communicate()
     # Longer ago than a request can take effect, by the database's clock.
@@ -35,7 +35,7 @@ def test_a_worker_that_is_killed_in_an_authorisation_loses_and_doubles_nothing(
     world.time_passes()
     world.sweep()
     world.time_passes()
-    world.start_pool(POOL_MAX_CHILDREN="1")
+    world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     granted = branch.granted()
     assert [one.number for one in granted] == list(range(1, SEVERAL + 1))

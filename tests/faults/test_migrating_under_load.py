@@ -54,7 +54,7 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
         for start in range(8)
         for tenant in (world.one, world.other)
     ]
-    world.start_pool(POOL_MAX_CHILDREN="2")
+    world.start_pool(TURNO_MAX_CHILDREN="2")
     arguments = [sys.executable, "-c", PROGRAM, world.url, KEY, str(folder), world.other.schema]
     migrating = subprocess.Popen(arguments, cwd=ROOT)
     sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"

@@ -42,7 +42,7 @@ def finished(world: ExampleInstallation, how: str, text: str = "") -> dict[str, 
 def test_the_next_job_of_the_tenant_is_unharmed(world: ExampleInstallation) -> None:
     world.backend, world.odd = "pool", True
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     first = finished(world, "pid")["result"]
     for how, status, error, text in DEEDS:
         job = finished(world, how, text)

@@ -1,6 +1,6 @@
 """An authority that fails in every way, and processes that die at every step of the call: nothing is issued twice.
 
-TURNO_AUTHORISATIONS says how many are asked for; 60 by default. `-o log_cli=true` shows the
+AUTHORISATION_RUNS says how many are asked for; 60 by default. `-o log_cli=true` shows the
 counts of a long run.
 """
 
@@ -28,7 +28,7 @@ from turno.testing.build import FOREVER
 
 log = logging.getLogger(__name__)
 
-AUTHORISATIONS = int(os.environ.get("TURNO_AUTHORISATIONS", "60"))
+AUTHORISATIONS = int(os.environ.get("AUTHORISATION_RUNS", "60"))
 BATCH = 5
 # Each child, or pool, that passes the step so many times dies there.
 DEATHS = ("intended:both:3", "called:both:3", "intended:self:3", "called:self:4", "settled:self:4", "")
@@ -102,7 +102,7 @@ def test_no_authorisation_is_asked_for_twice_whatever_fails(world: ExampleInstal
         world.enqueue({"invoice_ids": wanted[first : first + BATCH]}, handler=HurriedSync)
     pools = parked = 0
     for death in cycle(DEATHS):
-        pool = world.start_pool(POOL_MAX_CHILDREN="6", TURNO_CRASH_AT=death)
+        pool = world.start_pool(TURNO_MAX_CHILDREN="6", TURNO_CRASH_AT=death)
         pools += 1
         wait_until(lambda: pool.poll() is not None or not open_jobs(world, parked=False), within=15)  # noqa: B023
         pool.kill()
@@ -143,14 +143,14 @@ def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_no
 ) -> None:
     (invoice,) = invoices(world, 1)
     job_id: UUID = world.enqueue({"invoice_ids": [invoice]}, handler=StoppedSync)
-    old = world.start_pool(POOL_MAX_CHILDREN="1")
+    old = world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: any(stopped(pid) for pid in children(old)), within=30)
     (child,) = [pid for pid in children(old) if stopped(pid)]
     os.kill(old.pid, signal.SIGSTOP)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
     assert world.sweep()["rescued"] == 1
     world.time_passes()
-    new = world.start_pool(POOL_MAX_CHILDREN="1")
+    new = world.start_pool(TURNO_MAX_CHILDREN="1")
     # Not found, and nobody has seen the old process end: it may yet call, so a person is asked.
     assert wait_until(lambda: world.job(job_id)["run_at"] == FOREVER, within=30)
     os.kill(child, signal.SIGCONT)
@@ -171,13 +171,13 @@ def test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on(
     authority.moods = ("never",)
     (invoice,) = invoices(world, 1)
     job_id = world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync)
-    pool = world.start_pool(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="intended:self:1")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="intended:self:1")
     assert wait_until(lambda: world.rows("SELECT 1 FROM external_effects WHERE caller_gone") != [], within=30)
     pool.kill()
     pool.communicate()
     authority.moods = ("grant",)
     world.time_passes()
     world.sweep()
-    world.start_pool(POOL_MAX_CHILDREN="1")
+    world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     assert list(authority.grants.values()) == [1]

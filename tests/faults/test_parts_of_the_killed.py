@@ -48,7 +48,7 @@ def test_whoever_is_killed_each_order_is_invoiced_once(split: ExampleInstallatio
 def test_a_pool_shares_a_batch(split: ExampleInstallation) -> None:
     split.backend = "pool"
     job_id = split.enqueue({"order_ids": split.order_ids()})
-    split.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+    split.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: split.job(job_id)["finished_at"] is not None, within=60)
     assert_invoiced_once(split, job_id)
     # A child runs its parts one after another, so two that overlap ran in two children.

@@ -33,17 +33,13 @@ def lose_workers(world: ExampleInstallation, number: int) -> None:
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
-def no_slots(world: ExampleInstallation) -> None:
-    world.extra["REOFFER_AFTER_SECONDS"] = "3600"
-
-
 def test_four_crons_at_once_take_each_lost_job_back_once(world: ExampleInstallation) -> None:
     lose_workers(world, 8)
     start = Barrier(4)
 
     def cron(_number: int) -> dict[str, int]:
         start.wait()
-        return world.sweep(REOFFER_AFTER_SECONDS="3600")
+        return world.sweep(reoffer_after=3600)
 
     with ThreadPoolExecutor(4) as crons:
         counts = list(crons.map(cron, range(4)))
@@ -59,8 +55,8 @@ def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: ExampleInstalla
     lose_workers(world, 3)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 day'")
     world.rows("UPDATE turno.leases SET until = until - interval '1 day'")
-    assert world.sweep(REOFFER_AFTER_SECONDS="3600")["rescued"] == 3
-    assert world.sweep(REOFFER_AFTER_SECONDS="3600")["rescued"] == 0
+    assert world.sweep(reoffer_after=3600)["rescued"] == 3
+    assert world.sweep(reoffer_after=3600)["rescued"] == 0
     assert world.rows("SELECT DISTINCT crashes FROM background_jobs") == [{"crashes": 1}]
 
 

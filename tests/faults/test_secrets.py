@@ -17,17 +17,17 @@ from turno.testing import processes
 from turno.wiring.shared import exec_queue
 
 SECRETS = {
-    "ADMIN_DATABASE_URL": "postgresql://provisioner:password-of-the-provisioner@db.example/turno",
+    "TURNO_ADMIN_DATABASE_URL": "postgresql://provisioner:password-of-the-provisioner@db.example/turno",
     "RABBITMQ_URL": "amqp://turno:password-of-the-consumer@broker.example/turno",
-    "RABBITMQ_RELAY_URL": "amqp://turno:password-of-the-relay@broker.example/turno",
-    "JWT_KEY": "a key that tokens are made with, 32 bytes or more",
-    "DEMO_TOKEN": "a token that lets anybody in",
-    "MASTER_KEY": KEY,
+    "TURNO_RABBITMQ_RELAY_URL": "amqp://turno:password-of-the-relay@broker.example/turno",
+    "TURNO_JWT_KEY": "a key that tokens are made with, 32 bytes or more",
+    "TURNO_DEMO_TOKEN": "a token that lets anybody in",
+    "TURNO_MASTER_KEY": KEY,
 }
 OWN = {"SHOP_URL": "https://shop.example", "TURNO_VISIBLE": ""}
 Start = Callable[[ExampleInstallation, UUID], object]
 STARTS: dict[str, Start] = {
-    "a pool": lambda world, _job: world.start_pool(POOL_MAX_CHILDREN="1", **SECRETS, **OWN),
+    "a pool": lambda world, _job: world.start_pool(TURNO_MAX_CHILDREN="1", **SECRETS, **OWN),
     "a worker by hand": lambda world, job: world.start_worker(job, **SECRETS, **OWN),
     "a worker that was launched": lambda world, job: exec_queue(
         world.settings, world.environment | SECRETS | OWN
@@ -65,7 +65,7 @@ def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(
 
 def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
-    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
     # It was forked first, and leads no group, unlike those that run jobs.

@@ -79,7 +79,7 @@ def other_tenant_works(world: ExampleInstallation) -> bool:
 def test_session_with_too_many_locks_is_ended(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
     attack = world.enqueue({"how": "hold_savepoints", "number": 6000}, handler=Odd)
-    world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+    world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: crash_of(world, attack) != "", within=30)
     assert re.fullmatch(r"its session held \d,\d\d\d locks, and may hold 5,120: commit in chunks, as job.each does",
                         crash_of(world, attack))  # fmt: skip
@@ -90,7 +90,7 @@ def test_session_with_too_many_locks_is_ended(world: ExampleInstallation) -> Non
 def test_full_lock_table_is_emptied(tmp_path: Path, postgres_template: Path) -> None:
     with own_world(tmp_path, postgres_template, max_connections=40) as (_, world):
         world.backend = "pool"
-        pool = world.start_pool(POOL_MIN_CHILDREN="3", POOL_MAX_CHILDREN="3")
+        pool = world.start_pool(TURNO_MIN_CHILDREN="3", TURNO_MAX_CHILDREN="3")
         attacks = [world.enqueue({"how": "hold_savepoints", "number": 100_000}, handler=Odd) for _ in range(2)]
         for attack in attacks:
             assert wait_until(lambda: crash_of(world, attack) != "", within=60)  # noqa: B023 - called at once
@@ -103,7 +103,7 @@ def test_listener_in_an_open_transaction_is_ended(tmp_path: Path, postgres_templ
     with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
         world.backend = "pool"
         attack = world.enqueue({"how": "listen_and_wait"}, handler=Odd)
-        world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+        world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
         asleep = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND wait_event = 'PgSleep'"
         assert wait_until(lambda: world.rows(asleep) != [], within=20)
         with psycopg.connect(world.url, autocommit=True) as sender, pytest.raises(psycopg.errors.ProgramLimitExceeded):
@@ -124,7 +124,7 @@ def hold_savepoints(session: psycopg.Connection[Any], number: int) -> None:
 
 def test_foreign_session_of_a_tenant_is_ended(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     rogue_session = handler_session(world.logins, world.handler_login(), application="rogue", kind=psycopg.Connection)
     with closing(rogue_session) as rogue:
         with suppress(psycopg.errors.AdminShutdown):  # on a busy machine before the last savepoint
@@ -158,5 +158,5 @@ def test_starting_pool_takes_jobs_of_a_backend_without_workers(world: ExampleIns
     ticket = world.ticket(job_id)
     assert ticket is not None
     assert ticket["backend"] == "exec"
-    world.start_pool(REOFFER_AFTER_SECONDS="600")
+    world.start_pool(TURNO_DEAD_AFTER_SECONDS="1200")
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)

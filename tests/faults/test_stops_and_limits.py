@@ -43,7 +43,7 @@ def peak_kilobytes(pid: int) -> int:
 
 def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
-    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: checkpointed(world), within=20)
     (child,) = children(pool.pid)
     os.kill(child, signal.SIGTERM)
@@ -56,7 +56,7 @@ def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: ExampleIns
 
 def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
-    old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    old = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: checkpointed(world), within=20)
     os.kill(old.pid, signal.SIGSTOP)
 
@@ -91,7 +91,7 @@ def test_an_interrupt_drains_like_sigterm(world: ExampleInstallation) -> None:
 
 def test_a_parent_rests_while_every_child_is_busy(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
-    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
 
     def switches() -> int:
@@ -123,7 +123,7 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: Exampl
 @pytest.mark.parametrize(("how", "says"), [("huge_result", "at most 262144"), ("huge_error", "xxx")])
 def test_a_huge_answer_stays_in_the_child(world: ExampleInstallation, how: str, says: str) -> None:
     job_id = world.enqueue({"how": how, "number": 200}, handler=OddOnce)
-    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=30)
     job = world.job(job_id)
     assert (job["status"], says in job["error"]["message"]) == ("failed", True)
@@ -210,7 +210,7 @@ def test_without_descriptors_no_worker_is_launched_and_the_job_waits(
 
 def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    pool = world.start_pool(POOL_MIN_CHILDREN="0")
+    pool = world.start_pool(TURNO_MIN_CHILDREN="0")
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     assert wait_until(lambda: len(children(pool.pid)) >= 1, within=20)
     open_now = max(int(entry.name) for entry in Path(f"/proc/{pool.pid}/fd").iterdir())
@@ -234,7 +234,7 @@ def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world:
     bad = world.enqueue({"how": "exhaust_memory"}, handler=Odd)
     good = world.enqueue({"how": "ok"}, handler=Odd)
     with memory_group(180) as group:
-        pool = world.start_pool(POOL_MAX_CHILDREN="1", **({} if group else {"POOL_MEMORY_PER_CHILD_MB": "64"}))
+        pool = world.start_pool(TURNO_MAX_CHILDREN="1", **({} if group else {"TURNO_LIMITS": "child_mb=64"}))
         if group is None:
             resource.prlimit(pool.pid, resource.RLIMIT_AS, (2**30, 2**30))
         else:

@@ -96,7 +96,9 @@ def replicated(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
     ):
         synchronous(world)
         port = free_port()
-        web = DemoWeb(port=port, environment=world.environment | {"WEB_BIND": f"127.0.0.1:{port}"}, log=folder / "web")
+        web = DemoWeb(
+            port=port, environment=world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}, log=folder / "web"
+        )
         web.start()
         try:
             yield Replicated(world, web, other_end(cluster, sockets)[0])

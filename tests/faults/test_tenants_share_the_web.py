@@ -67,7 +67,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstall
 
 
 def test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered(world: ExampleInstallation) -> None:
-    with web_of(world, WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
+    with web_of(world, TURNO_WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
         stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(world))[0], range(60))
         assert set(stream) == {200}
 
@@ -76,7 +76,7 @@ def test_many_waiting_requests_of_a_tenant_hold_up_nobody(world: ExampleInstalla
     job_id = world.enqueue({"order_ids": [1]})
     path, mine = f"/api/jobs/{job_id}?wait=60", headers_of(world)
     body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})
-    with web_of(world, WEB_THREADS="2", WEB_STREAMS_PER_USER="20", WEB_STREAMS_PER_TENANT="20") as web:
+    with web_of(world, TURNO_WEB_THREADS="2", TURNO_LIMITS="streams_per_user=20,streams_per_tenant=20") as web:
         # More than threads, and few enough that none waits too long for a thread on a crowded machine.
         held = [unanswered(web, path, mine) for _ in range(20)]
         assert wait_until(lambda: not opens(web, "/api/stream", mine), within=30)  # all of them wait

@@ -52,7 +52,7 @@ def locked(world: ExampleInstallation, table: str) -> Iterator[psycopg.Connectio
 
 def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: ExampleInstallation, company: Path) -> None:
     victim = world.enqueue({"how": "wait_for_company"}, handler=Odd)
-    pool = world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    pool = world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until((company / str(victim)).exists, within=20)
     running = [pid for pid in children(pool.pid) if str(victim).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
     said: list[str] = []
@@ -71,7 +71,7 @@ def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: Example
 
 
 def test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child(world: ExampleInstallation) -> None:
-    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     waiting = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with locked(world, "background_jobs"):
         assert pool.stdout is not None
@@ -98,7 +98,7 @@ def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_i
     with locked_out(world):
         refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(40)]
-        pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="2", LOG_LEVEL="ERROR")
+        pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="2", TURNO_LOG_LEVEL="ERROR")
         assert wait_until(lambda: all(completed(world, job, world.other) for job in others), within=20)
         unsettled = "SELECT 1 FROM turno.tickets WHERE state <> 'scheduled'"
         assert wait_until(lambda: world.rows(unsettled) == [], within=20)
@@ -132,7 +132,7 @@ def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
 ) -> None:
     theirs = world.enqueue({"how": "wait_for_company"}, handler=Odd, tenant=brief_tenant)
     ours = world.enqueue({"how": "wait_for_company"}, handler=Odd)
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: {str(theirs), str(ours)} <= {file.name for file in company.iterdir()}, within=20)
     world.admin.execute("RESET search_path")
     remove_tenant(world.admin, world.logins, "suc0009")
@@ -162,7 +162,11 @@ main(["pool"])
 
 
 def broken_pool(world: ExampleInstallation, company: Path) -> Popen[str]:
-    environment = world.environment | {"POOL_MIN_CHILDREN": "1", "POOL_MAX_CHILDREN": "2", "HEARTBEAT_SECONDS": "0.2"}
+    environment = world.environment | {
+        "TURNO_MIN_CHILDREN": "1",
+        "TURNO_MAX_CHILDREN": "2",
+        "TURNO_HEARTBEAT_SECONDS": "0.2",
+    }
     return world._spawn([sys.executable, "-c", BROKEN, str(company)], environment)
 
 

@@ -93,7 +93,7 @@ def test_jobs_live_through_an_upgrade(
         return {row["colour"] for job_id, tenant in jobs for row in world.rows(query, job_id, tenant=tenant)}
 
     under_way = enqueue("checkpoint_until_told")
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", MEET=str(tmp_path))
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert go_on()
     waiting = enqueue("ok")
     scheduled = enqueue("ok", run_at=datetime.now(UTC) + timedelta(hours=1))
@@ -113,7 +113,7 @@ def test_jobs_live_through_an_upgrade(
     assert {job["status"] for job in read(under_way)} == {"pending"}
     (refused,) = migrate(connect, world.logins, migrations=this_release)
     assert "applied by a newer release" in (refused.error or "")
-    pool = world.start_pool(POOL_MAX_CHILDREN="2", MEET=str(tmp_path))
+    pool = world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert go_on()
 
     (tmp_path / "go").touch()

@@ -58,14 +58,16 @@ class Release:
         port = free_port()
         self.web = DemoWeb(
             port=port,
-            environment=world.environment | self._extra | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_WORKERS": "1"},
+            environment=world.environment
+            | self._extra
+            | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_WEB_WORKERS": "1"},
             log=world.folder / f"web-{name}.log",
         )
 
     def start(self, **extra: str) -> None:
         """Start its web and a pool."""
         self.web.start()
-        self.pool = self._world.start_pool(POOL_MAX_CHILDREN="4", **self._extra, **extra)
+        self.pool = self._world.start_pool(TURNO_MAX_CHILDREN="4", **self._extra, **extra)
 
     def stop(self) -> None:
         """Stop both as a service's manager does, and demand that they left by themselves."""
@@ -76,7 +78,7 @@ class Release:
     def run(self, *command: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "turno.commands.main", *command],
-            env=self._world.environment | self._extra | {"ADMIN_DATABASE_URL": self._world.url},
+            env=self._world.environment | self._extra | {"TURNO_ADMIN_DATABASE_URL": self._world.url},
             capture_output=True,
             text=True,
             check=False,
@@ -156,9 +158,8 @@ def next_tree(tmp_path: Path) -> Path:
 def releases(world: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Release, Release]]:
     world.backend, world.odd = "pool", True
     world.extra |= {
-        "MAX_PENDING_JOBS_PER_USER": "1000000",
-        "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
-        "LOG_LEVEL": "ERROR",
+        "TURNO_LIMITS": "pending_jobs_per_user=1000000,commands_per_minute_per_user=0",
+        "TURNO_LOG_LEVEL": "ERROR",
     }
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     both = Release(world, ROOT, "old"), Release(world, next_tree, "new")

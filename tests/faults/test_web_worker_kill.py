@@ -26,7 +26,7 @@ STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launch
 def web_that_dies(world: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
     """Serve with gunicorn; its process kills itself at the step, and its successors would too."""
     port = free_port()
-    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
     if step:
         environment["TURNO_CRASH_AT"] = step
     web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")

@@ -55,7 +55,11 @@ def test_the_crontab_s_line_does_the_passes_and_no_shell_reads_the_settings(
     settings, log, executed = tmp_path / "turno.env", tmp_path / "cleanup.log", tmp_path / "executed"
     # The tests' own address has an & in it, as `?sslmode=verify-full&sslrootcert=…` does.
     assert "&" in world.url
-    given = {"DATABASE_URL": world.url, "MASTER_KEY": world.environment["MASTER_KEY"], "X": f"$(touch {executed})`id`"}
+    given = {
+        "DATABASE_URL": world.url,
+        "TURNO_MASTER_KEY": world.environment["TURNO_MASTER_KEY"],
+        "X": f"$(touch {executed})`id`",
+    }
     settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()), encoding="utf-8")
     (line,) = [line for line in (DEPLOY / "crontab").read_text().splitlines() if not line.startswith("#")]
     *_, user, command = line.split(maxsplit=6)

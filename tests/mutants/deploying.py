@@ -107,9 +107,9 @@ MUTANTS = (
     Mutant(
         "no limit of open jobs is a limit of none",
         "docs/operations.md: 0 switches any of these limits off",
-        "turno/settings.py",
-        "return self.max_pending_jobs_per_user or None",
-        "return self.max_pending_jobs_per_user",
+        "turno/limits.py",
+        "return self.pending_jobs_per_user or None",
+        "return self.pending_jobs_per_user",
         ("tests/integration/web/test_rate_limits.py::test_no_limit_is_no_limit",),
     ),
 )

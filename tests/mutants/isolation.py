@@ -172,7 +172,7 @@ MUTANTS = (
         SECRETS,
         "turno/without_secrets.py",
         "for name in needed if",
-        "for name in secrets if",
+        "for name in Settings.secrets().values() if",
         ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
     ),
     Mutant(
@@ -349,8 +349,8 @@ MUTANTS = (
         "the files' secrets stand in the environment",
         "no program of the application's inherits the secrets of .env",
         "turno/environment.py",
-        "    return {**project(), **found}\n",
-        "    os.environ.update(found)\n    return {**project(), **found}\n",
+        "    return {**facts, **found, **_of_command_line}\n",
+        "    os.environ.update(found)\n    return {**facts, **found, **_of_command_line}\n",
         ("tests/unit/test_environment.py::test_files_add_nothing_to_the_environment",),
     ),
 )

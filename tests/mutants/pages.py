@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "everybody may say that a request came over TLS",
-        "TRUSTED_PROXIES: this machine alone unless named",
+        "TURNO_TRUSTED_PROXIES: this machine alone unless named",
         "turno/http_server/front.py",
         " and network_of(client, trusted=self._trusted) is None:",
         ":",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "older headers of a client say that a request came over TLS",
-        "TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
+        "TURNO_TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
         "turno/http_server/front.py",
         'environ.get("HTTP_X_FORWARDED_PROTO") == "https"',
         'environ.get("HTTP_X_FORWARDED_SSL") == "on"',
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "a header may say which path was asked for",
-        "TRUSTED_PROXIES: a scheme, and nothing else",
+        "TURNO_TRUSTED_PROXIES: a scheme, and nothing else",
         "turno/http_server/front.py",
         'if b"_" in name:',
         "if False:",
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "every origin may use the API",
-        "ALLOWED_ORIGINS: none unless named",
+        "TURNO_ALLOWED_ORIGINS: none unless named",
         "turno/web/auth/cors.py",
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',

@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that logs without end fills the database",
-        "of an attempt the newest lines are kept, as many as JOB_LOG_LINES says",
+        "of an attempt the newest lines are kept, as many as job_log_lines of TURNO_LIMITS",
         "turno/migrations/tenant/functions/job_logs_put.sql",
         "WHERE n.newest > p_keep",
         "WHERE false",

@@ -20,7 +20,7 @@ SIGNS_OF_LIFE = "issue 3: readiness and liveness of a resident worker"
 ALIVE = "promise 4: on the same host a death is noticed within a second"
 RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last statement"
 NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
-PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
+PLACES = "section 7: at most TURNO_MAX_CHILDREN workers on a host, the rest waits"
 
 LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: what is done for one job does not depend on how many others wait"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
+from turno.environment import DEMO_ENVIRONMENT, project, read_settings, variables
 from turno.errors import InvalidSettings
 from turno.handed_secrets import handed_over
 from turno.wiring.shared import ROOT, without_secrets
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder, and an environment without settings that is put back afterwards."""
     monkeypatch.chdir(tmp_path)
-    for name in ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "TURNO_DOTENV", "HANDLERS", "MIGRATIONS"):
+    for name in (
+        "DATABASE_URL",
+        "TURNO_ADMIN_DATABASE_URL",
+        "TURNO_MASTER_KEY",
+        "TURNO_DOTENV",
+        "TURNO_HANDLERS",
+    ):
         # Set first, so that what the code adds to the environment is removed again.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -30,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_variables_that_are_set_win_over_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "dbname=set")
-    (folder / ".env").write_text("DATABASE_URL=dbname=written\nMASTER_KEY='a key'\n")
+    (folder / ".env").write_text("DATABASE_URL=dbname=written\nTURNO_MASTER_KEY='a key'\n")
     settings = read_settings()
     assert (settings.database_url, settings.master_key) == ("dbname=set", "a key")
 
@@ -43,10 +49,12 @@ def test_a_prefixed_variable_wins(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_files_add_nothing_to_the_environment(folder: Path) -> None:
-    (folder / ".env").write_text("DATABASE_URL=dbname=x\nADMIN_DATABASE_URL=dbname=y\nMASTER_KEY=k\nJWT_KEY=j\nX=1\n")
+    (folder / ".env").write_text(
+        "DATABASE_URL=dbname=x\nTURNO_ADMIN_DATABASE_URL=dbname=y\nTURNO_MASTER_KEY=k\nTURNO_JWT_KEY=j\nX=1\n"
+    )
     DEMO_ENVIRONMENT.write_text("DATABASE_URL=dbname=demo\n")
     (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\n')
-    (folder / "further.env").write_text("MASTER_KEY=further\n")
+    (folder / "further.env").write_text("TURNO_MASTER_KEY=further\n")
     before = dict(os.environ)
     assert read_settings().master_key == "k"
     code = (
@@ -59,7 +67,7 @@ def test_files_add_nothing_to_the_environment(folder: Path) -> None:
 
 
 def test_a_mounting_application_keeps_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / ".env").write_text("MASTER_KEY=the application's\nDATABASE_URL=dbname=x\n")
+    (folder / ".env").write_text("TURNO_MASTER_KEY=the application's\nDATABASE_URL=dbname=x\n")
     (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\n')
     monkeypatch.setenv("DATABASE_URL", "dbname=set")
     settings = read_settings(dotenv=False)
@@ -67,13 +75,13 @@ def test_a_mounting_application_keeps_its_file(folder: Path, monkeypatch: pytest
 
 
 def test_a_running_demo_is_used_where_no_database_is_named() -> None:
-    DEMO_ENVIRONMENT.write_text("DATABASE_URL='dbname=demo host=/tmp'\nMASTER_KEY='the demo'\\''s'\n")
+    DEMO_ENVIRONMENT.write_text("DATABASE_URL='dbname=demo host=/tmp'\nTURNO_MASTER_KEY='the demo'\\''s'\n")
     assert read_settings().database_url == "dbname=demo host=/tmp"
 
 
 def test_a_demo_s_keys_are_not_used_for_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
     DEMO_ENVIRONMENT.write_text(
-        "DATABASE_URL='dbname=demo'\nMASTER_KEY=demo\nADMIN_DATABASE_URL='dbname=demo user=x'\n"
+        "DATABASE_URL='dbname=demo'\nTURNO_MASTER_KEY=demo\nTURNO_ADMIN_DATABASE_URL='dbname=demo user=x'\n"
     )
     monkeypatch.setenv("DATABASE_URL", "dbname=other")
     assert read_settings().master_key == ""
@@ -90,7 +98,7 @@ def test_a_spawned_worker_reads_no_file(folder: Path, monkeypatch: pytest.Monkey
 def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "dbname=x")
     assert read_settings().provisioner_url == "dbname=x"
-    monkeypatch.setenv("ADMIN_DATABASE_URL", "dbname=x user=admin password=secret")
+    monkeypatch.setenv("TURNO_ADMIN_DATABASE_URL", "dbname=x user=admin password=secret")
     before = dict(os.environ)
     for _ in range(2):
         assert read_settings().provisioner_url == "dbname=x user=admin password=secret"
@@ -98,7 +106,7 @@ def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> None:
-    secrets = {"DATABASE_URL": "dbname=handed", "MASTER_KEY": "a key that no environment has"}
+    secrets = {"TURNO_DATABASE_URL": "dbname=handed", "TURNO_MASTER_KEY": "a key that no environment has"}
     code = (
         "import os; from turno.settings import Settings; from turno.environment import read_settings;"
         "from turno.without_secrets import seal; seal();"
@@ -115,7 +123,12 @@ def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> Non
 
 
 def test_a_program_is_handed_what_it_needs_alone() -> None:
-    given = {"DATABASE_URL": "dbname=x", "MASTER_KEY": "a key", "ADMIN_DATABASE_URL": "dbname=x user=admin", "OWN": "y"}
+    given = {
+        "DATABASE_URL": "dbname=x",
+        "TURNO_MASTER_KEY": "a key",
+        "TURNO_ADMIN_DATABASE_URL": "dbname=x user=admin",
+        "OWN": "y",
+    }
     code = (
         "import os; from turno.handed_secrets import taken; from turno.without_secrets import WORKERS_NEED, seal;"
         "seal(*WORKERS_NEED);"
@@ -125,16 +138,16 @@ def test_a_program_is_handed_what_it_needs_alone() -> None:
     told = subprocess.run(
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    assert told.strip() == "[('DATABASE_URL', 'dbname=x'), ('MASTER_KEY', 'a key')] y []"
+    assert told.strip() == "[('TURNO_DATABASE_URL', 'dbname=x'), ('TURNO_MASTER_KEY', 'a key')] y []"
 
 
 def test_what_the_project_says_of_itself_counts_where_no_variable_is_set(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\nmigrations = "tables"\n')
-    monkeypatch.setenv("MIGRATIONS", "elsewhere")
-    settings = read_settings()
-    assert (settings.handlers, settings.migrations) == ("shop:JOBS", "elsewhere")
+    assert (read_settings().handlers, project()["migrations"]) == ("shop:JOBS", "tables")
+    monkeypatch.setenv("TURNO_HANDLERS", "shop:OTHERS")
+    assert read_settings().handlers == "shop:OTHERS"
 
 
 @pytest.mark.parametrize("text", ['handler = "shop:JOBS"', "handlers = 3", 'master_key = "it is committed"', "= 1"])

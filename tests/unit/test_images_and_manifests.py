@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from turno.commands.main import main
-from turno.settings import Settings
+from turno.settings import PREFIX, Settings
 from turno.web.api.health import health
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ALIVE, READY = (health.operations[name].rule for name in ("healthz", "readyz"))
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = ROOT / "deploy" / "container"
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").rglob("*.yaml"))
-SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
+SETTINGS = {PREFIX + name.upper() for name in Settings.__dataclass_fields__} | {"DATABASE_URL", "QUEUE_BACKEND"}
 NOT_OURS = {"PATH", "PYTHONDONTWRITEBYTECODE"}
 DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE = yaml.safe_load((CONTAINER / "compose.yml").read_text(encoding="utf-8"))["services"]
@@ -94,7 +94,7 @@ def test_the_provisioner_is_known_where_roles_are_made_and_nowhere_else() -> Non
 
 def test_nginx_and_the_probe_find_the_web_where_it_listens() -> None:
     web = COMPOSE["web"]
-    listens = web["environment"]["WEB_BIND"]
+    listens = web["environment"]["TURNO_WEB_BIND"]
     assert f"server {listens};" in (ROOT / "deploy" / "nginx" / "turno.conf").read_text(encoding="utf-8")
     assert f"http://{listens}{ALIVE}" in web["healthcheck"]["test"][-1]
     assert COMPOSE["proxy"]["network_mode"] == "service:web"
@@ -146,7 +146,7 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
         if "exec" in probe:
             assert probe["exec"]["command"][0] == "turno"
             check_command(probe["exec"]["command"][1:])
-            assert Path(image_environment()["ALIVE_FILE"]).parent == Path("/run/turno")
+            assert Path(image_environment()["TURNO_ALIVE_FILE"]).parent == Path("/run/turno")
             assert {"name": "run", "mountPath": "/run/turno"} in container["volumeMounts"]
         elif probe:
             # Liveness asks what does not depend on the database.
@@ -154,7 +154,7 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
             assert probe["httpGet"] == {"path": rule, "port": "http"}
             port = container["ports"][0]
             assert port["name"] == "http"
-            assert image_environment()["WEB_BIND"].endswith(f":{port['containerPort']}")
+            assert image_environment()["TURNO_WEB_BIND"].endswith(f":{port['containerPort']}")
 
 
 def test_settings_and_secrets_of_the_cluster_exist() -> None:

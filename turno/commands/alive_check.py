@@ -16,7 +16,7 @@ STUCK_AFTER = 60.0
 
 
 class NotAlive(TurnoError):
-    """There is no ALIVE_FILE yet, or the worker has not touched it for STUCK_AFTER seconds."""
+    """There is no TURNO_ALIVE_FILE yet, or the worker has not touched it for STUCK_AFTER seconds."""
 
 
 def assert_alive(settings: Settings) -> None:
@@ -25,7 +25,9 @@ def assert_alive(settings: Settings) -> None:
     try:
         age = time.time() - file.stat().st_mtime
     except FileNotFoundError:
-        raise NotAlive(f"no worker is ready: there is no {file}; see the worker's log, and its ALIVE_FILE") from None
+        raise NotAlive(
+            f"no worker is ready: there is no {file}; see the worker's log, and its TURNO_ALIVE_FILE"
+        ) from None
     if age > STUCK_AFTER:
         raise NotAlive(f"the worker is stuck or gone: its last sign of life in {file} is {age:.0f} s old; restart it")
     print(f"alive {max(age, 0):.0f} s ago")

@@ -17,7 +17,6 @@ from turno.errors import TurnoError
 from turno.store.engine import workers
 from turno.store.operator import routing
 from turno.wiring.logins import operator_session
-from turno.wiring.shared import backend_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +43,8 @@ def status(*, as_json: bool) -> None:
 
     Below it, what no living worker can take: its type, its version or its queue is known to none.
     """
-    with _operator() as (session, defaults):
-        tenants = list(routing.chosen(session, defaults).values())
+    with _operator() as (session, default):
+        tenants = list(routing.chosen(session, default).values())
         rows = [
             (one.backend, one.workers, tenants.count(one.backend), one.scheduled, one.ready, one.published,
              one.running, one.stranded, one.oldest)
@@ -71,7 +70,7 @@ def change(*, name: str, tenant: str | None, percent: int | None) -> None:
     if tenant and percent is not None:
         raise click.UsageError("--tenant and --canary exclude each other")
     value = None if name == "default" else name
-    with _operator() as (session, defaults):
+    with _operator() as (session, default):
         if tenant:
             if not routing.set_for_tenant(session, tenant, value):
                 raise NoSuchTenant(f"no active tenant is called {tenant[:60]!r}; see `turno tenant list`")
@@ -81,7 +80,7 @@ def change(*, name: str, tenant: str | None, percent: int | None) -> None:
                 routing.set_for_all(session, "queue_canary_percent", None if value is None else str(percent))
         else:
             routing.set_for_all(session, "queue_backend", value)
-        moved = routing.reroute(session, defaults)
+        moved = routing.reroute(session, default)
     click.echo(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}")
 
 
@@ -92,7 +91,7 @@ def _whom(tenant: str | None, percent: int | None) -> str:
 
 
 @contextmanager
-def _operator() -> Iterator[tuple[Connection[Any], routing.Defaults]]:
+def _operator() -> Iterator[tuple[Connection[Any], str]]:
     settings = read_settings()
     with operator_session(settings) as session:
-        yield session, backend_defaults(settings)
+        yield session, settings.queue_backend

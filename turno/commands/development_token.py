@@ -34,9 +34,8 @@ def development_token(
     A `role` holds for the tenants of these `companies`, or of all.
     """
     settings.require("jwt_key")
-    algorithm = next((name for name in settings.jwt_algorithms if name.startswith("HS")), None)
-    if algorithm is None:
-        raise CannotSign(f"JWT_ALGORITHMS={','.join(settings.jwt_algorithms)}: {CannotSign.__doc__}")
+    if settings.jwt_key.lstrip().startswith("-----BEGIN"):
+        raise CannotSign(f"TURNO_JWT_KEY is a public key: {CannotSign.__doc__}")
     now = datetime.now(UTC)
     claims = {
         "sub": user,
@@ -49,4 +48,4 @@ def development_token(
     }
     claims |= {} if companies is None else {"companies": list(companies)}
     claims |= {} if email is None else {"email": email}
-    return jwt.encode(claims, settings.jwt_key, algorithm=algorithm)
+    return jwt.encode(claims, settings.jwt_key, algorithm="HS256")

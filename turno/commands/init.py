@@ -10,7 +10,7 @@ import click
 
 from turno.commands.project_files.environment_file import keep_out_of_git, write_environment
 from turno.commands.project_files.new_handler_files import write_handler
-from turno.environment import said
+from turno.environment import setting
 from turno.errors import InvalidSettings
 
 PROJECT = Path("pyproject.toml")
@@ -34,8 +34,8 @@ def init(package: str, handler: str, database_url: str | None) -> None:
     """Prepare this folder: `.env` with keys, one handler with its test. Touches no database and overwrites nothing."""
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
-    if there := said("HANDLERS"):
-        click.echo(f"kept HANDLERS={there}: add a handler with `turno new-handler NAME`")
+    if there := setting("handlers"):
+        click.echo(f"kept TURNO_HANDLERS={there}: add a handler with `turno new-handler NAME`")
     else:
         for line in write_handler(handler, package, LIST):
             click.echo(line)

@@ -27,7 +27,7 @@ REFUSALS = {
     "discarded before": "its dead letter was discarded already",
     "replayed": "it was replayed already",
     "locked": "another session has its rows; try again in a moment",
-    "quota": "its user has MAX_PENDING_JOBS_PER_USER jobs open",
+    "quota": "its user has as many open jobs as pending_jobs_per_user of TURNO_LIMITS",
     "not_retryable": "it has not ended, nothing is left to do, or another job of its unique key is open",
 }
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from turno.capability import Command, enabled, merged
 from turno.commands.output.failures import run_plainly
-from turno.environment import read_env_file, variables
+from turno.environment import project, read_env_file, set_on_command_line, setting
 from turno.errors import InvalidSettings
 from turno.named import load
-from turno.settings import Settings
 
 COMMANDS = {
     "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
@@ -41,18 +38,19 @@ COMMANDS = {
 def all_commands() -> dict[str, Command]:
     """Return the commands of the core, of the enabled capabilities and of the application, in this order.
 
-    COMMANDS names the application's table: a command's name, with its place as `module:name` and its line of help.
+    `commands` in [tool.turno] names the application's table: names of commands with (place, line of help).
     """
-    found = variables()
-    capabilities = enabled(Settings.value(found, "CAPABILITIES"))
+    capabilities = enabled(setting("capabilities"))
     own = merged("command", [COMMANDS, *(one.commands for one in capabilities)])
-    place = Settings.value(found, "COMMANDS")
+    place = project().get("commands")
     if not place:
         return own
     try:
         return own | {name: Command(*entry) for name, entry in load(place).items() if name not in own}
     except Exception as error:  # a module may raise anything
-        raise InvalidSettings([f"COMMANDS={place}: {type(error).__name__}: {error}"]) from error
+        raise InvalidSettings(
+            [f"pyproject.toml: [tool.turno] commands={place}: {type(error).__name__}: {error}"]
+        ) from error
 
 
 class LazyGroup(click.Group):
@@ -86,11 +84,13 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup)
 @click.version_option(package_name="turno-jobs", message="%(prog)s %(version)s")
 @click.option("--env-file", metavar="FILE", help="Read settings from FILE instead of .env; `-` is standard input.")
-@click.option("--app", metavar="PLACE", help="Where the handlers are, as package.module:name; in place of HANDLERS.")
+@click.option(
+    "--app", metavar="PLACE", help="Where the handlers are, as package.module:name; in place of TURNO_HANDLERS."
+)
 def main(env_file: str | None, app: str | None) -> None:
     """Run background jobs for applications that keep each tenant in its own PostgreSQL schema."""
     if app is not None:
-        os.environ["HANDLERS"] = app
+        set_on_command_line("handlers", app)
     if env_file is not None:
         read_env_file(env_file)
 

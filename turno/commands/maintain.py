@@ -14,7 +14,7 @@ from turno.without_secrets import RESIDENTS_NEED, seal
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only say whether the process that touches ALIVE_FILE is alive.")
+@click.option("--check", is_flag=True, help="Only say whether the process that touches TURNO_ALIVE_FILE is alive.")
 def maintain(*, check: bool) -> None:
     """Run the maintenance tasks every ten seconds until SIGTERM, if no resident worker does.
 

@@ -49,7 +49,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, **options: Any) 
     """Create missing roles and the control schema, then apply every pending migration to every schema.
 
     A failed schema stops no other, and the next run continues with the failed schema. Exit status 1 if a schema failed,
-    or if HANDLERS cannot be imported.
+    or if TURNO_HANDLERS cannot be imported.
     """
     back = rollback is not None
     if status + check + back > 1:
@@ -59,7 +59,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, **options: Any) 
     if options["managed"] and not check:
         raise click.UsageError("--managed filters the findings of --check: give both")
     settings = read_settings()
-    logins, connect, files = logins_of(settings), provisioner(settings), migrations(settings)
+    logins, connect, files = logins_of(settings), provisioner(settings), migrations()
     if status:
         with opened(connect) as admin:
             return print_standings(all_schemas.status(admin, logins, migrations=files))
@@ -89,7 +89,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, **options: Any) 
 
 def _plan(settings: Settings) -> int:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
-        statements = plan_installation(admin, logins_of(settings), migrations=migrations(settings))
+        statements = plan_installation(admin, logins_of(settings), migrations=migrations())
     for statement in statements:
         click.echo(f"{statement};")
     return 0

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def pool(**asked: Any) -> None:
     """Claim waiting jobs and run them in resident children until SIGTERM.
 
-    At SIGTERM it claims nothing more, gives its jobs SHUTDOWN_GRACE_SECONDS to end, hands the rest back and leaves. It
-    also runs the maintenance tasks.
+    At SIGTERM the worker claims no more jobs, waits TURNO_SHUTDOWN_GRACE_SECONDS for the running jobs, releases the
+    others and exits. It also runs the maintenance tasks.
     """
     run_resident(_assemble, **asked)
 

@@ -27,9 +27,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 OPTIONS = (
     click.option("--queues", type=_names, metavar="NAME,…", default="", help="Queues to serve; all by default."),
-    click.option("--min", "fewest", type=click.IntRange(0, 256), help="Children when idle, for POOL_MIN_CHILDREN."),
-    click.option("--max", "most", type=click.IntRange(1, 256), help="Children under load, for POOL_MAX_CHILDREN."),
-    click.option("--check", is_flag=True, help="Only say whether the worker that touches ALIVE_FILE is alive."),
+    click.option("--min", "fewest", type=click.IntRange(0, 256), help="Children when idle, for TURNO_MIN_CHILDREN."),
+    click.option("--max", "most", type=click.IntRange(1, 256), help="Children under load, for TURNO_MAX_CHILDREN."),
+    click.option("--check", is_flag=True, help="Only say whether the worker that touches TURNO_ALIVE_FILE is alive."),
 )
 
 
@@ -60,8 +60,8 @@ def run_resident(
     seal(*needs)
     settings = public_settings()
     log_to_stderr(settings.log_level, settings.redact)
-    most = most or settings.pool_max_children
-    fewest = fewest if fewest is not None else min(settings.pool_min_children, most)
+    most = most or settings.max_children
+    fewest = fewest if fewest is not None else min(settings.min_children, most)
     if fewest > most:
         raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
     assemble(queues, PoolSize(minimum=fewest, maximum=most, reserve=settings.reserve_children)).run()

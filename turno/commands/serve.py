@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 def serve() -> None:
-    """Serve the API and the pages until SIGTERM, with WEB_WORKERS processes of WEB_THREADS threads at WEB_BIND."""
+    """Serve the API and the pages at TURNO_WEB_BIND until SIGTERM."""
     seal(*WEB_NEEDS)
     settings = read_settings().require("database_url", "master_key")
     if not settings.web_app:  # which may have a login of its own

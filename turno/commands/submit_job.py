@@ -132,7 +132,9 @@ def _submit(session: TenantSession, new: NewJob) -> None:
             key = new.idempotency_key
             raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")
         case _:
-            raise NotSubmitted(f"{new.user_id} has MAX_PENDING_JOBS_PER_USER jobs open; let one end, or cancel one")
+            raise NotSubmitted(
+                f"{new.user_id} has as many open jobs as pending_jobs_per_user of TURNO_LIMITS; cancel one or wait"
+            )
 
 
 def _new_job(handler: type[JobHandler[Any]], payload: Any, **options: Any) -> NewJob:

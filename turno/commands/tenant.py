@@ -45,7 +45,7 @@ def add(slug: str, company: str, name: str | None) -> None:
             slug,
             company,
             connections=tenant_connections(admin, settings),
-            migrations=migrations(settings),
+            migrations=migrations(),
         )
     click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 

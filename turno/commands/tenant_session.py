@@ -12,7 +12,7 @@ from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
 from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.shared import backend_defaults, queue_named
+from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,13 +75,13 @@ def _web_session() -> Iterator[tuple[Connection[Any], Directory, Dispatcher]]:
 
         choice = BackendChoice(
             connection=lend,
-            defaults=backend_defaults(settings),
+            default=settings.queue_backend,
             open_queue=lambda name: queue_named(name, settings),
         )
         dispatcher = Dispatcher(
             connection=lend,
             queue=choice.queue_of,
-            pending_limit=settings.pending_limit,
-            day_limits=settings.day_limits,
+            pending_limit=settings.limits.pending,
+            day_limits=settings.limits.per_day,
         )
         yield connection, Directory(lend), dispatcher

@@ -45,7 +45,7 @@ def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
         "--alert-failure-percent",
         type=unset(click.FloatRange(0, 100)),
         metavar="N|none",
-        help="Failed jobs in a hundred from which on there is an alert, in place of ALERT_FAILURE_PERCENT.",
+        help="Percentage of failed jobs that raises an alert; 10 by default.",
     )
     minutes = click.option(
         "--alert-wait-minutes",
@@ -65,7 +65,7 @@ def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
     "--jobs-per-day",
     type=unset(click.IntRange(1, 100_000_000)),
     metavar="N|none",
-    help="That its users together may submit, in place of MAX_JOBS_PER_DAY_PER_TENANT.",
+    help="Submissions of all its users per day, in place of jobs_per_day_per_tenant of TURNO_LIMITS.",
 )
 @alert_terms
 @click.option("--by", default=person, help="Who is on record; by default the user of this shell.")

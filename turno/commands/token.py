@@ -22,7 +22,7 @@ ROLES = ("reader", "operator", "admin")
     "--minutes", type=click.IntRange(1, 7 * 24 * 60), default=60, show_default=True, help="How long it lasts."
 )
 def token(*, user: str, tenants: tuple[str, ...], companies: tuple[str, ...], role: str | None, **more: Any) -> None:
-    """Print a token for development, signed with JWT_KEY; in production your identity provider makes them."""
+    """Print a token for development, signed with TURNO_JWT_KEY; in production your identity provider makes them."""
     if not tenants and not role:
         raise click.UsageError("name at least one --tenant, or a --role: the token could be used for nothing")
     if companies and not role:

@@ -40,10 +40,10 @@ ONLY_BESIDE_WORK = (
 @click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def workers(*, json_wanted: bool, by: str, **asked: str | None) -> None:
-    """List the workers of every host, and how long each has been silent; one past its time is called lost.
+    """List the workers of every host and the age of each heartbeat; a worker beyond TURNO_DEAD_AFTER_SECONDS is lost.
 
-    Each may run RESERVE_CHILDREN jobs more than it has children, for tenants that none of these works for. What is
-    asked of a worker it hears with its next heartbeat.
+    A worker may run TURNO_RESERVE_CHILDREN additional jobs, for tenants without a running job. It receives a request
+    with its next heartbeat.
     """
     settings = read_settings()
     with operator_session(settings) as connection:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from turno.queues.interface import QueueInterface
-from turno.store.operator.routing import Defaults, backend_for
+from turno.store.operator.routing import backend_for
 from turno.tenancy.identity.tenant import Tenant
 
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
@@ -25,13 +25,13 @@ class BackendChoice:
         self,
         *,
         connection: WebConnection,
-        defaults: Defaults,
+        default: str,
         open_queue: Callable[[str], QueueInterface],
         ttl: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
-        self._defaults = defaults
+        self._default = default
         self._open_queue = open_queue
         self._ttl = ttl
         self._clock = clock
@@ -45,7 +45,7 @@ class BackendChoice:
         until, name = self._cached.get(tenant.id, (now, ""))
         if now >= until:
             with self._connection() as connection:
-                name = backend_for(connection, tenant.id, self._defaults)
+                name = backend_for(connection, tenant.id, self._default)
             self._cached[tenant.id] = (now + self._ttl, name)
         with self._lock:
             if name not in self._queues:

@@ -107,7 +107,7 @@ def listen(address: str) -> socket.socket:
         family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
         return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
     except (OSError, ValueError) as error:
-        raise InvalidSettings([f"WEB_BIND={address}: {error}; choose another address and port"]) from error
+        raise InvalidSettings([f"TURNO_WEB_BIND={address}: {error}; choose another address and port"]) from error
 
 
 def serve(settings: Settings, build: Callable[[Settings], Served], listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Load the handlers of this installation from the place in `HANDLERS`."""
+"""Load the handlers of this installation from the place in `TURNO_HANDLERS`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ def named_handlers(place: str) -> Registry:
     looked in, too, after everything that is installed.
     """
     if not place:
-        raise InvalidSettings(["HANDLERS is not set: name a list of handler classes as package.module:name"])
+        raise InvalidSettings(["TURNO_HANDLERS is not set: name a list of handler classes as package.module:name"])
     try:
         found = load(place)
         if callable(found) and not isinstance(found, type):
@@ -28,9 +28,9 @@ def named_handlers(place: str) -> Registry:
         raise
     except (ModuleNotFoundError, AttributeError) as error:
         what = f"{error}; name {EXPECTED} as package.module:name, on the path or in the working directory"
-        raise InvalidSettings([f"HANDLERS={place}: {type(error).__name__}: {what}"]) from error
+        raise InvalidSettings([f"TURNO_HANDLERS={place}: {type(error).__name__}: {what}"]) from error
     except Exception as error:  # a module may raise anything
-        raise InvalidSettings([f"HANDLERS={place}: {type(error).__name__}: {error}"]) from error
+        raise InvalidSettings([f"TURNO_HANDLERS={place}: {type(error).__name__}: {error}"]) from error
 
 
 def _classes(found: Any) -> list[type[JobHandler[Any]]]:

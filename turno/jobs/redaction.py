@@ -41,7 +41,7 @@ _FORMS = re.compile(
 
 
 class Redaction:
-    """Redacts fields named like secrets, the fields of the setting REDACT, and the fields of a handler's `redact`.
+    """Redacts fields named like secrets, the fields of TURNO_REDACT, and the fields of a handler's `redact`.
 
     `patterns` are names in which `*` matches any characters, regardless of case. A name of a handler's `redact`
     applies to every text, and to the payloads and results of the handler's type.
@@ -126,7 +126,7 @@ _of_process = [Redaction()]  # a list, so that importers see the present value
 
 
 def redact_process(patterns: Sequence[str] = (), handlers: "Iterable[type[JobHandler[Any]]]" = ()) -> None:
-    """Set the names that `process_text` redacts: those of the setting REDACT and of these handlers."""
+    """Set the names that `process_text` redacts: those of the setting TURNO_REDACT and of these handlers."""
     _of_process[0] = Redaction(patterns, handlers)
 
 

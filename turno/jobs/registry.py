@@ -25,7 +25,7 @@ class Registry:
                 self._handlers[job_type] = _load(job_type, path)
             except Exception as error:  # noqa: BLE001 - a handler's module may raise anything
                 kind = type(error).__name__
-                problems.append(f"HANDLERS: the type {job_type} cannot be loaded from {path}: {kind}: {error}")
+                problems.append(f"TURNO_HANDLERS: the type {job_type} cannot be loaded from {path}: {kind}: {error}")
         if problems:
             raise InvalidSettings(problems)
 

@@ -48,6 +48,8 @@ def member(name: str, switch: str) -> Callable[..., Any]:
     for one in installed():
         if name in one.context:
             if one not in enabled(switch):
-                raise HandlerMisuse(f"job.{name} needs the capability {one.name}; remove it from CAPABILITIES={switch}")
+                raise HandlerMisuse(
+                    f"job.{name} needs the capability {one.name}; remove it from TURNO_CAPABILITIES={switch}"
+                )
             return cast("Callable[..., Any]", load(one.context[name]))
     raise HandlerMisuse(f"job.{name} needs a capability that is not installed; restore its folder in {HOME}")

@@ -1,4 +1,4 @@
-"""Run a handler inside the caller's request, without a job: what `ENABLE_BACKGROUND_JOBS=false` means."""
+"""Run a handler inside the caller's request, without a job: what `TURNO_ENABLE_BACKGROUND_JOBS=false` means."""
 
 import json
 import logging

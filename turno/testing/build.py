@@ -69,6 +69,6 @@ def build_installation(
             installation = kind(url, folder, logins, tenants, admin, web, Engine.on(engine))
             if installation.registry:
                 handlers = of(named_handlers(installation.registry))
-                Engine.on(admin).announce(handlers, installation.settings.pending_limit)
+                Engine.on(admin).announce(handlers, installation.settings.limits.pending)
             yield installation
             installation.stop_workers()

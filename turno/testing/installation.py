@@ -92,11 +92,11 @@ class Installation(WorkerProcesses):
         return {
             **{name: value for name, value in os.environ.items() if name != "TURNO_CRASH_AT"},
             "DATABASE_URL": self.url,
-            "MASTER_KEY": KEY,
-            "JWT_KEY": "the tests' own token key, long enough",
+            "TURNO_MASTER_KEY": KEY,
+            "TURNO_JWT_KEY": "the tests' own token key, long enough",
             "QUEUE_BACKEND": self.backend,
-            "HANDLERS": self.registry,
-            "EXEC_SLOT_DIR": str(self.folder / "slots"),
+            "TURNO_HANDLERS": self.registry,
+            "TURNO_RUN_FOLDER": str(self.folder / "slots"),
             "TURNO_DOTENV": "read",
             VISIBLE: "yes",
             "PYTHONPATH": os.pathsep.join(dict.fromkeys((str(ROOT), str(Path.cwd())))),
@@ -227,11 +227,11 @@ class Installation(WorkerProcesses):
         """Return how the tenant's handlers log in."""
         return HandlerLogin.of(tenant or self.one)
 
-    def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
+    def sweep(self, *, dry_run: bool = False, reoffer_after: float = 0, **extra: str) -> dict[str, int]:
         """Run each maintenance task once, in this process; real workers run the offered jobs."""
-        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
+        environment = self.environment | extra
         self.swept_until_now()
-        passes = maintenance(Settings.read(environment), environment, dry_run=dry_run)
+        passes = maintenance(Settings.read(environment), environment, dry_run=dry_run, reoffer_after=reoffer_after)
         try:
             return passes.run_once()
         finally:

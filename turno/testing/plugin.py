@@ -1,6 +1,6 @@
 """The kit as pytest fixtures: say `pytest_plugins = ["turno.testing.plugin"]` in your conftest.py.
 
-Your handlers and tables are where HANDLERS and MIGRATIONS, or `[tool.turno]` in your pyproject.toml, say. Override
+Your handlers and tables are where `[tool.turno]` in your pyproject.toml names them. Override
 `turno_data`, and use `turno`, `turno_clock`, `turno_leaks` and `turno_checker`.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turno.environment import said
+from turno.environment import project, setting
 from turno.testing.build import build_installation
 from turno.testing.checker import Checker
 from turno.testing.installation import Installation
@@ -32,13 +32,13 @@ LOOK_ALIKE = ("suc0001", "suc0002")
 @pytest.fixture(scope="session")
 def turno_registry() -> str:
     """Override: the place of your handlers, as `package.module:NAME`, if your project names another place."""
-    return said("HANDLERS")
+    return setting("handlers")
 
 
 @pytest.fixture(scope="session")
 def turno_migrations() -> Path | None:
     """Override: the folder of your tables' migrations, if your project names another folder."""
-    folder = said("MIGRATIONS")
+    folder = project().get("migrations")
     return Path(folder) if folder else None
 
 

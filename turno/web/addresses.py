@@ -20,6 +20,6 @@ def asked_path() -> str:
 def _mounted() -> str:
     """Return where the application is mounted.
 
-    SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of PUBLIC_URL.
+    SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of TURNO_PUBLIC_URL.
     """
     return request.script_root or urlsplit(services().settings.public_url).path

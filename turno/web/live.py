@@ -11,7 +11,7 @@ from turno.web.http.query import described
 if TYPE_CHECKING:
     from turno.web.routes import Call
 
-LONGEST_WAIT = 300  # seconds that a request may name; MAX_WAIT_SECONDS bounds the wait
+LONGEST_WAIT = 300  # seconds: the largest value of the parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

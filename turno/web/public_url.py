@@ -9,7 +9,7 @@ from turno.web.services import services
 
 
 def over_https(request: Request) -> bool:
-    """Say whether browsers reach us over HTTPS: if PUBLIC_URL says so, whatever a request's headers say."""
+    """Say whether browsers reach us over HTTPS: if TURNO_PUBLIC_URL says so, whatever a request's headers say."""
     return request.is_secure or services().settings.public_url.startswith("https:")
 
 

@@ -27,18 +27,18 @@ def admit_command(scope: Scope) -> None:
 def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
     """Count a job that runs within its request; raises RateLimited if a limit of jobs is reached."""
     with services().connection() as connection:
-        rate_limits.take(connection, tenant.id, user, services().settings.day_limits, job_type=job_type)
+        rate_limits.take(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
 
 
 def _limits(*names: str) -> dict[str, int]:
-    return {name: getattr(services().settings, f"max_{name}") for name in names}
+    return {name: getattr(services().settings.limits, name) for name in names}
 
 
 def over_limit(reached: RateLimited) -> Problem:
     """Return the 429 for a limit that is earned back with time."""
     # A tenant's and a type's jobs a day are also set while everything runs: the settings have another number, or none.
-    of_settings = None if reached.name == "jobs_per_day_per_tenant" else f"max_{reached.name}"
-    most = of_settings and getattr(services().settings, of_settings, None)
+    fixed = reached.name != "jobs_per_day_per_tenant"
+    most = getattr(services().settings.limits, reached.name, None) if fixed else None
     what = reached.name.replace("_", " ").replace(" mb ", " MB ")
     what = what if most is None else f"{most:,} {what}"
     return Problem(
@@ -51,7 +51,7 @@ def over_limit(reached: RateLimited) -> Problem:
 
 def over_quota(who_has: str) -> Problem:
     """Return the 429 for a user with as many open jobs as one may have."""
-    most = services().settings.max_pending_jobs_per_user
+    most = services().settings.limits.pending_jobs_per_user
     return Problem(
         Kind.QUOTA,
         f"{who_has} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",

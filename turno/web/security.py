@@ -45,11 +45,11 @@ def _refuse_after_a_fork() -> Response | None:
 
 
 def _limit_the_body() -> None:
-    request.max_content_length = services().settings.max_body_bytes
+    request.max_content_length = services().settings.limits.body_bytes
 
 
 def _refuse_other_hosts() -> Response | None:
-    """Refuse requests for other hosts than that of PUBLIC_URL, if it is set; but for probes and monitoring systems.
+    """Refuse requests for hosts other than that of TURNO_PUBLIC_URL, except of probes and monitoring systems.
 
     A site whose name is made to lead here would otherwise count as our own origin.
     """

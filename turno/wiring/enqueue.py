@@ -1,4 +1,4 @@
-"""Enqueue from anywhere in an application: the handlers that check a payload are those that HANDLERS names."""
+"""Enqueue from anywhere in an application: the handlers that check a payload are those that TURNO_HANDLERS names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from turno.environment import said
+from turno.environment import setting
 from turno.errors import NotEnqueued
 from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
@@ -111,13 +111,13 @@ def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:
 
 
 def registry() -> Registry:
-    """Return the handlers that HANDLERS names, loaded once."""
-    return _registry(os.environ.get("HANDLERS") or _of_project())
+    """Return the handlers that TURNO_HANDLERS names, loaded once."""
+    return _registry(os.environ.get("TURNO_HANDLERS") or _of_project())
 
 
 @cache
 def _of_project() -> str:
-    return said("HANDLERS")
+    return setting("handlers")
 
 
 @cache

@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 
+from turno.environment import project
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.process_name import person
@@ -34,22 +35,23 @@ def provisioner(settings: Settings) -> Connect:
 
 
 def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> list[str]:
-    """Register the handlers of HANDLERS, also in place of newer ones, and return their types.
+    """Register the handlers of TURNO_HANDLERS, also in place of newer ones, and return their types.
 
-    Raises InvalidSettings if HANDLERS cannot be imported.
+    Raises InvalidSettings if TURNO_HANDLERS cannot be imported.
     """
     if not settings.handlers:
         return []
     registry = named_handlers(settings.handlers)
-    Engine.on(admin).announce(of(registry), settings.pending_limit, replace_newer=True)
+    Engine.on(admin).announce(of(registry), settings.limits.pending, replace_newer=True)
     return sorted({job_type for job_type, _ in registry.versions})
 
 
-def migrations(settings: Settings) -> Migrations:
-    """Return the migrations of this release and of the application; raises InvalidSettings where its are not."""
-    folder = Path(settings.migrations) if settings.migrations else None
+def migrations() -> Migrations:
+    """Return the migrations of this release and of the project; raises InvalidSettings if its folder is missing."""
+    named = project().get("migrations")
+    folder = Path(named) if named else None
     if folder is not None and not folder.is_dir():
-        raise InvalidSettings([f"MIGRATIONS={settings.migrations}: there is no such folder"])
+        raise InvalidSettings([f"pyproject.toml: [tool.turno] migrations={named}: there is no such folder"])
     return packaged(folder)
 
 
@@ -57,6 +59,6 @@ def tenant_connections(admin: psycopg.Connection[Any], settings: Settings) -> in
     """Return how many sessions a tenant's handlers may open: two for each child of all hosts with workers."""
     row = admin.execute("SELECT greatest(1, count(DISTINCT host)) FROM turno.workers").fetchone()
     assert row is not None, "an aggregate returns a row"  # noqa: S101
-    children = max(settings.pool_max_children, settings.exec_max_processes) + settings.reserve_children
+    children = settings.max_children + settings.reserve_children
     in_requests = 0 if settings.enable_background_jobs else settings.web_workers * settings.web_threads
     return int(row[0]) * max(2 * children, in_requests)

@@ -21,10 +21,9 @@ from turno.queues.interface import QueueInterface
 from turno.runner.inline import InlineRunner
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.settings import Settings
+from turno.settings import PREFIX, Settings
 from turno.store.engine.engine import Engine
 from turno.store.engine_link import RETRY
-from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -61,7 +60,7 @@ def supervisor_engine(
     gone_after: float = math.inf,
     removed: Callable[[], bool] = lambda: False,
 ) -> Engine:
-    """Return the engine with an answer timeout below DEAD_AFTER_SECONDS, so that a dead connection is noticed in time.
+    """Return the engine with an answer timeout below TURNO_DEAD_AFTER_SECONDS, to detect a dead connection in time.
 
     `gone_after` and `removed` are those of `EngineLink`.
     """
@@ -77,12 +76,11 @@ def supervisor_engine(
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] | None = None) -> ExecQueue:
     """Return the backend that launches workers on this host, with this environment without its secrets."""
-    slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
-    log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
+    slots = SlotFolder(settings.slot_dir, settings.max_children, settings.reserve_children)
     return ExecQueue(
         root=ROOT,
         slots=slots,
-        log_file=log_file,
+        log_file=settings.slot_dir / "workers.log",
         environment=without_secrets(variables() if environment is None else environment),
         secrets=secrets_named(settings, WORKERS_NEED),
     )
@@ -95,13 +93,8 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
-    """Return these secrets, by name, to be handed to a program that works with them."""
-    return {name: getattr(settings, name.lower()) for name in names}
-
-
-def backend_defaults(settings: Settings) -> Defaults:
-    """Return the environment's choice of backends, for use without a choice at run time."""
-    return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
+    """Return the variables of these secret settings, to be handed to a program."""
+    return {PREFIX + name.upper(): getattr(settings, name) for name in names}
 
 
 def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | None = None) -> QueueInterface:
@@ -116,7 +109,7 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | 
 
 
 def liveness(settings: Settings) -> Liveness:
-    """Return the reporter of readiness and liveness: systemd's socket, and ALIVE_FILE."""
+    """Return the reporter of readiness and liveness: systemd's socket, and TURNO_ALIVE_FILE."""
     return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 
@@ -127,8 +120,9 @@ def maintenance(
     registry: Registry | None = None,
     *,
     dry_run: bool = False,
+    reoffer_after: float | None = None,
 ) -> Maintenance:
-    """Return the passes of cron."""
+    """Return the maintenance tasks; `reoffer_after` seconds replace those of the settings."""
     return Maintenance(
         dry_run=dry_run,
         at_each_step=at_each_step,
@@ -137,11 +131,11 @@ def maintenance(
         registry=registry or named_handlers(settings.handlers),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
-            reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
+            reoffer_after=timedelta(seconds=settings.reoffer_after_seconds if reoffer_after is None else reoffer_after),
             retention=timedelta(days=settings.retention_days),
         ),
         settings=settings,
-        pending_limit=settings.pending_limit,
+        pending_limit=settings.limits.pending,
     )
 
 

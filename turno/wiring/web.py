@@ -31,7 +31,7 @@ from turno.web.live import Live, NoLive
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import backend_defaults, inline_runner, queue_named
+from turno.wiring.shared import inline_runner, queue_named
 from turno.wiring.web_maintenance import WebMaintenance
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
@@ -86,14 +86,14 @@ class Turno:
 
         choice = BackendChoice(
             connection=pool.connection,
-            defaults=backend_defaults(settings),
+            default=settings.queue_backend,
             open_queue=open_queue or open_backend,
         )
         dispatcher = Dispatcher(
             connection=pool.connection,
             queue=choice.queue_of,
-            pending_limit=settings.pending_limit,
-            day_limits=settings.day_limits,
+            pending_limit=settings.limits.pending,
+            day_limits=settings.limits.per_day,
             announce=live.announce,
         )
         install(
@@ -118,12 +118,12 @@ class Turno:
 
 
 def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Served:
-    """Return the application that WEB_APP names, else that of Turno alone, which offers its jobs by `open_queue`."""
-    allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
+    """Return the application of TURNO_WEB_APP, else that of Turno alone, which offers its jobs by `open_queue`."""
+    allow_descriptors(settings.limits.streams + SPARE_DESCRIPTORS)
     app = _named(settings.web_app) if settings.web_app else _bare(settings, open_queue)
     if settings.enable_background_jobs:
         app.extensions[MAINTENANCE].start()
-    largest_body = max(settings.max_body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
+    largest_body = max(settings.limits.body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
     return Served(app, largest_body, stop=services_of(app).live.end_all)
 
 
@@ -139,9 +139,11 @@ def _named(place: str) -> Flask:
     except InvalidSettings:
         raise
     except Exception as error:  # a module may raise anything
-        raise InvalidSettings([f"WEB_APP={place}: {type(error).__name__}: {error}"]) from error
+        raise InvalidSettings([f"TURNO_WEB_APP={place}: {type(error).__name__}: {error}"]) from error
     if not (isinstance(app, Flask) and "turno" in app.extensions):
-        raise InvalidSettings([f"WEB_APP={place}: expected a function that returns a Flask application with Turno"])
+        raise InvalidSettings(
+            [f"TURNO_WEB_APP={place}: expected a function that returns a Flask application with Turno"]
+        )
     return app
 
 

@@ -63,7 +63,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
         maintenance_process=rounds,
-        log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
+        log_lines=settings.limits.job_log_lines,
     )
 
 
@@ -87,9 +87,9 @@ def resident_worker(
         _child_config(
             public,
             registry,
-            keep=public.pool_sessions_per_child,
-            jobs=public.pool_jobs_per_child,
-            memory_mb=public.pool_memory_per_child_mb,
+            keep=public.limits.child_sessions,
+            jobs=public.limits.child_jobs,
+            memory_mb=public.limits.child_mb,
         ),
         drop=_drop,
     )
@@ -105,7 +105,7 @@ def resident_worker(
         timings=_timings(settings),
         size=size,
         maintenance_process=_maintenance(settings, registry),
-        log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
+        log_lines=settings.limits.job_log_lines,
         liveness=signs,
     )
 
@@ -151,8 +151,13 @@ def _child_config(
         executor = Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks, settings=public)
         return executor.execute(batch)
 
-    level = public.job_log_level
-    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle, log_level=level)
+    return ChildConfig(
+        run=run,
+        jobs=jobs,
+        memory_mb=memory_mb,
+        at_rest=cache.close_idle,
+        log_level=public.log_level if public.limits.job_log_lines else "OFF",
+    )
 
 
 def _timings(settings: Settings) -> Timings:

@@ -198,7 +198,7 @@ def test_a_tenant_s_own_quota_comes_before_everybody_s(service: Service) -> None
     assert ana.submit().status_code == 202
     refused = ana.submit().get_json()
     assert refused["limit"] == "jobs_per_day_per_tenant"
-    # Not the number of MAX_JOBS_PER_DAY_PER_TENANT, which is not this tenant's.
+    # Not the number of jobs_per_day_per_tenant, which is not this tenant's.
     assert refused["detail"].startswith("The limit of jobs per day per tenant is reached")
     eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": None})
     assert ana.submit().status_code == 202

@@ -95,8 +95,8 @@ class Host:
     def environment(self) -> dict[str, str]:
         return {
             "DATABASE_URL": self.url,
-            "ADMIN_DATABASE_URL": self.url,
-            "MASTER_KEY": KEY.decode(),
+            "TURNO_ADMIN_DATABASE_URL": self.url,
+            "TURNO_MASTER_KEY": KEY.decode(),
             "TURNO_DOTENV": "read",
         }
 

@@ -98,11 +98,11 @@ def test_a_wrong_list_is_refused_by_line_and_column_before_anything_is_changed(h
 def test_a_job_that_the_application_enqueues_runs_in_its_schema(
     host: Host, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HANDLERS", "tests.adopting_handlers:HANDLERS")
+    monkeypatch.setenv("TURNO_HANDLERS", "tests.adopting_handlers:HANDLERS")
     environment = host.environment | {
-        "HANDLERS": "tests.adopting_handlers:HANDLERS",
+        "TURNO_HANDLERS": "tests.adopting_handlers:HANDLERS",
         "QUEUE_BACKEND": "pool" if command == "pool" else "exec",
-        "EXEC_SLOT_DIR": str(tmp_path),
+        "TURNO_RUN_FOLDER": str(tmp_path),
         "PYTHONPATH": str(ROOT),
     }
     for arguments in (

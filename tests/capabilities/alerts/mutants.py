@@ -15,7 +15,7 @@ MUTANTS = (
         "turno/mail.py",
         "server.starttls(context=trusted)",
         "server.starttls()",
-        (f"{MAIL}::test_a_server_that_cannot_prove_who_it_is_gets_nothing[nobody vouches-smtp+starttls]",),
+        (f"{MAIL}::test_a_server_without_a_trusted_certificate_gets_nothing[nobody vouches-smtp+starttls]",),
     ),
     Mutant(
         "whatever is open for long counts as an old snapshot",

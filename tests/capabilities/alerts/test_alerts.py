@@ -312,7 +312,7 @@ def test_in_quiet_hours_the_log_alone_is_told_and_the_others_when_they_end(
     ],
 )
 def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:  # noqa: FBT001 - a table's column
-    hours = QuietHours.read(text, "America/Argentina/Buenos_Aires")
+    hours = QuietHours.read(f"{text} America/Argentina/Buenos_Aires")
     assert hours is not None
     moment = datetime.combine(datetime(2026, 5, 4, tzinfo=UTC), time.fromisoformat(at), tzinfo=hours.zone)
     assert hours.now(moment) is quiet

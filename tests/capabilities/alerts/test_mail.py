@@ -16,13 +16,14 @@ from tests.tls import make_authority, make_certificate
 from turno import mail as mailing
 from turno.capabilities.alerts import receivers
 from turno.capabilities.alerts.message import Message
-from turno.capabilities.alerts.receivers import receivers_of
+from turno.capabilities.alerts.receivers import Email, receivers_of
 from turno.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from turno.capabilities.alerts.receivers import Email
+    Mailer = Callable[[str, Path | None], Email]
 
 PASSWORD = "p@ss: w/rd%1"
 MESSAGE = Message("Subject", "2 jobs failed", ())
@@ -38,20 +39,23 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def email(url: str, authority: Path | None) -> Email:
-    settings = Settings(
-        alert_smtp_url=url,
-        alert_smtp_ca_file=str(authority or ""),
-        alert_email_from="turno@shop.example",
-        alert_email_to=("ops@shop.example",),
-    )
-    (_log, mail) = receivers_of(settings)
-    assert isinstance(mail, receivers.Email)
-    return mail
+@pytest.fixture
+def email(monkeypatch: pytest.MonkeyPatch) -> Mailer:
+    """Return the receiver at a mail server whose certificate the authority vouches for."""
+
+    def receiver(url: str, authority: Path | None) -> Email:
+        if authority:
+            monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        settings = Settings(smtp_url=url, smtp_from="turno@shop.example", alert_to=("mailto:ops@shop.example",))
+        (_log, mail) = receivers_of(settings)
+        assert isinstance(mail, receivers.Email)
+        return mail
+
+    return receiver
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_mail_is_handed_over_with_a_login_and_tls(authority: Path, scheme: str) -> None:
+def test_mail_is_handed_over_with_a_login_and_tls(email: Mailer, authority: Path, scheme: str) -> None:
     with mail_server(scheme, authority.with_name("mail.pem"), PASSWORD) as server:
         email(server.url, authority).send(MESSAGE)
         (mail,) = server.mails
@@ -66,7 +70,9 @@ def test_mail_is_handed_over_with_a_login_and_tls(authority: Path, scheme: str) 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("flaw", ["nobody vouches", "another's name"])
-def test_a_server_that_cannot_prove_who_it_is_gets_nothing(authority: Path, scheme: str, flaw: str) -> None:
+def test_a_server_without_a_trusted_certificate_gets_nothing(
+    email: Mailer, authority: Path, scheme: str, flaw: str
+) -> None:
     certificate, trusted = ("mail.pem", None) if flaw == "nobody vouches" else ("other.pem", authority)
     with mail_server(scheme, authority.with_name(certificate), PASSWORD) as server:
         mail = email(server.url, trusted)
@@ -75,7 +81,7 @@ def test_a_server_that_cannot_prove_who_it_is_gets_nothing(authority: Path, sche
     assert (server.mails, server.logins) == ([], [])
 
 
-def test_a_server_without_starttls_gets_no_password_in_clear(authority: Path) -> None:
+def test_a_server_without_starttls_gets_no_password_in_clear(email: Mailer, authority: Path) -> None:
     with mail_server("smtp", password=PASSWORD) as server:
         mail = email(server.url.replace("smtp:", "smtp+starttls:"), authority)
         with pytest.raises(smtplib.SMTPNotSupportedError, match="STARTTLS"):
@@ -84,7 +90,7 @@ def test_a_server_without_starttls_gets_no_password_in_clear(authority: Path) ->
 
 
 @pytest.mark.parametrize("scheme", ["smtp", *SCHEMES])
-def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+def test_a_server_that_hangs_is_given_up(email: Mailer, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     monkeypatch.setattr(mailing, "ANSWERS_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mail = email(f"{scheme}://eva:x@127.0.0.1:{silent.getsockname()[1]}", None)
@@ -92,7 +98,7 @@ def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, scheme
             mail.send(MESSAGE)
 
 
-def test_a_server_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_answers_byte_by_byte_is_given_up(email: Mailer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailing, "ENDS_WITHIN", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as slow:
 

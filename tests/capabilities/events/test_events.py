@@ -35,7 +35,7 @@ BOTH = Counter(send_receipt=1, ledger=1)
 
 @pytest.fixture(autouse=True)
 def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HANDLERS", PLACE)
+    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
     world.registry = PLACE
     tell(world, REGISTRY)
     yield
@@ -159,7 +159,7 @@ def test_two_releases_in_turn_lose_no_event(
 ) -> None:
     """The maintenance of both runs during a rolling deployment; the new release subscribes to one event more."""
     old = maintenance(world.settings)
-    monkeypatch.setenv("HANDLERS", NEWER)
+    monkeypatch.setenv("TURNO_HANDLERS", NEWER)
     world.registry = NEWER
     new = maintenance(world.settings)
     with closing(old), closing(new):

@@ -29,7 +29,7 @@ WHERE j.type = %s ORDER BY a.started_at
 
 @pytest.fixture(autouse=True)
 def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HANDLERS", PLACE)
+    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
     world.registry, world.backend = PLACE, "exec"
     world.engine.announce(of(REGISTRY), 20)
     yield

@@ -19,9 +19,9 @@ KEYS, EVENTS = 3, 4
 
 
 def test_retries_overtake_nobody(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HANDLERS", PLACE)
+    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
     world.registry, world.backend = PLACE, "pool"
-    pools = [world.start_pool(POOL_MIN_CHILDREN="2") for _ in range(2)]
+    pools = [world.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]
     subscribed = "SELECT FROM turno.subscriptions WHERE event = 'stock.moved'"
     assert wait_until(lambda: len(world.rows(subscribed)) == 2, within=30)  # the workers told the database
     with psycopg.connect(world.url) as business:

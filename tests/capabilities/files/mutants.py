@@ -46,7 +46,7 @@ MUTANTS = (
         "a file of any size is announced",
         OWN_TROUBLE,
         "turno/capabilities/files/uploads.py",
-        "    if size > settings.max_file_mb * MEGABYTE:\n",
+        "    if size > settings.limits.file_mb * MEGABYTE:\n",
         "    if False:\n",
         (f"{WEB}::test_a_file_of_a_gigabyte_is_refused_before_it_is_sent",),
     ),

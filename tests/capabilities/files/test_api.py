@@ -11,6 +11,7 @@ import pytest
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
 from turno.capabilities.files.folder import Folder
+from turno.limits import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.api import Service
 
-PIECE = SETTINGS.max_body_bytes
+PIECE = SETTINGS.limits.body_bytes
 CONTENT = b"line\r\n" * 20_000  # two pieces
 
 
@@ -140,7 +141,7 @@ def test_a_link_from_before_the_tenant_s_tokens_were_revoked_is_refused(service:
 
 
 def test_a_tenant_s_files_have_a_limit_together(service: Service) -> None:
-    small = Caller(service.build(settings=replace(SETTINGS, max_files_mb_per_tenant=1)), "south")
+    small = Caller(service.build(settings=replace(SETTINGS, limits=Limits(files_mb_per_tenant=1))), "south")
     assert announce(small, size=900_000).status_code == 201
     problem = problem_of(announce(small, size=900_000), 429)
     assert problem["limit"] == "files_mb_per_tenant"
@@ -173,7 +174,9 @@ def test_what_cannot_be_sent_in_one_part_is_sent_whole(ana: Caller, asked: str) 
 
 @pytest.fixture
 def bea(service: Service, tmp_path: Path) -> Caller:
-    return Caller(service.build(settings=replace(SETTINGS, files_folder=str(tmp_path), max_file_mb=100)), "north")
+    return Caller(
+        service.build(settings=replace(SETTINGS, files_folder=str(tmp_path), limits=Limits(file_mb=100))), "north"
+    )
 
 
 def test_the_folder_has_a_tenant_s_files_by_their_ids_and_the_database_no_bytes(

@@ -23,7 +23,7 @@ CONTENT = b"order;amount\n" * 5000
 @pytest.fixture
 def folder(world: ExampleInstallation, tmp_path: Path) -> Folder:
     world.registry = "tests.file_handlers:REGISTRY"
-    world.extra["FILES_FOLDER"] = str(tmp_path)
+    world.extra["TURNO_FILES_FOLDER"] = str(tmp_path)
     return Folder(str(tmp_path), world.one.schema)
 
 

@@ -116,10 +116,13 @@ def test_a_group_is_written_together_and_each_item_has_its_entry(world: ExampleI
 def test_a_job_without_the_capability_fails_with_the_remedy(
     world: ExampleInstallation, upload: Callable[..., UUID]
 ) -> None:
-    world.extra["CAPABILITIES"] = "all-but-files"
+    world.extra["TURNO_CAPABILITIES"] = "all-but-files"
     job = run(world, Copy, {"file_id": str(upload())})
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
-    assert job["error"]["message"] == "job.files needs the capability files; remove it from CAPABILITIES=all-but-files"
+    assert (
+        job["error"]["message"]
+        == "job.files needs the capability files; remove it from TURNO_CAPABILITIES=all-but-files"
+    )
 
 
 def test_the_implementation_of_a_member_is_looked_up_once() -> None:

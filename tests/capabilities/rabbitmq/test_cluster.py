@@ -29,13 +29,12 @@ from turno.testing import processes
 pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(600)]
 
 HASTE = {
-    "HEARTBEAT_SECONDS": "0.5",
-    "DEAD_AFTER_SECONDS": "3",
-    "MAX_PENDING_JOBS_PER_USER": "100000",
-    "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
-    "POOL_MIN_CHILDREN": "2",
-    "POOL_MAX_CHILDREN": "2",
-    "LOG_LEVEL": "ERROR",
+    "TURNO_HEARTBEAT_SECONDS": "0.5",
+    "TURNO_DEAD_AFTER_SECONDS": "3",
+    "TURNO_LIMITS": "pending_jobs_per_user=100000,commands_per_minute_per_user=0",
+    "TURNO_MIN_CHILDREN": "2",
+    "TURNO_MAX_CHILDREN": "2",
+    "TURNO_LOG_LEVEL": "ERROR",
 }
 
 
@@ -92,7 +91,7 @@ def module_scene(tmp_path_factory: pytest.TempPathFactory, postgres_template: Pa
         prepare(cluster.url)
         web_port = free_port()
         world.backend = "rabbitmq"
-        world.extra |= HASTE | {"RABBITMQ_URL": cluster.url, "WEB_BIND": f"127.0.0.1:{web_port}"}
+        world.extra |= HASTE | {"RABBITMQ_URL": cluster.url, "TURNO_WEB_BIND": f"127.0.0.1:{web_port}"}
         web = DemoWeb(port=web_port, environment=world.environment, log=folder / "web.log")
         web.start()
         far = world.url.replace(f"127.0.0.1:{server.port}", f"{lan.our_address}:{port}")

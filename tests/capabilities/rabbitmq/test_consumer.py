@@ -90,7 +90,7 @@ def attempts_of(world: ExampleInstallation, *jobs: UUID) -> set[int]:
 def test_a_message_is_acknowledged_while_its_job_still_runs(
     world: ExampleInstallation, channel: BlockingChannel, rabbitmq: Node
 ) -> None:
-    consumer = world.start_consumer(POOL_MAX_CHILDREN="1")
+    consumer = world.start_consumer(TURNO_MAX_CHILDREN="1")
     world.backend = "pool"  # neither the relay nor a look of the consumer finds it there: it comes by this message
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode(), mandatory=True)
@@ -129,7 +129,7 @@ def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(
 ) -> None:
     del channel
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(2)]
-    world.start_consumer(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    world.start_consumer(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: running(world, *long), within=30)
     third = world.enqueue({"how": "ok"}, handler=Odd)
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
@@ -158,7 +158,7 @@ def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     done = world.enqueue({"how": "ok"}, handler=Odd)
-    world.start_consumer(POOL_MAX_CHILDREN="2")
+    world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: ended(world, done), within=30)
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
     assert wait_until(lambda: running(world, held), within=30)
@@ -214,7 +214,7 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    consumer = world.start_consumer(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
+    consumer = world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
     assert wait_until(lambda: running(world, held), within=30)
     # The only child is busy, so that what is published stays where it can be counted.
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
@@ -232,7 +232,7 @@ def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_it
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_consumer(POOL_MAX_CHILDREN="1", RABBITMQ_WINDOW="4")
+    world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_LIMITS="broker_messages_per_tenant=4")
     assert wait_until(lambda: running(world, held), within=20)
     for _ in range(30):
         world.enqueue({"how": "ok"}, handler=Odd)
@@ -245,9 +245,9 @@ def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_it
 def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: ExampleInstallation, channel: BlockingChannel) -> None:
     del channel
     busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
-    world.start_consumer(POOL_MAX_CHILDREN="2")
+    world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: running(world, *busy), within=30)
-    world.start_consumer(POOL_MAX_CHILDREN="2")
+    world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
     assert wait_until(lambda: ended(world, *jobs), within=20)
@@ -258,7 +258,7 @@ def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
-    world.start_consumer(POOL_MAX_CHILDREN="2")
+    world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
     busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
     assert wait_until(lambda: running(world, *busy), within=30)
@@ -279,7 +279,7 @@ def test_sigterm_drains_and_what_was_heard_is_left_to_others(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
-    consumer = world.start_consumer(POOL_MAX_CHILDREN="2")
+    consumer = world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
     assert wait_until(lambda: waiting(channel, QUEUE) >= 1, within=30)  # or the relay may not have published it yet
     consumer.send_signal(signal.SIGTERM)
@@ -316,7 +316,7 @@ def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
     for _ in range(300):
         world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    world.start_consumer(POOL_MAX_CHILDREN="1")
+    world.start_consumer(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: ended(world, *known), within=30)
     assert world.rows("SELECT 1 FROM turno.tickets WHERE tenant_id = %s", world.other.id) != []
     assert waiting(channel, QUEUE) <= 8
@@ -327,7 +327,7 @@ def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    world.start_consumer(POOL_MAX_CHILDREN="1")
+    world.start_consumer(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: running(world, held), within=20)
     bulk = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.LOW) for _ in range(20)]
     assert wait_until(lambda: waiting(channel, QUEUE) == 8, within=20)

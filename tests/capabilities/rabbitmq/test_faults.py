@@ -41,7 +41,7 @@ def node(module_node: Node, world: ExampleInstallation) -> Node:
     world.backend = "rabbitmq"
     world.odd = True
     world.extra["RABBITMQ_URL"] = module_node.url
-    world.extra["LOG_LEVEL"] = "ERROR"  # nobody reads what a line for each job would write
+    world.extra["TURNO_LOG_LEVEL"] = "ERROR"  # nobody reads what a line for each job would write
     return module_node
 
 
@@ -118,7 +118,7 @@ def unfinished(world: ExampleInstallation) -> set[UUID]:
 def test_cut_connections_and_killed_broker_processes_and_consumers_lose_and_double_nothing(
     world: ExampleInstallation, node: Node
 ) -> None:
-    consumers = [world.start_consumer(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="1") for _ in range(2)]
+    consumers = [world.start_consumer(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="1") for _ in range(2)]
     with Load(world) as load:
         assert load.grows(30)
         node.control("close_all_connections", "cut by a test")
@@ -152,7 +152,7 @@ def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
     world: ExampleInstallation, node: Node, channel: BlockingChannel
 ) -> None:
     del node
-    world.start_consumer(REOFFER_AFTER_SECONDS="1")
+    world.start_consumer(TURNO_HEARTBEAT_SECONDS="0.5", TURNO_DEAD_AFTER_SECONDS="2")
     assert wait_until(lambda: relays(world), within=30)
     with Load(world) as load:
         assert load.grows(30)
@@ -210,7 +210,7 @@ def test_post_answers_while_the_broker_is_down(world: ExampleInstallation, node:
     node.stop()
     port = free_port()
     world.odd = False
-    web = DemoWeb(port=port, environment=world.environment | {"WEB_BIND": f"127.0.0.1:{port}"},
+    web = DemoWeb(port=port, environment=world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}"},
                   log=world.folder / "web.log")  # fmt: skip
     web.start()
     try:

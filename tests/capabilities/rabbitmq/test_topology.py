@@ -134,11 +134,11 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
 def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallation, broker: Deployed) -> None:
     prepare(broker.url("setup"))
     world.backend, world.odd = "rabbitmq", True
-    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
+    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "TURNO_RABBITMQ_RELAY_URL": broker.url("relay")}
     with broker_channel(broker.url("relay")) as relay, broker_channel(broker.url("setup")) as quarantine:
         quarantine.queue_purge("turno.quarantine")
         relay.basic_publish(EXCHANGE, JOBS, b"junk")
-        world.start_consumer(POOL_MAX_CHILDREN="1")
+        world.start_consumer(TURNO_MAX_CHILDREN="1")
 
         def consumed() -> bool:
             return bool(quarantine.queue_declare("turno.quarantine", passive=True).method.message_count)

@@ -29,7 +29,7 @@ POST = "/api/jobs/batch_invoicing"
 
 @pytest.fixture(scope="module")
 def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world, WEB_STREAMS_PER_USER="2", WEB_THREADS="2") as running:
+    with web_of(module_world, TURNO_LIMITS="streams_per_user=2", TURNO_WEB_THREADS="2") as running:
         yield running
 
 
@@ -120,7 +120,7 @@ def test_who_hangs_up_gives_the_place_back_and_without_a_place_nobody_waits(
 
 
 def test_a_server_that_stops_answers_at_once(world: ExampleInstallation, clients: ThreadPoolExecutor) -> None:
-    with web_of(world, WEB_STREAMS_PER_USER="1") as web:
+    with web_of(world, TURNO_LIMITS="streams_per_user=1") as web:
         answer = clients.submit(ask, web, "POST", f"{POST}?wait=60", headers_of(world), body())
         job_id = only_job(world)
         web.stop()

@@ -174,4 +174,4 @@ def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: ExampleInstall
 
 @pytest.fixture(autouse=True)
 def room_for_many(world: ExampleInstallation) -> None:
-    world.extra["WEB_STREAMS_PER_USER"] = "60"
+    world.extra["TURNO_LIMITS"] = "streams_per_user=60"

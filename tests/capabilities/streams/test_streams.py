@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @contextmanager
 def web_of(world: ExampleInstallation, **extra: str) -> Iterator[DemoWeb]:
     port = free_port()
-    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_STREAMS": "120"} | extra
+    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_LIMITS": "streams=120"} | extra
     web = DemoWeb(port=port, environment=environment, log=world.folder / f"web-{port}.log")
     web.start()
     try:
@@ -248,7 +248,7 @@ def test_a_stream_ends_with_its_session(world: ExampleInstallation, web: DemoWeb
 def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with (
-        web_of(world, WEB_STREAMS="52", WEB_STREAMS_PER_TENANT="52", WEB_STREAMS_PER_USER="50") as web,
+        web_of(world, TURNO_LIMITS="streams=52,streams_per_tenant=52,streams_per_user=50") as web,
         ExitStack() as stack,
     ):
         tabs = [stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))) for _ in range(50)]
@@ -268,7 +268,7 @@ def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: 
 
 
 def test_one_tenant_leaves_half_of_the_streams_to_others(world: ExampleInstallation) -> None:
-    with web_of(world, WEB_STREAMS="4") as web, ExitStack() as stack:
+    with web_of(world, TURNO_LIMITS="streams=4") as web, ExitStack() as stack:
         for user in ("ana", "ben"):
             assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user))).status == 200
         with StreamClient(web.port, "/api/stream", headers_of(world, "eva") | {"Connection": "close"}) as refused:

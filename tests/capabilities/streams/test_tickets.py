@@ -106,7 +106,7 @@ def test_an_invented_ticket_opens_nothing(web: DemoWeb, secret: str) -> None:
 
 
 def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: ExampleInstallation) -> None:
-    with web_of(world, LOG_LEVEL="DEBUG") as web:
+    with web_of(world, TURNO_LOG_LEVEL="DEBUG") as web:
         secrets = [ticket(world, web) for _ in range(3)]
         stored = str(world.rows("SELECT * FROM turno.stream_tickets"))
         world.rows("UPDATE turno.stream_tickets SET expires_at = clock_timestamp()")

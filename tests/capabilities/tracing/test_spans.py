@@ -110,8 +110,8 @@ def traced(module_world: ExampleInstallation, tmp_path_factory: pytest.TempPathF
     world, port = module_world, free_port()
     world.registry = "tests.capabilities.tracing.traced_handlers:HANDLERS"
     with receiver() as (url, received):
-        world.extra |= {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "LOG_LEVEL": "INFO"}
-        world.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "EXEC_LOG": str(log)}
+        world.extra |= {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "TURNO_LOG_LEVEL": "INFO"}
+        world.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}
         web = DemoWeb(port=port, environment=world.environment, log=log)
         web.start()
         yield Traced(world, web, received, log)

@@ -31,6 +31,6 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def webhooks(world: ExampleInstallation) -> Iterator[Webhooks]:
     engine = engine_of(world.settings)
-    terms = WebhookTerms(hosts=("127.0.0.1", "localhost"), private=True)
+    terms = WebhookTerms(hosts=("http://127.0.0.1", "http://localhost"))
     yield Webhooks(engine, secret=lambda one: webhook_secret(world.settings, one.slug), terms=terms)
     engine.close()

@@ -30,7 +30,7 @@ MUTANTS = (
         "a webhook leads to any host",
         "decision 73: nobody outside chooses what this host calls",
         "turno/capabilities/webhooks/submission.py",
-        "return url_problem(url, allowed.webhook_hosts, private=allowed.webhook_private)",
+        "return url_problem(url, allowed.webhook_hosts)",
         "return None",
         ("tests/integration/web/test_api_submit.py::test_a_webhook_leads_to_hosts_that_the_operator_names",),
     ),

@@ -17,7 +17,7 @@ HOSTS = ("hooks.example", "*.partner.example")
     "url", ["https://hooks.example/a?b=c", "https://a.partner.example:8443/", "https://hooks.example"]
 )
 def test_a_host_that_is_named_may_be_called(url: str) -> None:
-    assert url_problem(url, HOSTS, private=False) is None
+    assert url_problem(url, HOSTS) is None
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_host_that_is_named_may_be_called(url: str) -> None:
     ],
 )  # fmt: skip
 def test_every_other_address_is_refused(url: str) -> None:
-    assert url_problem(url, HOSTS, private=False) is not None
+    assert url_problem(url, HOSTS) is not None
 
 
 def test_without_hosts_there_are_no_call_backs() -> None:
-    assert "WEBHOOK_HOSTS" in (url_problem("https://hooks.example/", (), private=True) or "")
+    assert "TURNO_WEBHOOK_HOSTS" in (url_problem("https://hooks.example/", ()) or "")
 
 
 @pytest.mark.parametrize(

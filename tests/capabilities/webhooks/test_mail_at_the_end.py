@@ -36,7 +36,7 @@ def by_mail(world: ExampleInstallation) -> Iterator[Callable[[str], Webhooks]]:
 
     def made(url: str) -> Webhooks:
         server = MailServer(url, "Turno <turno@shop.example>")
-        terms = WebhookTerms(hosts=("127.0.0.1",), private=True, mail_server=server, public_url="https://t.example")
+        terms = WebhookTerms(hosts=("http://127.0.0.1",), mail_server=server, public_url="https://t.example")
         return Webhooks(engine, secret=lambda one: webhook_secret(world.settings, one.slug), terms=terms)
 
     yield made
@@ -132,5 +132,5 @@ def test_maintenance_mails_with_the_settings_of_alerts(
     world: ExampleInstallation, mail: alert_receivers.MailServer
 ) -> None:
     ended(world, EVA)
-    run_deliveries(replace(world.settings, alert_smtp_url=mail.url, alert_email_from="turno@shop.example"))
+    run_deliveries(replace(world.settings, smtp_url=mail.url, smtp_from="turno@shop.example"))
     assert [one["Subject"] for one in mail.mails] == ["Invoicing: it was cancelled"]

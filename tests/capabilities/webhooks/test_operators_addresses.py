@@ -43,7 +43,7 @@ def ended(world: ExampleInstallation, *, tenant: Tenant | None = None) -> UUID:
 
 def allowed(world: ExampleInstallation) -> dict[str, str]:
     world.rows("DELETE FROM turno.leases WHERE name = 'webhooks'")
-    return {"WEBHOOK_HOSTS": "127.0.0.1", "WEBHOOK_PRIVATE": "true"}
+    return {"TURNO_WEBHOOK_HOSTS": "http://127.0.0.1"}
 
 
 def test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone(
@@ -113,7 +113,7 @@ def test_what_is_not_taken_is_listed_without_secrets_and_sent_again_by_command(
     ]  # fmt: skip
     assert "told?by" not in str(acts)
     refused = CliRunner().invoke(main, ["webhooks", "add", "https://elsewhere.example/"])
-    assert (refused.exit_code, "WEBHOOK_HOSTS" in refused.output) == (1, True)
+    assert (refused.exit_code, "TURNO_WEBHOOK_HOSTS" in refused.output) == (1, True)
 
 
 def test_a_discarded_one_is_tried_no_more(world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver) -> None:

@@ -175,7 +175,7 @@ def test_a_tenant_that_cannot_be_read_delays_no_delivery(
         else:
             world.rows("ALTER TABLE background_jobs RENAME TO jobs_before")
             locks.callback(world.rows, "ALTER TABLE jobs_before RENAME TO background_jobs")
-        run_deliveries(replace(world.settings, webhook_hosts=("127.0.0.1",), webhook_private=True))
+        run_deliveries(replace(world.settings, webhook_hosts=("http://127.0.0.1",)))
     assert {headers["webhook-id"] for _, headers, _ in receiver.got} == ids
     assert world.rows("SELECT attempts, due_at FROM turno.webhooks") == [{"attempts": 0, "due_at": None}]
 
@@ -204,7 +204,7 @@ def test_taking_reads_no_delivery_of_an_open_job(world: ExampleInstallation) -> 
 def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstallation, receiver: Receiver) -> None:
     ended(world, receiver.url)
     engine = engine_of(world.settings)
-    elsewhere = WebhookTerms(hosts=("hooks.example",), private=True)
+    elsewhere = WebhookTerms(hosts=("http://hooks.example",))
     Webhooks(engine, secret=lambda one: one.slug, terms=elsewhere).run_round()
     engine.close()
     assert receiver.got == []
@@ -228,5 +228,5 @@ def test_maintenance_sends_what_is_due_where_hosts_are_named(world: ExampleInsta
     ended(world, receiver.url)
     run_deliveries(world.settings)
     assert receiver.got == []
-    run_deliveries(replace(world.settings, webhook_hosts=("127.0.0.1",), webhook_private=True))
+    run_deliveries(replace(world.settings, webhook_hosts=("http://127.0.0.1",)))
     assert len(receiver.got) == 1

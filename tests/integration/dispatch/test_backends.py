@@ -15,10 +15,9 @@ from turno.commands.main import main
 from turno.dispatch.backend_choice import BackendChoice
 from turno.queues.interface import QueueInterface
 from turno.store.operator import routing
-from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.session import service_session
 
-EXEC = Defaults("exec")
+EXEC = "exec"
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +73,14 @@ def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_g
         )
 
         def leak_detector(percent: int) -> set[str]:
+            admin.execute(
+                "INSERT INTO turno.settings (name, value)"
+                " VALUES ('queue_canary_backend', 'rabbitmq'), ('queue_canary_percent', %s)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                [str(percent)],
+            )
             rows = admin.execute(
-                "SELECT slug FROM turno.tenants WHERE turno.backend_for(id, 'exec', 'rabbitmq', %s) = 'rabbitmq'",
-                (percent,),
+                "SELECT slug FROM turno.tenants WHERE turno.backend_for(id, 'exec') = 'rabbitmq'"
             ).fetchall()
             return {slug for (slug,) in rows}
 
@@ -102,7 +106,7 @@ def test_a_choice_is_believed_for_a_moment_and_each_queue_opened_once(
         return queue
 
     choice = BackendChoice(
-        connection=lambda: nullcontext(world.web), defaults=EXEC, open_queue=open_queue, clock=lambda: now[0]
+        connection=lambda: nullcontext(world.web), default=EXEC, open_queue=open_queue, clock=lambda: now[0]
     )
     assert choice.queue_of(world.one).name == "exec"
     routing.set_for_all(operator, "queue_backend", "pool")

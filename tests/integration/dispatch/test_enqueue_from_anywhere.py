@@ -24,6 +24,7 @@ from tests.installation import ExampleInstallation
 from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
 from turno.jobs.named_handlers import named_handlers
+from turno.limits import Limits
 from turno.servers.wait import wait_until
 from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.announcements import of
@@ -56,7 +57,7 @@ def url(world: ExampleInstallation, role: str) -> str:
 
 @pytest.fixture
 def erp(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
-    monkeypatch.setenv("HANDLERS", "handlers:build_registry")
+    monkeypatch.setenv("TURNO_HANDLERS", "handlers:build_registry")
     with psycopg.connect(url) as session:
         yield session
         session.rollback()
@@ -257,9 +258,7 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(20)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
     for enqueue in (turno.enqueue, as_one_of_many):
-        full = pytest.raises(
-            turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*MAX_PENDING_JOBS_PER_USER"
-        )
+        full = pytest.raises(turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*pending_jobs_per_user")
         with full, erp.transaction():
             enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
 
@@ -267,13 +266,13 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
 def test_a_user_may_have_any_number_of_open_jobs_where_the_limit_is_off(
     world: ExampleInstallation, erp: psycopg.Connection[Any]
 ) -> None:
-    handlers, off = of(named_handlers(world.registry)), replace(world.settings, max_pending_jobs_per_user=0)
-    world.engine.announce(handlers, off.pending_limit)
+    handlers, off = of(named_handlers(world.registry)), replace(world.settings, limits=Limits(pending_jobs_per_user=0))
+    world.engine.announce(handlers, off.limits.pending)
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(21)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
     assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana").is_new
     erp.rollback()
-    world.engine.announce(handlers, world.settings.pending_limit)
+    world.engine.announce(handlers, world.settings.limits.pending)
 
 
 def test_a_user_s_turn_is_not_held_until_the_caller_commits(

@@ -26,7 +26,7 @@ EXACT = Decimal("12345678901234567.89")
 
 @pytest.fixture(autouse=True)
 def typed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HANDLERS", PLACE)
+    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
     world.registry = PLACE
     world.engine.announce(of(REGISTRY), 20)
     Kept.payloads.clear()

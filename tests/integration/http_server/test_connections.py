@@ -23,7 +23,7 @@ BODY = b'{"payload": {"order_ids": [1]}}'
 
 @pytest.fixture(scope="module")
 def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world, MAX_BODY_BYTES=str(LIMIT)) as running:
+    with web_of(module_world, TURNO_LIMITS=f"body_bytes={LIMIT}") as running:
         yield running
 
 

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def web(module_world: ExampleInstallation, folder: Path) -> Iterator[DemoWeb]:
-    with web_of(module_world, FILES_FOLDER=str(folder)) as running:
+    with web_of(module_world, TURNO_FILES_FOLDER=str(folder)) as running:
         yield running
 
 

@@ -51,11 +51,11 @@ def state(world: ExampleInstallation) -> list[Any]:
 @pytest.fixture(autouse=True)
 def no_offers(world: ExampleInstallation) -> None:
     """Nothing is launched: every slot of this host is beyond the limit of waiting time."""
-    world.extra["EXEC_SLOT_DIR"] = str(world.folder / "no-slots")
+    world.extra["TURNO_RUN_FOLDER"] = str(world.folder / "no-slots")
 
 
 def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int]:
-    counts = world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
+    counts = world.sweep(dry_run=dry_run, reoffer_after=3600)
     for statistics in ("counted", "deliveries", "pruned"):  # see test_statistics.py
         counts.pop(statistics)
     return counts
@@ -106,7 +106,7 @@ def test_retention_goes_on_while_a_tenant_cannot_be_read(world: ExampleInstallat
     with psycopg.connect(world.url) as locking:
         locking.execute(f'LOCK TABLE "{world.one.schema}".background_jobs')
         with pytest.raises(MaintenanceFailed, match="suc0001"):
-            world.sweep(FILES_FOLDER=str(tmp_path))
+            world.sweep(TURNO_FILES_FOLDER=str(tmp_path))
     assert world.rows("SELECT FROM background_jobs", tenant=other) == []
     failed = {row["task"] for row in world.rows("SELECT task FROM turno.tenant_failures")}
     assert {"repair", "expire", "purge jobs", "purge folders"} <= failed
@@ -320,5 +320,5 @@ def test_maintenance_analyzes_a_table_that_grew(world: ExampleInstallation) -> N
         " SELECT %s, 'batch_invoicing', 'completed', ARRAY[gen_random_uuid()], ARRAY[1] FROM generate_series(1, 30000)",
         world.one.id,
     )
-    world.sweep(REOFFER_AFTER_SECONDS="3600")
+    world.sweep(reoffer_after=3600)
     assert world.rows(known)[0]["reltuples"] >= 30000

@@ -17,7 +17,7 @@ def test_a_launched_worker_leaves_when_its_database_was_dropped(database: str, t
     with build_world(database, tmp_path, LOOK_ALIKE) as world, psycopg.connect(elsewhere, autocommit=True) as server:
         world.odd = True
         job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-        worker = world.start_worker(job_id, HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+        worker = world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
         assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
         server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
         assert wait_until(lambda: worker.poll() is not None, within=40)

@@ -27,7 +27,7 @@ from turno.worker.sources.spawned import ExecSource
 @pytest.fixture
 def queue(world: ExampleInstallation) -> Iterator[ExecQueue]:
     slots = SlotFolder(world.folder / "two-slots", 2)
-    environment = world.environment | {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "4"}
+    environment = world.environment | {"TURNO_HEARTBEAT_SECONDS": "1", "TURNO_DEAD_AFTER_SECONDS": "4"}
     yield ExecQueue(root=ROOT, slots=slots, log_file=world.folder / "log", environment=environment)
     for pid in workers():
         os.kill(pid, signal.SIGKILL)  # it may stay for longer than its test
@@ -216,7 +216,7 @@ def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: ExampleIns
         root=ROOT,
         slots=SlotFolder(tmp_path / "slots", 2, reserve=1),
         log_file=tmp_path / "log",
-        environment=world.environment | {"HEARTBEAT_SECONDS": "0.2"},
+        environment=world.environment | {"TURNO_HEARTBEAT_SECONDS": "0.2"},
     )
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(3)]
     assert [queue.offer(JobRef("suc0001", job_id)) for job_id in long] == [True, True, False]
@@ -322,7 +322,7 @@ def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_
 def test_a_heartbeat_that_a_handler_cannot_block(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
+    world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     beats = {row["alive_at"] for row in world.rows("SELECT alive_at FROM turno.workers")}
 
@@ -369,7 +369,7 @@ def runs(pid: int) -> bool:
 def test_a_worker_that_others_declared_dead_stops_itself(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
-    worker = world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
+    worker = world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     world.rows("DELETE FROM turno.workers")
     log, _ = worker.communicate(timeout=20)
@@ -377,5 +377,5 @@ def test_a_worker_that_others_declared_dead_stops_itself(world: ExampleInstallat
     assert "others have its jobs" in log
     job = world.job(job_id)
     assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0)
-    world.sweep(REOFFER_AFTER_SECONDS="3600")
+    world.sweep(reoffer_after=3600)
     assert world.job(job_id)["status"] == "pending"

@@ -85,7 +85,7 @@ def test_a_report_whose_login_cannot_be_had_waits_alone(world: ExampleInstallati
     world.admin.execute(sql.SQL(f"REVOKE {granted} FROM {{}}").format(sql.Identifier(engine)))
     try:
         report, other = world.enqueue({}, handler=Consolidated), world.enqueue({}, handler=Curious)
-        pool = world.start_pool(POOL_MAX_CHILDREN="1")
+        pool = world.start_pool(TURNO_MAX_CHILDREN="1")
         assert wait_until(lambda: world.job(other)["status"] == "failed", within=20)
         assert wait_until(lambda: (world.ticket(report) or {}).get("state") == "scheduled", within=20)
         job = world.job(report)

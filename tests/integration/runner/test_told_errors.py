@@ -233,7 +233,7 @@ def test_an_outside_call_s_own_words_are_for_operators(
     assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HANDLERS", f"{__name__}:REGISTRY")
+    monkeypatch.setenv("TURNO_HANDLERS", f"{__name__}:REGISTRY")
     shown = CliRunner().invoke(main, ["jobs", "show", "--tenant", "suc0001", str(job)], catch_exceptions=False)
     assert f"caused by ConnectionError: {SECRET}" in shown.output
 

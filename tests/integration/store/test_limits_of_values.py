@@ -269,7 +269,7 @@ def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: E
             moved = world.engine.move_unserved("pool", NOW)
         else:
             with service_session(world.logins, world.logins.operator, application="test") as operator:
-                moved = routing.reroute(operator, routing.Defaults("pool"))
+                moved = routing.reroute(operator, "pool")
     assert moved >= 1
     first, second = world.ticket(good), world.ticket(bad)
     assert first is not None

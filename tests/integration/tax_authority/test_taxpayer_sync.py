@@ -270,8 +270,7 @@ def test_a_command_gives_a_branch_its_certificate_and_refuses_what_does_not_fit(
     given = ["--tenant", "suc0001", *(str(one) for pair in files.items() for one in pair)]
 
     def run(*arguments: str) -> Result:
-        environment = branch.world.environment | {"COMMANDS": "cli.commands:COMMANDS"}
-        return CliRunner().invoke(main, ["tax-authority", *arguments], env=environment)
+        return CliRunner().invoke(main, ["tax-authority", *arguments], env=branch.world.environment)
 
     branch.world.rows("DELETE FROM private_tax_authority_access")
     assert run("show", "--tenant", "suc0001").exit_code == 1

@@ -190,8 +190,8 @@ def test_after_an_installation_nothing_is_left_to_take(application: Application,
 def test_migrate_asks_where_somebody_else_lives(application: Application) -> None:
     environment = {
         "DATABASE_URL": application.url,
-        "ADMIN_DATABASE_URL": application.url,
-        "MASTER_KEY": KEY.decode(),
+        "TURNO_ADMIN_DATABASE_URL": application.url,
+        "TURNO_MASTER_KEY": KEY.decode(),
         "TURNO_DOTENV": "read",
     }
     asked = CliRunner().invoke(main, ["migrate"], env=environment, input="n\n")

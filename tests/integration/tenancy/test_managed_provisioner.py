@@ -120,7 +120,7 @@ def test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend
     administrators = Administrators(database)
     administrators.run("ALTER ROLE {first} CREATEROLE; ALTER DATABASE {database} OWNER TO {first}")
     url = make_conninfo(database, user=administrators.first, password="x")
-    environment = {"DATABASE_URL": url, "MASTER_KEY": KEY.decode(), "TURNO_DOTENV": "read"}
+    environment = {"DATABASE_URL": url, "TURNO_MASTER_KEY": KEY.decode(), "TURNO_DOTENV": "read"}
     logins = Logins(database, KEY)
 
     def asked(*options: str) -> tuple[int, str]:

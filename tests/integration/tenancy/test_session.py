@@ -69,7 +69,7 @@ def test_pooler_that_drops_startup_options_is_refused(
             logins = type(world.logins)(conninfo, world.logins.master_key, world.logins.installation)
             with pytest.raises(StartupOptionsLost, match="a pooler drops them"):
                 service_session(logins, role, application="test")
-            there = {"DATABASE_URL": conninfo, "INSTALLATION_ID": logins.installation}
+            there = {"DATABASE_URL": conninfo, "TURNO_INSTALLATION_ID": logins.installation}
             settings = Settings.read(world.environment | there)
             with closing(web_pool(settings)) as pool, pytest.raises(PoolTimeout):
                 pool.getconn()

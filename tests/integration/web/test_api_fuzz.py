@@ -40,7 +40,7 @@ api = schemathesis.openapi.from_wsgi("/openapi.json", build_without_database()).
 
 @pytest.fixture(scope="module")
 def operator(service: Service) -> Caller:
-    settings = replace(SETTINGS, max_wrong_tokens_per_minute=0)
+    settings = replace(SETTINGS, limits=replace(SETTINGS.limits, wrong_tokens_per_minute=0))
     return Caller(service.build(settings=settings, pending_limit=PENDING_LIMIT), "north", roles=("operator",))
 
 

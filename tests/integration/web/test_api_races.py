@@ -51,7 +51,7 @@ def test_one_key_with_two_bodies_is_one_job_and_the_rest_hear_of_it(service: Ser
 
 
 def test_the_quota_is_never_exceeded(service: Service) -> None:
-    ana, limit = service.caller(), SETTINGS.max_pending_jobs_per_user
+    ana, limit = service.caller(), SETTINGS.limits.pending_jobs_per_user
     answers = at_once(lambda _: ana.submit())
     statuses = [answer.status_code for answer in answers]
     assert (statuses.count(202), statuses.count(429)) == (limit, CALLERS - limit)
@@ -59,7 +59,7 @@ def test_the_quota_is_never_exceeded(service: Service) -> None:
 
 
 def test_the_quota_is_never_exceeded_by_retries(service: Service) -> None:
-    ana, limit = service.caller(), SETTINGS.max_pending_jobs_per_user
+    ana, limit = service.caller(), SETTINGS.limits.pending_jobs_per_user
     first = ana.job()
     ana.post(f"/api/jobs/{first}/cancel")
     # As if more had been submitted and cancelled: one for each caller.

@@ -139,7 +139,7 @@ def test_a_thousand_problems_are_cut_with_their_number(service: Service) -> None
         (b'{"payload": {"note": "\\ud800"}}', 400),
         (b'{"payload": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", 400),
         (b'{"payload": ' + b"9" * 60_000 + b"}", 400),
-        (b'{"payload": "' + b"x" * SETTINGS.max_body_bytes + b'"}', 413),
+        (b'{"payload": "' + b"x" * SETTINGS.limits.body_bytes + b'"}', 413),
     ],
     ids=lambda value: str(value[:30]) if isinstance(value, bytes) else str(value),
 )
@@ -152,7 +152,7 @@ def test_a_body_that_cannot_be_kept_is_refused(service: Service, raw: bytes, sta
 
 def test_a_large_body_without_a_length_is_refused(service: Service) -> None:
     before = service.everything()
-    stream = BytesIO(json.dumps(valid_body()).encode() + b" " * SETTINGS.max_body_bytes)
+    stream = BytesIO(json.dumps(valid_body()).encode() + b" " * SETTINGS.limits.body_bytes)
     answer = service.caller().post(
         "/api/jobs/greetings",
         input_stream=stream,

@@ -12,6 +12,7 @@ import pytest
 from tests.api import SETTINGS, Caller, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
+from turno.limits import Limits
 from turno.traces import trace_id
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
 
 def test_the_quota_is_per_user_and_says_when_to_come_back(service: Service) -> None:
     ana = service.caller()
-    limit = SETTINGS.max_pending_jobs_per_user
+    limit = SETTINGS.limits.pending_jobs_per_user
     made = [ana.job() for _ in range(limit)]
     before = service.everything()
     refused = ana.submit()
@@ -132,7 +133,7 @@ def test_a_retry_counts_as_a_submission_does(service: Service) -> None:
     failed, cancelled = ana.job(), ana.job()
     service.end(failed)
     ana.post(f"/api/jobs/{cancelled}/cancel")
-    made = [ana.job() for _ in range(SETTINGS.max_pending_jobs_per_user)]
+    made = [ana.job() for _ in range(SETTINGS.limits.pending_jobs_per_user)]
     before = service.everything()
     ways = ((ana, f"/api/jobs/{cancelled}/retry"), (operator, f"/api/admin/dead-letters/{failed}/replay"))
     for who, way in ways:
@@ -235,7 +236,7 @@ def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> N
 
 
 def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
-    able = replace(SETTINGS, alert_email_from="turno@shop.example", max_mails_per_day_per_user=2)
+    able = replace(SETTINGS, smtp_from="turno@shop.example", limits=Limits(mails_per_day_per_user=2))
     app = service.build(settings=able)
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
     bea = Caller(app, "north", user="bea")
@@ -252,7 +253,7 @@ def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(
         assert [error["field"] for error in problem_of(refused, 400)["errors"]] == ["mail_me"]
     unable = Caller(service.app, "north", user="bea")
     refused = unable.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched)
-    assert "ALERT_EMAIL_FROM" in problem_of(refused, 400)["errors"][0]["problem"]
+    assert "TURNO_SMTP_FROM" in problem_of(refused, 400)["errors"][0]["problem"]
     again = [
         bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched | {"Idempotency-Key": key})
         for key in ("a", "b", "a")

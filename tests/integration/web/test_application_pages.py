@@ -98,7 +98,7 @@ def test_a_report_is_asked_for_and_a_wrong_period_is_told(service: Service, ana:
 
 
 def test_a_tick_mails_the_visitor_where_their_token_names_an_address(service: Service) -> None:
-    able = service.build(registry=build_registry(), settings=replace(SETTINGS, alert_email_from="turno@shop.example"))
+    able = service.build(registry=build_registry(), settings=replace(SETTINGS, smtp_from="turno@shop.example"))
     ana, bea = Visitor(able), Visitor(able)
     ana.sign_in(email="ana@shop.example")
     bea.sign_in()

@@ -13,6 +13,7 @@ from handlers import build_registry
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
+from turno.limits import Limits
 
 if TYPE_CHECKING:
     from tests.api import Service
@@ -24,7 +25,7 @@ SECONDS = 1.0  # of this thread's processor time; without their guards these bod
 
 @pytest.fixture(scope="module")
 def caller(service: Service) -> Caller:
-    app = service.build(registry=build_registry(), settings=replace(SETTINGS, max_body_bytes=LIMIT))
+    app = service.build(registry=build_registry(), settings=replace(SETTINGS, limits=Limits(body_bytes=LIMIT)))
     return Caller(app, "north")
 
 

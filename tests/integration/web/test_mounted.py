@@ -16,6 +16,7 @@ from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.problems import problem_of
 from turno.http_server.thread_shares import PLACES, ThreadShares
+from turno.limits import Limits
 from turno.settings import Settings
 from turno.web.auth.principal import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
@@ -252,7 +253,7 @@ def names(answer: Any) -> set[str]:
 
 
 def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) -> None:
-    app = mounted(service, settings=Settings(max_body_bytes=2048))
+    app = mounted(service, settings=Settings(limits=Limits(body_bytes=2048)))
     ana = browser(app)
     for answer in (
         ana.get(f"{AT}/api/nowhere"),
@@ -272,7 +273,7 @@ def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) ->
 
 
 def test_neither_limits_nor_shares_of_threads_concern_the_host_s_routes(service: Service) -> None:
-    settings = Settings(max_commands_per_minute_per_user=1)
+    settings = Settings(limits=Limits(commands_per_minute_per_user=1))
     ana, shares = browser(mounted(service, settings=settings)), ThreadShares(2)
     assert submit(ana, OURS).status_code == 202
     problem_of(submit(ana, OURS), 429)

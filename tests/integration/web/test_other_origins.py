@@ -59,13 +59,13 @@ def test_without_the_setting_nobody_may(service: Service) -> None:
 
 @pytest.mark.parametrize("wrong", ["*", "erp.example", "https://erp.example/", "https://ERP.example", "null"])
 def test_an_origin_is_written_as_browsers_write_it(wrong: str) -> None:
-    with pytest.raises(InvalidSettings, match="ALLOWED_ORIGINS"):
-        Settings.read({"ALLOWED_ORIGINS": wrong})
+    with pytest.raises(InvalidSettings, match="TURNO_ALLOWED_ORIGINS"):
+        Settings.read({"TURNO_ALLOWED_ORIGINS": wrong})
 
 
 def test_the_demo_s_open_door_is_for_this_machine_alone() -> None:
-    assert Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "127.0.0.1:80"}).demo_token == "x"
-    with pytest.raises(InvalidSettings, match="DEMO_TOKEN"):
-        Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "0.0.0.0:80"})
-    with pytest.raises(InvalidSettings, match="DEMO_TOKEN"):
-        Settings.read({"DEMO_TOKEN": "x", "PUBLIC_URL": "https://turno.example"})
+    assert Settings.read({"TURNO_DEMO_TOKEN": "x", "TURNO_WEB_BIND": "127.0.0.1:80"}).demo_token == "x"
+    with pytest.raises(InvalidSettings, match="TURNO_DEMO_TOKEN"):
+        Settings.read({"TURNO_DEMO_TOKEN": "x", "TURNO_WEB_BIND": "0.0.0.0:80"})
+    with pytest.raises(InvalidSettings, match="TURNO_DEMO_TOKEN"):
+        Settings.read({"TURNO_DEMO_TOKEN": "x", "TURNO_PUBLIC_URL": "https://turno.example"})

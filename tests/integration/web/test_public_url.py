@@ -1,4 +1,4 @@
-"""PUBLIC_URL and TRUSTED_PROXIES: what TLS in front of us means for cookies, the sign-in and the host that is asked."""
+"""TURNO_PUBLIC_URL and TURNO_TRUSTED_PROXIES: cookies, the sign-in and accepted hosts behind a TLS proxy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_monitoring_system_asks_by_the_address_of_a_process_and_needs_its_toke
 
 def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
     """Return the environment of a request whose connection has this peer."""
-    trusted = [ip_network(proxy) for proxy in Settings.read({"TRUSTED_PROXIES": proxies}).trusted_proxies]
+    trusted = [ip_network(proxy) for proxy in Settings.read({"TURNO_TRUSTED_PROXIES": proxies}).trusted_proxies]
     scope = {
         "method": "GET",
         "raw_path": b"/",
@@ -100,13 +100,13 @@ def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"PUBLIC_URL": "turno.example"},
-        {"PUBLIC_URL": "https://turno.example/"},
-        {"PUBLIC_URL": "https://turno.example/turno/"},
-        {"PUBLIC_URL": "https://turno.example/turno?x=1"},
-        {"TRUSTED_PROXIES": "*"},
-        {"TRUSTED_PROXIES": "proxy.internal"},
-        {"TRUSTED_PROXIES": "10.1.2.3/8"},
+        {"TURNO_PUBLIC_URL": "turno.example"},
+        {"TURNO_PUBLIC_URL": "https://turno.example/"},
+        {"TURNO_PUBLIC_URL": "https://turno.example/turno/"},
+        {"TURNO_PUBLIC_URL": "https://turno.example/turno?x=1"},
+        {"TURNO_TRUSTED_PROXIES": "*"},
+        {"TURNO_TRUSTED_PROXIES": "proxy.internal"},
+        {"TURNO_TRUSTED_PROXIES": "10.1.2.3/8"},
     ],
 )
 def test_an_address_is_written_as_it_is_compared(wrong: dict[str, str]) -> None:

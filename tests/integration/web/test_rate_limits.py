@@ -17,6 +17,7 @@ from tests.api import KEY, SETTINGS, Caller, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
 from tests.visitor import Visitor
+from turno.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ def unused(service: Service) -> Iterator[None]:
 
 
 def limited(service: Service, **limits: Any) -> Flask:
-    return service.build(settings=replace(SETTINGS, **limits), pending_limit=MANY)
+    return service.build(settings=replace(SETTINGS, limits=replace(SETTINGS.limits, **limits)), pending_limit=MANY)
 
 
 def at_once(ask: Callable[[int], TestResponse]) -> list[int]:
@@ -68,7 +69,7 @@ def refused(answer: TestResponse, limit: str, *, within: int) -> None:
 
 
 def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service) -> None:
-    processes = [limited(service, max_commands_per_minute_per_user=20) for _ in range(2)]
+    processes = [limited(service, commands_per_minute_per_user=20) for _ in range(2)]
     ana = service.caller()
     began = time.monotonic()
     # Whatever they ask for, and whether or not it can be done.
@@ -83,7 +84,7 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
 
 
 def test_only_commands_are_counted_and_of_nobody_else(service: Service) -> None:
-    app = limited(service, max_commands_per_minute_per_user=1)
+    app = limited(service, commands_per_minute_per_user=1)
     ana, ben = Caller(app, "north"), Caller(app, "north")
     job_id = ana.job()
     for _ in range(3):
@@ -96,7 +97,7 @@ def test_only_commands_are_counted_and_of_nobody_else(service: Service) -> None:
 
 
 def test_what_the_tenant_may_not_costs_the_user_nothing(service: Service) -> None:
-    app = limited(service, max_commands_per_minute_per_user=2, max_commands_per_minute_per_tenant=3)
+    app = limited(service, commands_per_minute_per_user=2, commands_per_minute_per_tenant=3)
     ana, ben = Caller(app, "north"), Caller(app, "north")
     assert [who.submit().status_code for who in (ana, ben, ben)] == [202, 202, 202]
     for _ in range(5):
@@ -111,7 +112,7 @@ def test_what_the_tenant_may_not_costs_the_user_nothing(service: Service) -> Non
 
 
 def test_a_form_of_the_pages_is_a_command(service: Service) -> None:
-    visitor = Visitor(limited(service, max_commands_per_minute_per_user=1))
+    visitor = Visitor(limited(service, commands_per_minute_per_user=1))
     visitor.sign_in(None, "north")
     form = {"form": visitor.form_token, "branch": "north"}
     assert visitor.post(f"/jobs/{uuid.uuid4()}/cancel", form).status_code == 404
@@ -124,15 +125,15 @@ def test_a_form_of_the_pages_is_a_command(service: Service) -> None:
 
 def test_no_limit_is_no_limit(service: Service) -> None:
     names = ("commands_per_minute", "jobs_per_day", "payload_mb_per_day")
-    nothing: dict[str, Any] = {f"max_{name}_per_{who}": 0 for name in names for who in ("user", "tenant")}
-    app = service.build(settings=replace(SETTINGS, max_pending_jobs_per_user=0, **nothing))
+    nothing: dict[str, Any] = {f"{name}_per_{who}": 0 for name in names for who in ("user", "tenant")}
+    app = service.build(settings=replace(SETTINGS, limits=Limits(pending_jobs_per_user=0, **nothing)))
     ana = Caller(app, "north")
-    assert {ana.submit().status_code for _ in range(SETTINGS.max_pending_jobs_per_user + 1)} == {202}
+    assert {ana.submit().status_code for _ in range(SETTINGS.limits.pending_jobs_per_user + 1)} == {202}
     assert service.rows("SELECT 1 FROM rate_limits") == []
 
 
 def test_a_clock_that_was_put_back_shuts_nobody_out(service: Service) -> None:
-    ana = Caller(limited(service, max_commands_per_minute_per_user=2), "north")
+    ana = Caller(limited(service, commands_per_minute_per_user=2), "north")
     assert ana.submit().status_code == 202
     service.rows("UPDATE rate_limits SET empty_at = empty_at + 31000000 WHERE name = 'commands_per_minute_per_user'")
     refused(ana.submit(), "commands_per_minute_per_user", within=30)
@@ -144,7 +145,7 @@ def test_a_clock_that_was_put_back_shuts_nobody_out(service: Service) -> None:
 
 
 def test_jobs_of_a_day_are_counted_exactly_by_many_at_once(service: Service) -> None:
-    processes = [limited(service, max_jobs_per_day_per_user=20) for _ in range(2)]
+    processes = [limited(service, jobs_per_day_per_user=20) for _ in range(2)]
     ana = service.caller()
     statuses = at_once(lambda number: Caller(processes[number % 2], "north", ana.user).submit())
     assert (statuses.count(202), statuses.count(429)) == (20, CALLERS - 20)
@@ -152,7 +153,7 @@ def test_jobs_of_a_day_are_counted_exactly_by_many_at_once(service: Service) -> 
 
 
 def test_a_tenant_s_jobs_are_counted_over_its_users(service: Service) -> None:
-    app = limited(service, max_jobs_per_day_per_tenant=30)
+    app = limited(service, jobs_per_day_per_tenant=30)
     statuses = at_once(lambda _: Caller(app, "north").submit())
     assert (statuses.count(202), statuses.count(429)) == (30, CALLERS - 30)
     assert Caller(app, "south").submit().status_code == 202
@@ -174,7 +175,7 @@ def test_a_lost_race_for_one_limit_costs_no_other(service: Service) -> None:
 
 
 def test_a_refused_job_leaves_nothing_behind_and_comes_through_later(service: Service) -> None:
-    ana = Caller(limited(service, max_jobs_per_day_per_user=1), "north")
+    ana = Caller(limited(service, jobs_per_day_per_user=1), "north")
     assert ana.submit().status_code == 202
     before = service.everything()
     refused(ana.submit(), "jobs_per_day_per_user", within=86_400)
@@ -184,7 +185,7 @@ def test_a_refused_job_leaves_nothing_behind_and_comes_through_later(service: Se
 
 
 def test_a_replay_is_answered_and_not_counted(service: Service) -> None:
-    ana = Caller(limited(service, max_jobs_per_day_per_user=2), "north")
+    ana = Caller(limited(service, jobs_per_day_per_user=2), "north")
     first = ana.submit(key="once")
     for _ in range(5):
         assert ana.submit(key="once").get_json() == first.get_json()
@@ -195,7 +196,7 @@ def test_a_replay_is_answered_and_not_counted(service: Service) -> None:
 
 
 def test_a_retry_is_a_job_with_a_payload(service: Service) -> None:
-    app = limited(service, max_jobs_per_day_per_user=2, max_payload_mb_per_day_per_user=1)
+    app = limited(service, jobs_per_day_per_user=2, payload_mb_per_day_per_user=1)
     ana, operator = Caller(app, "north"), Caller(app, "north", roles=("operator",))
     job_id = ana.job()
     service.end(job_id)
@@ -218,8 +219,8 @@ def large(people: int) -> dict[str, Any]:
 
 
 def test_bytes_of_payloads_are_counted_for_user_and_tenant(service: Service) -> None:
-    limits = {"max_body_bytes": 2_000_000, "max_payload_mb_per_day_per_user": 1}
-    app = limited(service, **limits, max_payload_mb_per_day_per_tenant=2)
+    limits = {"body_bytes": 2_000_000, "payload_mb_per_day_per_user": 1}
+    app = limited(service, **limits, payload_mb_per_day_per_tenant=2)
     ana, ben, carla = (Caller(app, "north") for _ in range(3))
     path = "/api/jobs/greetings"
     assert ana.post(path, json=large(5000)).status_code == 202  # some 750 KB as jsonb
@@ -233,13 +234,13 @@ def test_bytes_of_payloads_are_counted_for_user_and_tenant(service: Service) -> 
 
 
 def test_one_payload_beyond_the_whole_limit_takes_all_of_it(service: Service) -> None:
-    ana = Caller(limited(service, max_body_bytes=2_000_000, max_payload_mb_per_day_per_user=1), "north")
+    ana = Caller(limited(service, body_bytes=2_000_000, payload_mb_per_day_per_user=1), "north")
     assert ana.post("/api/jobs/greetings", json=large(9000)).status_code == 202
     refused(ana.submit(), "payload_mb_per_day_per_user", within=86_400)
 
 
 def test_jobs_within_the_request_are_counted_too(service: Service) -> None:
-    settings = replace(SETTINGS, max_jobs_per_day_per_user=2, max_commands_per_minute_per_user=3)
+    settings = replace(SETTINGS, limits=Limits(jobs_per_day_per_user=2, commands_per_minute_per_user=3))
     ana = Caller(service.build(settings=settings, inline=lambda *_: {"done": 1}), "north")
     assert [ana.submit().status_code for _ in range(2)] == [200, 200]
     refused(ana.submit(), "jobs_per_day_per_user", within=43_200)
@@ -260,7 +261,7 @@ def test_what_is_earned_back_is_forgotten_by_the_sweep_and_nothing_else(service:
 
 
 def test_wrong_tokens_of_an_address_are_counted_and_right_ones_pass(service: Service) -> None:
-    app = limited(service, max_wrong_tokens_per_minute=5)
+    app = limited(service, wrong_tokens_per_minute=5)
 
     def ask(authorization: str, address: str = "192.0.2.7") -> TestResponse:
         headers = {"Authorization": f"Bearer {authorization}", "X-Schema": "north"}

@@ -17,7 +17,7 @@ URL = "postgresql://postgres:it%27s%20secret@/turno?host=/tmp/x&port=5432"
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER_KEY", "JWT_KEY"):
+    for name in ("TURNO_MASTER_KEY", "TURNO_JWT_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -33,12 +33,12 @@ def test_what_is_written_is_read_back_and_only_by_its_owner(tmp_path: Path) -> N
 def test_the_keys_are_kept_from_one_demo_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DemoFolder(tmp_path)
     first = folder.variables(os.environ, URL, 1)
-    assert len(first["MASTER_KEY"]) == 64
-    assert first["MASTER_KEY"] != first["JWT_KEY"]
+    assert len(first["TURNO_MASTER_KEY"]) == 64
+    assert first["TURNO_MASTER_KEY"] != first["TURNO_JWT_KEY"]
     folder.write(first)
-    assert folder.variables(os.environ, URL, 2)["MASTER_KEY"] == first["MASTER_KEY"]
-    monkeypatch.setenv("MASTER_KEY", "one that the caller has chosen")
-    assert folder.variables(os.environ, URL, 3)["MASTER_KEY"] == "one that the caller has chosen"
+    assert folder.variables(os.environ, URL, 2)["TURNO_MASTER_KEY"] == first["TURNO_MASTER_KEY"]
+    monkeypatch.setenv("TURNO_MASTER_KEY", "one that the caller has chosen")
+    assert folder.variables(os.environ, URL, 3)["TURNO_MASTER_KEY"] == "one that the caller has chosen"
 
 
 def test_nobody_else_reads_what_is_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

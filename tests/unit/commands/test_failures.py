@@ -40,11 +40,11 @@ def test_the_database_s_other_words_say_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (errors.InsufficientPrivilege("no"), "ADMIN_DATABASE_URL"),
+        (errors.InsufficientPrivilege("no"), "TURNO_ADMIN_DATABASE_URL"),
         (errors.LockNotAvailable("no"), "pg_blocking_pids"),
         (errors.QueryCanceled("no"), "pg_blocking_pids"),
         (errors.TooManyConnections("no"), "max_connections"),
-        (psycopg.OperationalError("fe_sendauth: no password supplied"), "set ADMIN_DATABASE_URL"),
+        (psycopg.OperationalError("fe_sendauth: no password supplied"), "set TURNO_ADMIN_DATABASE_URL"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HANDLERS", raising=False)
+    monkeypatch.delenv("TURNO_HANDLERS", raising=False)
     return tmp_path
 
 
@@ -51,7 +51,7 @@ def test_the_keys_of_two_projects_differ(project: Path) -> None:
     first = dotenv_values(".env")
     (project / ".env").unlink()
     turno("init")
-    assert first["MASTER_KEY"] != dotenv_values(".env")["MASTER_KEY"]
+    assert first["TURNO_MASTER_KEY"] != dotenv_values(".env")["TURNO_MASTER_KEY"]
 
 
 def test_a_second_run_changes_nothing(project: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_second_run_changes_nothing(project: Path) -> None:
     before = texts(project)
     again = turno("init")
     assert (again.exit_code, texts(project)) == (0, before)
-    assert "kept HANDLERS=jobs:HANDLERS" in again.output
+    assert "kept TURNO_HANDLERS=jobs:HANDLERS" in again.output
 
 
 def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
@@ -72,11 +72,11 @@ def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
 
 
 def test_what_stands_in_env_is_kept_and_what_is_missing_is_added(project: Path) -> None:
-    (project / ".env").write_text("SHOP=1\nMASTER_KEY=the one that the roles were made with")
+    (project / ".env").write_text("SHOP=1\nTURNO_MASTER_KEY=the one that the roles were made with")
     turno("init", "--database-url", "postgresql://db/shop")
-    assert (project / ".env").read_text().startswith("SHOP=1\nMASTER_KEY=the one that the roles were made with\n")
+    assert (project / ".env").read_text().startswith("SHOP=1\nTURNO_MASTER_KEY=the one that the roles were made with\n")
     values = dotenv_values(".env")
-    assert (values["DATABASE_URL"], values["MASTER_KEY"]) == (
+    assert (values["TURNO_DATABASE_URL"], values["TURNO_MASTER_KEY"]) == (
         "postgresql://db/shop",
         "the one that the roles were made with",
     )

@@ -88,13 +88,13 @@ main.main(["--env-file", sys.argv[1], "shows"])
 
 
 def test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins(tmp_path: Path) -> None:
-    given = "WEB_BIND=127.0.0.1:1\nMASTER_KEY='a \\'quoted\\' ${HOME} # key'\nJWT_KEY=$(id)&`id`\n"
-    (tmp_path / ".env").write_text("LOG_LEVEL=ERROR\n")
+    given = "TURNO_WEB_BIND=127.0.0.1:1\nTURNO_MASTER_KEY='a \\'quoted\\' ${HOME} # key'\nTURNO_JWT_KEY=$(id)&`id`\n"
+    (tmp_path / ".env").write_text("TURNO_LOG_LEVEL=ERROR\n")
     (tmp_path / "turno.env").write_text(given)
     for name, said in (("turno.env", ""), ("-", given)):
         done = subprocess.run(
             [sys.executable, "-c", SHOWS, name],
-            env={"PYTHONPATH": str(ROOT), "WEB_BIND": "127.0.0.1:2"},
+            env={"PYTHONPATH": str(ROOT), "TURNO_WEB_BIND": "127.0.0.1:2"},
             input=said, cwd=tmp_path, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stdout.strip() == str(["INFO", "127.0.0.1:2", "a 'quoted' ${HOME} # key", "$(id)&`id`"])
@@ -110,7 +110,6 @@ def test_an_env_file_that_is_not_there_is_said() -> None:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project that is the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COMMANDS", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     return tmp_path
 
@@ -126,7 +125,7 @@ def test_an_application_has_commands_of_its_own(project: Path) -> None:
 
 
 def test_commands_that_cannot_be_loaded_are_said(project: Path) -> None:
-    (project / ".env").write_text("COMMANDS=nowhere:COMMANDS\n")
+    (project / "pyproject.toml").write_text('[tool.turno]\ncommands = "nowhere:COMMANDS"\n')
     told = CliRunner().invoke(main, ["stock"])
     assert told.exit_code == 1
-    assert "COMMANDS=nowhere:COMMANDS: ModuleNotFoundError" in told.stderr
+    assert "commands=nowhere:COMMANDS: ModuleNotFoundError" in told.stderr

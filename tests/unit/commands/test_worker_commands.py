@@ -25,8 +25,8 @@ SCRIPTS = {
 JOB = "0192d3a4-5b6c-7d8e-9f01-23456789abcd"
 # Nothing listens there: whoever gets so far as to connect says so.
 NOWHERE = {
-    "DATABASE_URL": "postgresql://127.0.0.1:1/turno", "MASTER_KEY": "m" * 32, "JWT_KEY": "j" * 32,
-    "RABBITMQ_URL": "amqp://127.0.0.1:1", "WEB_BIND": "127.0.0.1:0",
+    "DATABASE_URL": "postgresql://127.0.0.1:1/turno", "TURNO_MASTER_KEY": "m" * 32, "TURNO_JWT_KEY": "j" * 32,
+    "RABBITMQ_URL": "amqp://127.0.0.1:1", "TURNO_WEB_BIND": "127.0.0.1:0",
 }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "broken_shop.py").write_text(BROKEN)
-    told = run(tmp_path, *command, **NOWHERE, HANDLERS="broken_shop:LISTED")
+    told = run(tmp_path, *command, **NOWHERE, TURNO_HANDLERS="broken_shop:LISTED")
     assert told.returncode in (1, 4)  # gunicorn's status for an application that cannot be loaded is 4
     assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in told.stderr
     assert "the type odd cannot be loaded from json:Nothing: AttributeError" in told.stderr
@@ -115,6 +115,6 @@ def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
 
 def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
     without_pika = "import sys; sys.modules['pika'] = None; from turno.commands.main import main; main()"
-    refused = run(tmp_path, "-c", without_pika, "consume", HANDLERS="handlers:build_registry", **NOWHERE)
+    refused = run(tmp_path, "-c", without_pika, "consume", TURNO_HANDLERS="handlers:build_registry", **NOWHERE)
     assert refused.returncode == 1
     assert refused.stderr.endswith("`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`\n")

@@ -29,7 +29,7 @@ def test_listens_at_ipv4_ipv6_and_local_addresses(
 
 
 def test_an_address_in_use_is_refused_by_its_setting() -> None:
-    with listen("127.0.0.1:0") as taken, pytest.raises(InvalidSettings, match="WEB_BIND="):
+    with listen("127.0.0.1:0") as taken, pytest.raises(InvalidSettings, match="TURNO_WEB_BIND="):
         listen(f"127.0.0.1:{taken.getsockname()[1]}")
 
 

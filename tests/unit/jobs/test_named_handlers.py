@@ -1,4 +1,4 @@
-"""What `HANDLERS` may name, and what is said of what it may not."""
+"""What `TURNO_HANDLERS` may name, and what is said of what it may not."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_director
 )
 def test_what_names_no_handlers_is_refused_with_its_place_and_why(shop: str, place: str, said: str) -> None:
     place = place.format(shop=shop)
-    with pytest.raises(InvalidSettings, match=f"HANDLERS={place}: .*{said}"):
+    with pytest.raises(InvalidSettings, match=f"TURNO_HANDLERS={place}: .*{said}"):
         named_handlers(place)
 
 
@@ -99,7 +99,12 @@ def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
     "text", ["shop", "shop:", ":HANDLERS", "shop.jobs:HANDLERS()", "os.system('x'):y", "../shop:H"]
 )
 def test_what_is_no_place_is_refused_as_a_setting(text: str) -> None:
-    with pytest.raises(InvalidSettings, match=r"HANDLERS=.*: expected package\.module:name"):
+    with pytest.raises(InvalidSettings, match=r"TURNO_HANDLERS=.*: expected package\.module:name"):
         Settings.read(
-            {"DATABASE_URL": "postgresql:///x", "MASTER_KEY": "k" * 32, "JWT_KEY": "j" * 32, "HANDLERS": text}
+            {
+                "DATABASE_URL": "postgresql:///x",
+                "TURNO_MASTER_KEY": "k" * 32,
+                "TURNO_JWT_KEY": "j" * 32,
+                "TURNO_HANDLERS": text,
+            }
         )

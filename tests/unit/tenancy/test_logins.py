@@ -40,7 +40,7 @@ def test_an_installation_s_id_is_plain(installation: str) -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    with pytest.raises(ValueError, match="MASTER_KEY"):
+    with pytest.raises(ValueError, match="TURNO_MASTER_KEY"):
         Logins(SERVER, b"x" * 31)
     with pytest.raises(ValueError, match="name a database"):
         Logins("host=db.example", KEY)

@@ -78,7 +78,7 @@ class LifeQuery:
 def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
     """List what a job's attempts logged.
 
-    The newest lines of each attempt, as many as `JOB_LOG_LINES` says. Without secrets for who is no admin.
+    The newest lines of each attempt, up to `job_log_lines` of TURNO_LIMITS. Without secrets for who is no admin.
     """
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:

@@ -165,9 +165,7 @@ def _set(operator: Operator, principal: Principal, slug: str, changes: Mapping[s
         raise Problem(Kind.OPERATORS_ONLY, f"{names}: only an operator of all companies may change it.")
     set_tenant(operator, slug, changes, by=principal.user, companies=principal.companies)
     if "backend" in changes:
-        settings = services().settings
-        defaults = settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent
-        routing.reroute(operator, routing.Defaults(*defaults))
+        routing.reroute(operator, services().settings.queue_backend)
 
 
 def _found(operator: Operator, principal: Principal, slug: str) -> dict[str, Any]:

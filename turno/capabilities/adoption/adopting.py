@@ -94,7 +94,7 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
     if not may_act:
         raise CannotAdopt(
             f"{admin.info.user} may not grant rights on {owner}'s schema {name}: use a superuser in "
-            f"ADMIN_DATABASE_URL, or GRANT {owner}, {table_owner} TO {admin.info.user}"
+            f"TURNO_ADMIN_DATABASE_URL, or GRANT {owner}, {table_owner} TO {admin.info.user}"
         )
     if everybody:
         raise CannotAdopt(

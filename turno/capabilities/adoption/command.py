@@ -74,7 +74,7 @@ def adopt_command(
             adoption,
             company=company or slug,
             connections=tenant_connections(admin, settings),
-            migrations=migrations(settings),
+            migrations=migrations(),
         )
     click.echo(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
     return 0
@@ -99,7 +99,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
         listed,
         jobs=jobs,
         connections=connections,
-        migrations=migrations(settings),
+        migrations=migrations(),
         progress=show,
     )
     failed = sum(1 for one in done if one.error)

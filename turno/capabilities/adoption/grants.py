@@ -33,7 +33,7 @@ def grant(admin: Connection[Any], schema: Schema) -> bool:
         if missing:
             raise ApplicationChanged(
                 f"{admin.info.user} may not grant rights on the {thing.kind} {thing.name} of {adopted.name}: use a "
-                f"superuser in ADMIN_DATABASE_URL, or GRANT the role that owns it to {admin.info.user}"
+                f"superuser in TURNO_ADMIN_DATABASE_URL, or GRANT the role that owns it to {admin.info.user}"
             )
     return changed
 

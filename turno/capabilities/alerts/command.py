@@ -51,5 +51,5 @@ def test_alerts() -> int:
     for name, error in sorted(answers.items()):
         click.echo(f"{name}: {'sent' if error is None else printable(error)}")
     if set(answers) == {"log"}:
-        click.echo("only the log is told: set ALERT_WEBHOOK_URL, ALERT_SLACK_URL or ALERT_SMTP_URL")
+        click.echo("only the log is told: set TURNO_ALERT_TO")
     return int(any(answers.values()))

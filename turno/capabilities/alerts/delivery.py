@@ -19,9 +19,7 @@ def alerts(settings: Settings) -> Alerts:
         receivers=list(receivers_of(settings)),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
-            failure_percent=settings.alert_failure_percent,
-            repeat=timedelta(hours=settings.alert_repeat_hours),
-            quiet=QuietHours.read(settings.alert_quiet_hours, settings.alert_time_zone),
+            quiet=QuietHours.read(settings.alert_quiet_hours),
         ),
     )
 

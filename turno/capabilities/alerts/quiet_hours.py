@@ -14,12 +14,13 @@ class QuietHours:
     zone: ZoneInfo
 
     @classmethod
-    def read(cls, text: str, zone: str) -> "QuietHours | None":
-        """Return the hours of a setting such as 22:00-07:00, None if it is empty."""
+    def read(cls, text: str) -> "QuietHours | None":
+        """Return the hours of a setting such as 22:00-07:00 Europe/Madrid, None if it is empty."""
         if not text:
             return None
-        start, _, end = text.partition("-")
-        return cls(time.fromisoformat(start), time.fromisoformat(end), ZoneInfo(zone))
+        hours, _, zone = text.partition(" ")
+        start, _, end = hours.partition("-")
+        return cls(time.fromisoformat(start), time.fromisoformat(end), ZoneInfo(zone or "UTC"))
 
     def now(self, moment: datetime) -> bool:
         """Return whether the moment is within them."""

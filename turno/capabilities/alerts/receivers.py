@@ -12,6 +12,7 @@ from turno.settings import Settings
 
 log = logging.getLogger(__name__)
 
+SLACK = "slack+"
 ANSWERS_WITHIN = 4.0  # seconds for each step of a delivery
 
 
@@ -90,9 +91,10 @@ class Email:
 def receivers_of(settings: Settings) -> Iterator[Receiver]:
     """Yield the log and the receivers of the settings."""
     yield Log()
-    if settings.alert_webhook_url:
-        yield Webhook(settings.alert_webhook_url, generic)
-    if settings.alert_slack_url:
-        yield Webhook(settings.alert_slack_url, slack, name="slack")
-    if (server := mail_server(settings)) is not None:
-        yield Email(server, settings.alert_email_to)
+    slacks = [one.removeprefix(SLACK) for one in settings.alert_to if one.startswith(SLACK)]
+    webhooks = [one for one in settings.alert_to if not one.startswith((SLACK, "mailto:"))]
+    for name, body, urls in (("webhook", generic, webhooks), ("slack", slack, slacks)):
+        for number, url in enumerate(urls, 1):
+            yield Webhook(url, body, name=name if number == 1 else f"{name} {number}")
+    if (server := mail_server(settings)) is not None and settings.mail_recipients:
+        yield Email(server, settings.mail_recipients)

@@ -33,8 +33,8 @@ class Terms:
     """The threshold of an alert, the period of its repetition, and the quiet hours."""
 
     dead_after: timedelta
-    failure_percent: float
-    repeat: timedelta
+    failure_percent: float = 10.0
+    repeat: timedelta = timedelta(hours=4)
     quiet: QuietHours | None = None
 
 

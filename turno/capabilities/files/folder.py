@@ -21,15 +21,15 @@ OLD_SECONDS = 86_400  # for which a file without a row may belong to a transacti
 
 
 class FileMissing(TurnoError):
-    """The row of the file exists, but its bytes are not in FILES_FOLDER of this host."""
+    """The row of the file exists, but its bytes are not in TURNO_FILES_FOLDER of this host."""
 
 
 class Folder:
-    """The folder of one tenant's files; `root` is FILES_FOLDER, which all hosts share."""
+    """The folder of one tenant's files; `root` is TURNO_FILES_FOLDER, which all hosts share."""
 
     def __init__(self, root: str, schema: str) -> None:
         if not root:
-            raise FileMissing("the file is kept in a folder, and FILES_FOLDER is not set for this process")
+            raise FileMissing("the file is kept in a folder, and TURNO_FILES_FOLDER is not set for this process")
         if SCHEMA.fullmatch(schema) is None:
             raise ValueError(f"{schema!r} is no name of a folder")
         self._place = Path(root) / schema
@@ -67,10 +67,10 @@ class Folder:
         try:
             stream = self._final(file_id).open("rb")
         except OSError as error:
-            raise FileMissing(f"the file {file_id} is not in FILES_FOLDER: {error.strerror}") from error
+            raise FileMissing(f"the file {file_id} is not in TURNO_FILES_FOLDER: {error.strerror}") from error
         if os.fstat(stream.fileno()).st_size != size:
             stream.close()
-            raise FileMissing(f"the file {file_id} in FILES_FOLDER is not as large as its record says")
+            raise FileMissing(f"the file {file_id} in TURNO_FILES_FOLDER is not as large as its record says")
         return stream
 
     def remove(self, file_id: UUID) -> None:

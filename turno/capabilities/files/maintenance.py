@@ -1,4 +1,4 @@
-"""The task of files: delete expired uploads, and files in FILES_FOLDER without a row."""
+"""The task of files: delete expired uploads, and files in TURNO_FILES_FOLDER without a row."""
 
 from __future__ import annotations
 

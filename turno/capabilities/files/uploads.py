@@ -27,10 +27,10 @@ def begin_upload(scope: Scope, name: str, size: int) -> UUID:
     tenant's files reach their limit.
     """
     settings = services().settings
-    if size > settings.max_file_mb * MEGABYTE:
+    if size > settings.limits.file_mb * MEGABYTE:
         raise Problem(
             Kind.TOO_LARGE,
-            f"The file has {-(-size // MEGABYTE):,} MB, and at most {settings.max_file_mb} MB are read; nothing was "
+            f"The file has {-(-size // MEGABYTE):,} MB, and at most {settings.limits.file_mb} MB are read; nothing was "
             "kept. Split it, or save it without pictures and further sheets.",
             limit="file_mb",
         )
@@ -39,15 +39,15 @@ def begin_upload(scope: Scope, name: str, size: int) -> UUID:
         problems.append(FieldProblem("size", "must be at least 1: the file is empty"))
     if problems:
         raise invalid(problems)
-    most, in_folder = settings.max_files_mb_per_tenant * MEGABYTE, bool(settings.files_folder)
+    most, in_folder = settings.limits.files_mb_per_tenant * MEGABYTE, bool(settings.files_folder)
     asked = (name, media_type_of(name), size, piece_bytes(), scope.principal.user, KEPT, most, in_folder)
     with services().connection() as connection:
         row = call_as_api(connection, scope.tenant, stored.BEGIN, asked)
     if row["verdict"] == "full":
         raise Problem(
             Kind.RATE,
-            f"The files kept for this tenant fill {settings.max_files_mb_per_tenant} MB, which is the limit; some are "
-            "removed with their jobs each day.",
+            f"The files of this tenant fill {settings.limits.files_mb_per_tenant} MB, which is the limit; "
+            "maintenance removes files with their jobs each day.",
             headers={"Retry-After": "3600"},
             limit="files_mb_per_tenant",
         )
@@ -57,7 +57,7 @@ def begin_upload(scope: Scope, name: str, size: int) -> UUID:
 
 def piece_bytes() -> int:
     """Return the size of the pieces of an upload: at most the size of a request body."""
-    return min(LARGEST_PIECE, services().settings.max_body_bytes)
+    return min(LARGEST_PIECE, services().settings.limits.body_bytes)
 
 
 def put_piece(scope: Scope, file: KeptFile, n: int, data: bytes) -> tuple[bool, int]:
@@ -113,7 +113,7 @@ def link_to(scope: Scope, file_id: UUID) -> str:
 def secret() -> bytes:
     """Return the key of the signatures of links."""
     key = services().settings.master_key
-    assert key, "the web cannot log in without MASTER_KEY"  # noqa: S101
+    assert key, "the web cannot log in without TURNO_MASTER_KEY"  # noqa: S101
     return key.encode()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from turno.worker.supervisor import Supervisor
     from turno.worker.timings import PoolSize
 
-BROKER_URLS = ("RABBITMQ_URL", "RABBITMQ_RELAY_URL")
+BROKER_URLS = ("rabbitmq_url", "rabbitmq_relay_url")
 BROKER_NEEDS = (*WORKERS_NEED, *BROKER_URLS)
 
 

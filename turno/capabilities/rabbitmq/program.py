@@ -115,7 +115,7 @@ def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
         engine=engine_of(settings),
         publisher=publisher,
         holder=process_name(),
-        window=settings.rabbitmq_window,
+        window=settings.limits.broker_messages_per_tenant,
         lost_after=timedelta(seconds=settings.reoffer_after_seconds),
     )
 

@@ -36,7 +36,7 @@ class MetricsQuery:
 def scraped() -> Response:
     """Read numbers for a monitoring system.
 
-    In the format of Prometheus, or of OpenMetrics if the request accepts it. The bearer token is METRICS_TOKEN or
+    In the format of Prometheus, or of OpenMetrics if the request accepts it. The bearer token is TURNO_METRICS_TOKEN or
     the token of an operator of every company.
     """
     _admit()

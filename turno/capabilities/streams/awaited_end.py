@@ -26,6 +26,8 @@ from turno.web.services import services
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+MAX_WAIT_SECONDS = 30  # seconds that a request waits at most
+
 
 class EndOfWait:
     """The body of a response that begins at the end of its job, or else of the time, with the state of the job then."""
@@ -74,7 +76,7 @@ def await_end(hub: Hub, call: Call, query: WaitQuery, job_id: UUID, answer: Resp
 
     The job is there whatever fails here, so no failure is the caller's: it is answered as if it had not waited.
     """
-    seconds = min(query.wait, services().settings.max_wait_seconds)
+    seconds = min(query.wait, MAX_WAIT_SECONDS)
     if not seconds or request.method == "HEAD":
         return answer
     principal = call.scope.principal

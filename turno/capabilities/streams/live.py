@@ -45,9 +45,9 @@ def live_streams(settings: Settings, logins: Logins, root: str) -> LiveStreams:
     live = LiveStreams(
         connect=connect,
         render=StreamEvents(root, Redaction(settings.redact, named_handlers(settings.handlers).handlers)),
-        most=settings.web_streams,
-        most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
-        most_per_user=settings.web_streams_per_user,
+        most=settings.limits.streams,
+        most_per_tenant=settings.limits.streams_per_tenant or max(1, settings.limits.streams // 2),
+        most_per_user=settings.limits.streams_per_user,
     )
     atexit.register(live.stop)
     return live

@@ -131,7 +131,7 @@ def index(call: OperatorCall, query: FailingQuery) -> WebhookPage:
 def add(call: OperatorCall, body: NewAddress) -> AddressMade:
     """Add an address for the ends of jobs.
 
-    For later ends of a tenant's jobs, of a type's, or of all; `WEBHOOK_HOSTS` must name its host. Safe to repeat.
+    For later ends of a tenant's jobs, of a type's, or of all; `TURNO_WEBHOOK_HOSTS` must name its host. Safe to repeat.
     `turno webhooks secret` prints the key of its signatures.
     """
     return AddressMade(_add_address(call.principal.user, body))
@@ -217,7 +217,7 @@ def _add_address(by: str, wanted: NewAddress) -> int:
     """Store an address and return its number; raises Problem 400 for a field that is not allowed."""
     settings = services().settings
     problems = []
-    if wrong := url_problem(wanted.url, settings.webhook_hosts, private=settings.webhook_private):
+    if wrong := url_problem(wanted.url, settings.webhook_hosts):
         problems.append(FieldProblem("url", wrong))
     if wanted.type is not None and wanted.type not in {handler.type for handler in services().registry.handlers}:
         problems.append(FieldProblem("type", "is none of this service's; /openapi.json lists the types"))

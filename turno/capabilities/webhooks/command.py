@@ -65,9 +65,9 @@ def list_all(*, tenant: str | None, json_wanted: bool) -> None:
 @click.option("--type", "job_type", help="Only jobs of this type.")
 @by_option
 def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
-    """Add URL for the later ends of jobs; WEBHOOK_HOSTS must name its host."""
+    """Add URL for the later ends of jobs; TURNO_WEBHOOK_HOSTS must name its host."""
     settings = read_settings()
-    if wrong := url_problem(url, settings.webhook_hosts, private=settings.webhook_private):
+    if wrong := url_problem(url, settings.webhook_hosts):
         raise NotTold(f"the address {wrong}")
     if job_type is not None and job_type not in {one.type for one in named_handlers(settings.handlers).handlers}:
         raise NotTold(f"no handler has the type {job_type[:60]!r}")

@@ -31,7 +31,6 @@ def delivery(settings: Settings) -> Callable[[Engine], int] | None:
         return None
     terms = WebhookTerms(
         hosts=settings.webhook_hosts,
-        private=settings.webhook_private,
         mail_server=server,
         public_url=settings.public_url,
         title=partial(_title, settings),

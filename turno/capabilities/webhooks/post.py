@@ -55,7 +55,9 @@ def _connected(host: str, port: int, *, secure: bool, private: bool) -> socket.s
     found = [place[0] for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     reachable = [str(one) for one in found if private or _is_public(str(one))]
     if not reachable:
-        raise NotDelivered("its host has none but private addresses, which WEBHOOK_PRIVATE does not allow")
+        raise NotDelivered(
+            "its host has none but private addresses, which only an entry http://HOST of TURNO_WEBHOOK_HOSTS allows"
+        )
     trusted = ssl.create_default_context() if secure else None
     raw = socket.create_connection((reachable[0], port), timeout=ANSWERS_WITHIN)
     # One whose handshake fails is closed by `wrap_socket`.

@@ -12,7 +12,7 @@ from turno.capabilities.webhooks.due import Delivery
 from turno.capabilities.webhooks.end_mail import Title, mail_of, send
 from turno.capabilities.webhooks.post import NeverTaken, post
 from turno.capabilities.webhooks.signature import headers_of
-from turno.capabilities.webhooks.url import MAILTO, url_problem
+from turno.capabilities.webhooks.url import MAILTO, reaches_private, url_problem
 from turno.jobs.label import STATUS_AFTER
 from turno.jobs.moment import written
 from turno.mail import MailServer
@@ -35,7 +35,6 @@ class WebhookTerms:
     """The allowed receivers and the pauses between tries; without a `mail_server` no mail is sent."""
 
     hosts: Sequence[str]
-    private: bool
     mail_server: MailServer | None = None
     public_url: str = ""
     title: Title = lambda job_type, _language: job_type
@@ -81,17 +80,17 @@ class Webhooks:
 
     def _post(self, delivery: Delivery) -> None:
         # The list of hosts may have become shorter since the job was submitted.
-        wrong = url_problem(delivery.url, self._terms.hosts, private=self._terms.private)
+        wrong = url_problem(delivery.url, self._terms.hosts)
         if wrong is not None:
             raise ValueError(f"the address {wrong}")
         body = body_of(delivery)
         now = int(datetime.now(UTC).timestamp())
         headers = headers_of(self._secret(delivery), str(delivery.job_id), now, body)
-        post(delivery.url, body, headers, private=self._terms.private)
+        post(delivery.url, body, headers, private=reaches_private(delivery.url, self._terms.hosts))
 
     def _mail(self, delivery: Delivery) -> None:
         if self._terms.mail_server is None:
-            raise ValueError("ALERT_SMTP_URL names no mail server")
+            raise ValueError("TURNO_SMTP_URL names no mail server")
         mail = mail_of(delivery, title=self._terms.title, public_url=self._terms.public_url)
         send(self._terms.mail_server, mail, delivery.url)
 

@@ -81,13 +81,13 @@ def _problem(url: str) -> str | None:
     allowed = services().settings
     if services().inline is not None:
         return "is told of nothing while background jobs are switched off"
-    return url_problem(url, allowed.webhook_hosts, private=allowed.webhook_private)
+    return url_problem(url, allowed.webhook_hosts)
 
 
 def _mail_url(principal: Principal) -> str | None:
     """Return the URL of a user's address, None if the service cannot mail the user."""
-    # The web has no ALERT_SMTP_URL, which contains a password: the processes that run maintenance send the mails.
-    able = services().settings.alert_email_from and services().inline is None
+    # The web has no TURNO_SMTP_URL, which contains a password: the processes that run maintenance send the mails.
+    able = services().settings.smtp_from and services().inline is None
     return f"{MAILTO}{principal.email}" if able and principal.email is not None else None
 
 
@@ -96,10 +96,10 @@ def _mail_problem(principal: Principal) -> str:
         return "cannot be kept: your token names no verified address, as its claim email"
     if services().inline is not None:
         return "cannot be kept while background jobs are switched off"
-    return "cannot be kept here: ALERT_EMAIL_FROM names no sender of mails"
+    return "cannot be kept here: TURNO_SMTP_FROM names no sender of mails"
 
 
 def _count_mail(scope: Scope) -> None:
-    limits = {"mails_per_day_per_user": services().settings.max_mails_per_day_per_user}
+    limits = {"mails_per_day_per_user": services().settings.limits.mails_per_day_per_user}
     with services().connection() as connection:
         rate_limits.take(connection, scope.tenant.id, scope.principal.user, limits)

@@ -50,7 +50,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         version = admin.info.parameter_status("server_version")
         yield Advice(f"PostgreSQL {version} is too old", "upgrade the server to 15 or newer", fatal=True)
         return
-    standings = status(admin, logins_of(settings), migrations=migrations(settings))
+    standings = status(admin, logins_of(settings), migrations=migrations())
     if not standings[0].at:
         if public_rights(admin) and (others := len(hosts(admin))):
             what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
@@ -87,7 +87,7 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         yield Advice(
             f"{hosts_at_work} hosts with these settings may open {needed} sessions, and max_connections has room for"
             f" {room}",
-            "raise max_connections, or lower WEB_THREADS, POOL_MAX_CHILDREN or POOL_SESSIONS_PER_CHILD",
+            "raise max_connections, or lower TURNO_WEB_THREADS, TURNO_MAX_CHILDREN or TURNO_LIMITS child_sessions",
         )
     enough = tenant_connections(admin, settings)
     limits = admin.execute(_LOWEST_LIMIT, [enough]).fetchone()
@@ -126,7 +126,7 @@ def sessions_of_a_web(settings: Settings) -> int:
 def sessions_of_a_worker(settings: Settings) -> int:
     """Return how many sessions one resident worker, or with `exec` a host's workers, may open."""
     if settings.queue_backend == "exec":
-        return 3 * (settings.exec_max_processes + settings.reserve_children) + 1
+        return 3 * (settings.max_children + settings.reserve_children) + 1
     own = backends()[settings.queue_backend].sessions
-    children = settings.pool_max_children + settings.reserve_children
-    return own + children * (2 + settings.pool_sessions_per_child)
+    children = settings.max_children + settings.reserve_children
+    return own + children * (2 + settings.limits.child_sessions)

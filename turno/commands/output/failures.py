@@ -49,7 +49,7 @@ def _of_postgres(error: psycopg.Error) -> str:
 
     text = str(error).strip().partition("\n")[0]
     if "no password supplied" in text:
-        return f"{text}; set ADMIN_DATABASE_URL to the provisioner's URL, with its password"
+        return f"{text}; set TURNO_ADMIN_DATABASE_URL to the provisioner's URL, with its password"
     if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
         return (
             f"cannot reach PostgreSQL{_place(error)}: {text}; start it, correct DATABASE_URL, "
@@ -65,7 +65,7 @@ def _remedy(error: psycopg.Error) -> str:
 
     match error:
         case errors.InsufficientPrivilege():
-            return "; run it as the provisioner, whose URL is ADMIN_DATABASE_URL, or as a superuser"
+            return "; run it as the provisioner, whose URL is TURNO_ADMIN_DATABASE_URL, or as a superuser"
         case errors.LockNotAvailable() | errors.QueryCanceled():
             return "; run it again, and if it stays so see which session blocks it: pg_blocking_pids"
         case errors.TooManyConnections():

@@ -11,27 +11,28 @@ FILE, IGNORED = Path(".env"), Path(".gitignore")
 KEY_BYTES = 32
 USUAL_URL = "postgresql://localhost:5432/postgres"
 ABOUT = {
-    "DATABASE_URL": "where PostgreSQL is, as a user who may make roles; `turno migrate --plan` says what it would do",
-    "MASTER_KEY": "what the passwords of all roles are derived from; keep a copy where backups are kept",
-    "JWT_KEY": "what tokens are signed with",
+    "TURNO_DATABASE_URL": "address of PostgreSQL, as a user with CREATEROLE; `turno migrate --plan` shows its changes",
+    "TURNO_MASTER_KEY": "secret that the passwords of all roles are derived from; keep a copy with the backups",
+    "TURNO_JWT_KEY": "secret that signs tokens",
 }
 
 
 def write_environment(database_url: str | None) -> list[str]:
     """Add what is missing to `.env`, readable by its owner alone; return the names that were added.
 
-    A setting that stands there already is kept: another MASTER_KEY would lock every role of the installation out, and
-    DATABASE_URL may be the application's. Next to that, a `database_url` is written as TURNO_DATABASE_URL, which wins.
+    Present settings are kept: with another TURNO_MASTER_KEY no role of the installation could log in. A `database_url`
+    other than the application's DATABASE_URL is written as TURNO_DATABASE_URL, which takes precedence.
     """
     there = dotenv_values(FILE, interpolate=False) if FILE.exists() else {}
-    own = "TURNO_DATABASE_URL" if database_url and there.get("DATABASE_URL") not in {None, "", database_url} else ""
-    values = {own or "DATABASE_URL": database_url or USUAL_URL, "MASTER_KEY": _key(), "JWT_KEY": _key()}
+    usable = there.get("DATABASE_URL") and database_url in {None, there["DATABASE_URL"]}
+    values = {} if usable else {"TURNO_DATABASE_URL": database_url or USUAL_URL}
+    values |= {"TURNO_MASTER_KEY": _key(), "TURNO_JWT_KEY": _key()}
     added = {name: value for name, value in values.items() if not there.get(name)}
     if added:
         before = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
         FILE.touch(mode=0o600)
         FILE.chmod(0o600)
-        lines = "".join(f"# {ABOUT[name.removeprefix('TURNO_')]}\n{name}={value}\n" for name, value in added.items())
+        lines = "".join(f"# {ABOUT[name]}\n{name}={value}\n" for name, value in added.items())
         FILE.write_text(f"{before.rstrip()}\n\n{lines}" if before.strip() else lines, encoding="utf-8")
     return list(added)
 

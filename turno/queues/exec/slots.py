@@ -17,7 +17,7 @@ ORDINARY, RESERVE = "slot", "reserve"
 
 
 class UnsafeSlotFolder(TurnoError):
-    """The slot folder belongs to another user or is open to others; set EXEC_SLOT_DIR to a private folder."""
+    """The slot folder belongs to another user or is open to others; set TURNO_RUN_FOLDER to a private folder."""
 
 
 class Slot:

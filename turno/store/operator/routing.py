@@ -12,20 +12,6 @@ SETTINGS = ("queue_backend", "queue_canary_backend", "queue_canary_percent")
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
-    """What the environment says where nothing was set at run time; an empty canary is none."""
-
-    backend: str
-    canary: str = ""
-    percent: int = 0
-
-    @property
-    def parameters(self) -> tuple[str, str | None, int]:
-        """Return them as the functions of the database take them."""
-        return self.backend, self.canary or None, self.percent
-
-
-@dataclass(frozen=True, slots=True)
 class BackendCount:
     """What of one backend there is: living workers, and tickets by state."""
 
@@ -43,17 +29,17 @@ class BackendCount:
         return 0 if self.workers or self.backend == "exec" else self.ready
 
 
-def backend_for(session: Session, tenant_id: int, defaults: Defaults) -> str:
+def backend_for(session: Session, tenant_id: int, default: str) -> str:
     """Return the backend of a tenant's next job."""
-    row = session.execute("SELECT turno.backend_for(%s, %s, %s, %s)", (tenant_id, *defaults.parameters)).fetchone()
-    return str(row[0]) if row and row[0] else defaults.backend
+    row = session.execute("SELECT turno.backend_for(%s, %s)", (tenant_id, default)).fetchone()
+    return str(row[0]) if row and row[0] else default
 
 
-def chosen(session: Session, defaults: Defaults) -> dict[str, str]:
+def chosen(session: Session, default: str) -> dict[str, str]:
     """Return every active tenant's backend, by its slug."""
     rows = session.execute(
-        "SELECT slug, backend_for(id, %s, %s, %s) FROM tenants WHERE state = 'active' ORDER BY slug",
-        defaults.parameters,
+        "SELECT slug, backend_for(id, %s) FROM tenants WHERE state = 'active' ORDER BY slug",
+        (default,),
     ).fetchall()
     return dict(rows)
 
@@ -82,10 +68,10 @@ def set_for_tenant(session: Session, slug: str, backend: str | None) -> bool:
     return session.execute(statement, (backend, slug)).rowcount == 1
 
 
-def reroute(session: Session, defaults: Defaults) -> int:
-    """Have what waits follow its tenants to their backends; returns how many jobs moved."""
+def reroute(session: Session, default: str) -> int:
+    """Move the waiting jobs to the backends of their tenants; return the number of moved jobs."""
     moved = 0
-    while row := session.execute("SELECT reroute(%s, %s, %s)", defaults.parameters).fetchone():
+    while row := session.execute("SELECT reroute(%s)", (default,)).fetchone():
         if not row[0]:
             break
         moved += row[0]

@@ -69,7 +69,9 @@ class Logins:
     def __post_init__(self) -> None:
         # A holder of one role's password can guess the key offline, at the cost of one HMAC for each guess.
         if len(self.master_key) < 32:  # noqa: PLR2004 - the docstring's promise
-            raise ValueError("MASTER_KEY must be at least 32 characters long; make one with `openssl rand -hex 32`")
+            raise ValueError(
+                "TURNO_MASTER_KEY must be at least 32 characters long; make one with `openssl rand -hex 32`"
+            )
         if not self.installation:
             database = conninfo_to_dict(self.server).get("dbname")
             if not database:

@@ -39,7 +39,7 @@ def check_provisioner(admin: Connection[Any], logins: Logins) -> None:
         role, maker = strange[0]
         raise CannotInstall(
             f"{name} may not change {len(strange)} roles of this installation, such as {role}, which {maker} made: "
-            f"set {maker} in ADMIN_DATABASE_URL, or as {maker} GRANT each of them TO {name} WITH ADMIN OPTION"
+            f"set {maker} in TURNO_ADMIN_DATABASE_URL, or as {maker} GRANT each of them TO {name} WITH ADMIN OPTION"
         )
 
 

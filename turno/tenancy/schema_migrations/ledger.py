@@ -63,7 +63,7 @@ class Standing:
     def trouble(self) -> str | None:
         """The reason why this release must not migrate this schema, or None."""
         if self.unknown and self.application:
-            return f"version {self.unknown[-1]} of the application has no file in the folder MIGRATIONS; correct it"
+            return f"version {self.unknown[-1]} of the application has no file in the folder of [tool.turno] migrations"
         if self.unknown:
             return f"version {self.unknown[-1]} was applied by a newer release; use the newer release"
         if self.drifted:

@@ -13,7 +13,7 @@ CLIENT = "turno-client.js"
 
 
 def install_cors(turno: Blueprint) -> None:
-    """Answer preflight requests, and add CORS headers to answers, for the origins in ALLOWED_ORIGINS."""
+    """Answer preflight requests, and add CORS headers to answers, for the origins in TURNO_ALLOWED_ORIGINS."""
     turno.before_request(_preflight)
     turno.after_request(_allow)
 

@@ -12,6 +12,9 @@ from turno.web.auth.principal import Principal, Role, is_mail_address, storable
 from turno.web.auth.wrong_tokens import WrongTokens
 from turno.web.http.problems import Kind, Problem
 
+# The algorithms of each kind of key.
+SHARED_SECRETS = (("HS256",),)
+PUBLIC_KEYS = (("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("ES256",), ("ES384",), ("ES512",), ("EdDSA",))
 LEEWAY_SECONDS = 30
 LONGEST_TOKEN = 8192
 ROLES: tuple[Role, ...] = ("admin", "operator", "reader")  # of several in a token the first counts
@@ -19,18 +22,16 @@ REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
 
 
 class TokenCheck:
-    """Accepts tokens of one issuer, under one key and a fixed list of algorithms.
+    """Accepts tokens of one issuer, under one key and the algorithms of its kind; raises InvalidSettings for a bad key.
 
-    Nothing in a token's header chooses how it is checked. Raises InvalidSettings if key and algorithms
-    do not fit together.
+    A token's header chooses among these algorithms only: a public key is never the secret of an HMAC.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._algorithms = list(settings.jwt_algorithms)
-        self._key = _usable_key(settings.jwt_key, self._algorithms)
+        self._key, self._algorithms = verification_key(settings.jwt_key)
         self._issuer = settings.jwt_issuer
         self._audience = settings.jwt_audience
-        self._wrong = WrongTokens(settings.max_wrong_tokens_per_minute)
+        self._wrong = WrongTokens(settings.limits.wrong_tokens_per_minute)
 
     def principal(self, authorization: str | None, sender: str | None = None) -> Principal:
         """Return whom an Authorization header speaks for; raises Problem as `read` does."""
@@ -119,24 +120,19 @@ def _names(claims: dict[str, Any], claim: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _usable_key(key: str, algorithms: list[str]) -> Any:
-    """Return the key, parsed once, or raise InvalidSettings."""
+def verification_key(key: str) -> tuple[Any, list[str]]:
+    """Return the key, parsed once, and the algorithms of its kind; raises InvalidSettings."""
     if not key:
-        raise InvalidSettings(["JWT_KEY is not set: it is the secret or public key that tokens are checked with"])
-    if not algorithms:
-        raise InvalidSettings(["JWT_ALGORITHMS is empty; name the one that your issuer signs with"])
-    if len({name[:2] for name in algorithms}) > 1:
-        # A public key must never be usable as the secret of an HMAC.
-        raise InvalidSettings(["JWT_ALGORITHMS mixes families; one key serves one family, such as RS256,RS384"])
-    prepared: Any = None
-    try:
-        for name in algorithms:
-            algorithm = jwt.get_algorithm_by_name(name)
+        raise InvalidSettings(["TURNO_JWT_KEY is not set: it is the secret or public key that verifies tokens"])
+    for algorithms in PUBLIC_KEYS if key.lstrip().startswith("-----BEGIN") else SHARED_SECRETS:
+        algorithm = jwt.get_algorithm_by_name(algorithms[0])
+        try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 prepared = algorithm.prepare_key(key)
-            if problem := algorithm.check_key_length(prepared):
-                raise InvalidSettings([f"JWT_KEY is too short for {name}: {problem}"])
-    except (jwt.PyJWTError, NotImplementedError, ValueError, TypeError, Warning) as error:
-        raise InvalidSettings([f"JWT_KEY and JWT_ALGORITHMS={','.join(algorithms)} do not fit: {error}"]) from None
-    return prepared
+        except (jwt.PyJWTError, NotImplementedError, ValueError, TypeError, Warning):
+            continue  # a key of another kind
+        if problem := algorithm.check_key_length(prepared):
+            raise InvalidSettings([f"TURNO_JWT_KEY is too short for {algorithms[0]}: {problem}"])
+        return prepared, [*algorithms]
+    raise InvalidSettings(["TURNO_JWT_KEY: expected a secret, or an RSA, EC or Ed25519 public key in PEM"])

@@ -50,7 +50,8 @@ def sign_out() -> Response:
 def _begin(token: str) -> Response:
     if over_https(request) and not request.is_secure:
         log.warning(
-            "sign-in refused: it came over HTTP from %s, which TRUSTED_PROXIES may have to name", request.remote_addr
+            "sign-in refused: it came over HTTP from %s, which TURNO_TRUSTED_PROXIES may have to name",
+            request.remote_addr,
         )
         return sign_in_page(status=403, notice="not over https")
     if len(token) > session_cookie.MAX_COOKIE_BYTES:

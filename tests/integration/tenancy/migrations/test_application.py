@@ -55,5 +55,5 @@ def test_another_folder_than_the_application_s_is_said_to_be_one(applied: Place)
     applied.migrate()
     (applied.folder / "application/0002_more.sql").unlink()
     assert {outcome.error for outcome in applied.migrate()} == {
-        "version 0002 of the application has no file in the folder MIGRATIONS; correct it"
+        "version 0002 of the application has no file in the folder of [tool.turno] migrations"
     }

@@ -55,7 +55,7 @@ BEGIN
             WHEN 'quota' THEN
                 PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(user_id, 60),
                                                      target.pending_limit),
-                                     'let one end, cancel one, or raise MAX_PENDING_JOBS_PER_USER');
+                                     'let one end, cancel one, or raise pending_jobs_per_user of TURNO_LIMITS');
             WHEN 'run_at' THEN
                 PERFORM not_enqueued('TU012', format('run_at %L is too far away', run_at),
                                      'say a time at most a year ahead and a day past');

@@ -1,12 +1,12 @@
 -- Move waiting tickets to the backend that was chosen for their tenant, whether or not a worker serves the old backend.
-CREATE OR REPLACE FUNCTION reroute(p_default text, p_canary text, p_percent integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION reroute(p_default text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     jobs uuid[];
     backends text[];
 BEGIN
     WITH chosen AS MATERIALIZED (
-        SELECT id, backend_for(id, p_default, p_canary, p_percent) AS backend FROM tenants
+        SELECT id, backend_for(id, p_default) AS backend FROM tenants
     ), waiting AS (
         SELECT w.job_id, c.backend FROM tickets w JOIN chosen c ON c.id = w.tenant_id
         WHERE w.state <> 'running' AND w.backend <> c.backend

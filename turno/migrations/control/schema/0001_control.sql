@@ -82,7 +82,7 @@ CREATE TABLE tenants (
     weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
     cap               smallint CHECK (cap > 0),
     paused_at         timestamptz,
-    -- Jobs that all its users together may submit a day, in place of MAX_JOBS_PER_DAY_PER_TENANT.
+    -- Jobs that all its users together may submit a day, in place of jobs_per_day_per_tenant of TURNO_LIMITS.
     jobs_per_day      integer CHECK (jobs_per_day > 0),
     backend           text REFERENCES backends,
     -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
@@ -129,7 +129,7 @@ CREATE TABLE handlers (
     version       smallint NOT NULL,
     queue         queue_name NOT NULL,
     max_attempts  integer NOT NULL CHECK (max_attempts > 0),
-    -- The largest number of open jobs of one user; NULL: no limit (MAX_PENDING_JOBS_PER_USER=0).
+    -- The largest number of open jobs of one user; NULL: no limit (pending_jobs_per_user=0).
     pending_limit integer CHECK (pending_limit > 0),
     -- Queues that a submission may choose besides the type's own.
     other_queues  text[] NOT NULL DEFAULT '{}',

@@ -18,7 +18,7 @@ CREATE TABLE job_files (
     complete_at timestamptz,
     -- The end of an upload that no job has read.
     expires_at  timestamptz,
-    -- The bytes are in the folder of the hosts that FILES_FOLDER names; the pieces record only which parts of an upload
+    -- The bytes are in the folder of the hosts that TURNO_FILES_FOLDER names; the pieces record only which parts of an upload
     -- arrived.
     in_folder   boolean NOT NULL DEFAULT false,
     CONSTRAINT job_files_size_check CHECK (size BETWEEN 0 AND CASE WHEN in_folder THEN 68719476736 ELSE 67108864 END),

@@ -1,0 +1,12 @@
+"""The generated files, by path, with the function that returns the text of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.reference.settings import env_example, settings_page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES: dict[str, Callable[[], str]] = {
+    ".env.example": env_example,
+    "docs/settings.md": settings_page,
+}
