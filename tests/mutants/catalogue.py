@@ -16,6 +16,7 @@ from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
 from tests.capabilities.streams import mutants as streams
 from tests.capabilities.tags import mutants as tags
+from tests.capabilities.tracing import mutants as tracing
 from tests.capabilities.webhooks import mutants as webhooks
 from tests.mutants import (
     authorising,
@@ -57,6 +58,7 @@ MUTANTS = (
     *files.MUTANTS,
     *imports_and_reports.MUTANTS,
     *tickets.MUTANTS,
+    *tracing.MUTANTS,
     *recovery.MUTANTS,
     *running.MUTANTS,
     *supervising.MUTANTS,

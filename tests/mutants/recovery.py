@@ -10,6 +10,7 @@ NETWORK = "tests/faults/test_network_without_answers.py"
 ENDED = "tests/faults/test_ended_sessions.py"
 COST = "tests/integration/store/test_sweep_cost.py"
 OFFERED = "section 6: no worker is launched for nothing"
+STORED = "tests/capabilities/rabbitmq/test_stored.py"
 ORPHANS = "tests/integration/maintenance/test_orphans.py"
 OUTAGE = "section 7: the database's clock decides, and an outage is nobody's fault"
 ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
@@ -61,6 +62,14 @@ MUTANTS = (
         "WHERE alive_at > clock_timestamp();",
         "WHERE false;",
         (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
+    ),
+    Mutant(
+        "a process ends the lease of another",
+        OUTAGE,
+        "turno/migrations/control/functions/lease_take.sql",
+        " AND p_for > '0'",
+        "",
+        (f"{STORED}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
     ),
     Mutant(
         "a relay's lease by another clock is waited for",

@@ -46,6 +46,12 @@ def test_only_a_capability_without_its_folder_is_left_behind() -> None:
     assert [left_behind(one) for one in (None, "core", "gauges", "gadgets")] == [False, False, False, True]
 
 
+@pytest.mark.usefixtures("two")
+def test_a_public_name_without_its_capability_is_refused() -> None:
+    with pytest.raises(AttributeError, match=r"turno\.publish needs a capability .* restore its folder"):
+        capability.public_name("publish")
+
+
 def test_two_commands_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidSettings, match="the command status is declared twice; rename it"):
         merged("command", [COMMANDS, {"status": Command("a:b", "Another.")}])

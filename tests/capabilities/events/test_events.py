@@ -198,7 +198,7 @@ def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallat
     pass_time(world, "3 days")
     before = world.rows(everything)
     world.engine.announce(of(REGISTRY)[:1], 20)
-    sweep(world)
+    world.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
     assert world.rows(everything) == before
 
 

@@ -3,14 +3,17 @@
 import subprocess
 import sys
 
+import pytest
 
-def test_without_an_endpoint_opentelemetry_is_not_imported() -> None:
+
+@pytest.mark.parametrize("environment", [{}, {"OTEL_SERVICE_NAME": "shop"}])
+def test_without_an_endpoint_opentelemetry_is_not_imported(environment: dict[str, str]) -> None:
     program = (
         "import sys; from turno import tracing; tracing.tracer().attempt(None, {}).end('completed'); tracing.flush()\n"
         "with tracing.tracer().dispatch(None, {}) as trace: assert trace\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, env={}, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=30)
 
 
 def test_a_missing_package_is_named_in_a_warning() -> None:
