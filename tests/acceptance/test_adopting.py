@@ -121,7 +121,7 @@ def test_six_commands_lead_to_the_first_jobs_over_schemas_that_were_here(
         command("turno", "init", "--package", "app.jobs", "--database-url", each_new_database)
         (tmp_path / "app" / "jobs" / "monthly_report.py").write_text(HANDLER)
         command("turno", "migrate", "--yes")
-        command("turno", "tenant", "add", "--from", "tenants.csv")
+        command("turno", "schema", "adopt", "--from", "tenants.csv")
         command("python", "-m", "app.close_month")
         command("turno", "worker")
     assert application.refused == []

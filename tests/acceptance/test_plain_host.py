@@ -100,7 +100,7 @@ def host(each_new_database: str, tmp_path: Path) -> Iterator[PlainHost]:
 @pytest.fixture
 def adopted(host: PlainHost) -> PlainHost:
     host.turno("migrate", "--yes")
-    host.turno("tenant", "add", "--from", "tenants.csv")
+    host.turno("schema", "adopt", "--from", "tenants.csv")
     return host
 
 
