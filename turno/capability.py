@@ -111,9 +111,9 @@ class Capability:
     A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page. A job
     attribute is an SQL expression on `j.id`, for the API role of a tenant: API, pages and commands show its value
     unless it is null. `job_links` name routes below /api/jobs/<job_id>/ in the body of a job. `invariants` are queries
-    whose rows the test kit reports. `backends` are values of QUEUE_BACKEND. A submission is a
-    `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=, since=, limit=)` reads changes for
-    the charts. `live` is `(settings, logins, root) -> turno.web.live:Live`.
+    whose rows the test kit reports. `routes` are the blueprints: Routes of the API, and Pages. `backends` are values of
+    QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=,
+    since=, limit=)` reads changes for the charts. `live` is `(settings, logins, root) -> turno.web.live:Live`.
     """
 
     name: str
@@ -137,7 +137,6 @@ class Capability:
     invariants: Mapping[str, LiteralString] = field(default_factory=dict)
     commands: Mapping[str, Command] = field(default_factory=dict)
     routes: tuple[Place, ...] = ()
-    pages: tuple[Place, ...] = ()
     menu: tuple[Link, ...] = ()
     operator_menu: tuple[Link, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)

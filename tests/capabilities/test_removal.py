@@ -146,7 +146,7 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
     world.extra["TURNO_CAPABILITIES"] = f"all-but-{one.name}"
     monkeypatch.setenv("TURNO_CAPABILITIES", f"all-but-{one.name}")
     off = offered()
-    own = {f"turno.{load(place).name}" for place in (*one.routes, *one.pages)}
+    own = {f"turno.{load(place).name}" for place in one.routes}
     assert [before - after for before, after in zip(on, off, strict=True)] == [
         own,
         set(one.commands),

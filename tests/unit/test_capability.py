@@ -22,7 +22,7 @@ def test_every_place_can_be_loaded() -> None:
     for one in installed():
         places = [*(task.run for task in one.tasks), *(command.place for command in one.commands.values())]
         places += [*one.context.values(), *one.names.values(), *filter(None, [one.tracer])]
-        for place in (*places, *one.routes, *one.pages, *one.checks, *one.chart_marks):
+        for place in (*places, *one.routes, *one.checks, *one.chart_marks):
             module, _, name = place.partition(":")
             assert hasattr(import_module(module), name), place
 

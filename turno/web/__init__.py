@@ -32,6 +32,7 @@ from turno.web.pages.catalogue import catalogues
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in as token_sign_in
+from turno.web.routes import Routes
 from turno.web.security import install_security
 from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
 from turno.web.unknown_address import install_unknown_address
@@ -93,8 +94,9 @@ def install(
         raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {url_prefix!r}")
     handlers = registry.handlers
     capabilities = enabled(settings.capabilities)
-    routes = (*ROUTES, *(load(place) for one in capabilities for place in one.routes))
-    shown = tuple(load(place) for one in capabilities for place in one.pages)
+    declared = [load(place) for one in capabilities for place in one.routes]
+    routes = (*ROUTES, *(one for one in declared if isinstance(one, Routes)))
+    shown = tuple(one for one in declared if isinstance(one, Pages))
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,
@@ -141,4 +143,4 @@ def install(
     install_unknown_address(turno)
     app.register_blueprint(turno)
     rules = [rule for rule in app.url_map.iter_rules() if rule.endpoint.rpartition(".")[0] in ours]
-    merged("route", ({f"{method} {rule.rule}": rule} for rule in rules for method in rule.methods or ()))
+    merged("route", ({f"{method} {rule.rule}": rule} for rule in rules for method in sorted(rule.methods or ())))

@@ -13,8 +13,6 @@ CAPABILITY = Capability(
         f"{_HERE}.tenants:admin_tenants",
         f"{_HERE}.types:admin_types",
         f"{_HERE}.workers:admin_workers",
-    ),
-    pages=(
         f"{_HERE}.overview:overview",
         f"{_HERE}.jobs:job_pages",
         f"{_HERE}.tenants:tenant_list",

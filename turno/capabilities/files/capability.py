@@ -30,6 +30,5 @@ CAPABILITY = Capability(
             WHERE f.job_id IS NOT NULL AND NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = f.job_id)
         """
     },
-    routes=(f"{_HERE}.api:files",),
-    pages=(f"{_HERE}.pages:file_page",),
+    routes=(f"{_HERE}.api:files", f"{_HERE}.pages:file_page"),
 )

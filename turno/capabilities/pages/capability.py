@@ -6,7 +6,7 @@ _HERE = "turno.capabilities.pages"
 
 CAPABILITY = Capability(
     name="pages",
-    pages=(
+    routes=(
         f"{_HERE}.home:home",
         f"{_HERE}.job_page:job_page",
         f"{_HERE}.command_forms:command_forms",

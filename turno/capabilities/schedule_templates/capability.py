@@ -32,8 +32,12 @@ CAPABILITY = Capability(
     tasks=(Task("templates fired", f"{_HERE}.firing:fire_due"),),
     checks=(f"{_HERE}.troubles:copies_with_problem",),
     commands={"template": Command(f"{_HERE}.command:template", "Create jobs at times in every tenant.")},
-    routes=(f"{_HERE}.api:templates", f"{_HERE}.admin_api:admin_templates"),
-    pages=(f"{_HERE}.pages:template_pages", f"{_HERE}.admin_page:template_list"),
+    routes=(
+        f"{_HERE}.api:templates",
+        f"{_HERE}.admin_api:admin_templates",
+        f"{_HERE}.pages:template_pages",
+        f"{_HERE}.admin_page:template_list",
+    ),
     menu=(Link("/templates", "templates"),),
     operator_menu=(Link("/templates", "admin templates"),),
     job_filters={

@@ -31,8 +31,7 @@ CAPABILITY = Capability(
     commands={
         "schedule": Command(f"{_HERE}.command:schedule", "Create jobs at times: add, list, set, pause, preview.")
     },
-    routes=(f"{_HERE}.api:schedules",),
-    pages=(f"{_HERE}.pages:schedule_pages", f"{_HERE}.admin_page:schedule_list"),
+    routes=(f"{_HERE}.api:schedules", f"{_HERE}.pages:schedule_pages", f"{_HERE}.admin_page:schedule_list"),
     menu=(Link("/schedules", "schedules"),),
     operator_menu=(Link("/schedules", "admin schedules"),),
 )

@@ -8,7 +8,6 @@ _HERE = "turno.capabilities.statistics"
 CAPABILITY = Capability(
     name="statistics",
     control=Matrix(relations={"submitted_jobs": may(operator="SELECT")}),
-    routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics_api:metrics"),
-    pages=(f"{_HERE}.charts_page:charts",),
+    routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics_api:metrics", f"{_HERE}.charts_page:charts"),
     operator_menu=(Link("/charts", "admin charts"),),
 )

@@ -27,7 +27,6 @@ CAPABILITY = Capability(
     submissions=(f"{_HERE}.submission:SUBMISSION",),
     checks=(f"{_HERE}.troubles:failing_webhooks",),
     commands={"webhooks": Command(f"{_HERE}.command:webhooks", "Add webhooks; list and resend failed deliveries.")},
-    routes=(f"{_HERE}.admin:admin_webhooks",),
-    pages=(f"{_HERE}.admin:webhook_list",),
+    routes=(f"{_HERE}.admin:admin_webhooks", f"{_HERE}.admin:webhook_list"),
     operator_menu=(Link("/webhooks", "admin webhooks"),),
 )
