@@ -72,7 +72,7 @@ def test_disabled_its_rows_stay(one: Capability, world: ExampleInstallation) -> 
     world.odd = True
     fill(world.admin, one.name, "suc0001")
     before = contents(world, one)
-    world.sweep(CAPABILITIES=f"all-but-{one.name}")
+    world.sweep(TURNO_CAPABILITIES=f"all-but-{one.name}")
     assert contents(world, one) == before
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from turno.capability import job_filters
-from turno.environment import variables
+from turno.environment import setting
 from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.jobs.moment import moment_of
-from turno.settings import Settings
 from turno.store.operator.job_search import JobsWanted
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def filtered(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def options() -> list[Callable[..., Any]]:
     """Return the options of the core, and those of the enabled capabilities."""
-    declared = job_filters(Settings.value(variables(), "CAPABILITIES"))
+    declared = job_filters(setting("capabilities"))
     more = (click.option(f"--{name}", f"filter_{name}", multiple=True, help=it.help) for name, it in declared.items())
     return [*FILTERS, *more]
 

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, erp, role, url
 from turno import NotEnqueued, enqueue
 from turno.capabilities.tags.tagging import tag
+from turno.capability import job_filters
+from turno.commands.filters import FILTERS, options
 from turno.commands.main import main
 
 if TYPE_CHECKING:
@@ -82,3 +84,9 @@ def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monk
     assert statuses == {one: "cancelled", other: "pending"}
     refused = CliRunner().invoke(main, ["jobs", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
     assert "--tag chooses among many: it goes with --all" in refused.output
+
+
+def test_a_disabled_filter_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(options()) - len(FILTERS) == len(job_filters())
+    monkeypatch.setenv("TURNO_CAPABILITIES", "all-but-tags")
+    assert len(options()) - len(FILTERS) == len(job_filters()) - 1
