@@ -93,10 +93,10 @@ def run(options: Options) -> Report:
             str(wheel),
             OUR_FILES,
             (
-                ("turno", *keys, "migrate", "--yes"),
+                ("turno", *keys, "db", "migrate", "--yes"),
                 ("turno", *keys, "schema", "adopt", "suc0001"),
                 ("python", "-m", "app.close_month"),
-                ("turno", *keys, "worker"),
+                ("turno", *keys, "work", "--once"),
             ),
         )
         contestants = {OURS: _contestant(bench, OURS, ours)}

@@ -1,7 +1,7 @@
 """Count the steps of a job from POST to completed: our files by process, SQL functions, and statements by login.
 
 `python -m benchmarks.job_path [CHECKOUT]` needs that checkout's own `.venv`. It works on older checkouts, too, as it
-uses nothing but the commands `turno demo`, `turno backend` and `turno pool`, the API, and the server's log. Each figure
+uses nothing but the commands `turno demo`, `turno backend` and `turno work`, the API, and the server's log. Each figure
 counts the steps that all of RUNS jobs passed: occasional other steps are not counted.
 """
 
@@ -90,7 +90,7 @@ def main(checkout: Path) -> None:
             admin.execute(f"ALTER SYSTEM SET {setting}".encode())
         admin.execute("SELECT pg_reload_conf()")
         started("backend", "set", "pool", stdout=subprocess.DEVNULL).wait(30)
-        pool = started("pool", "--max", "1")
+        pool = started("work", "--max", "1")
         here = Installation(folder, checkout, admin, page, token)
         passed = [job(here, turn=2 * number + 1) for number in range(WARM_UP + RUNS)][WARM_UP:]
         report(passed, {pid: role_of(pid, demo.pid, pool.pid) for one in passed for pid in one["files"]})

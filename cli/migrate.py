@@ -1,8 +1,8 @@
-"""Bring the database to this release, or back: `turno migrate`, as `python cli/migrate.py`."""
+"""Bring the database to this release, or back: `turno db migrate`, as `python cli/migrate.py`."""
 
 import sys
 
 from turno.commands.main import main
 
 if __name__ == "__main__":
-    main(["migrate", *sys.argv[1:]], prog_name="turno")
+    main(["db", "migrate", *sys.argv[1:]], prog_name="turno")

@@ -1,8 +1,8 @@
-"""Run what waits, with resident children: `turno pool`, as `python cli/worker_pool.py`."""
+"""Run what waits, with resident children: `turno work`, as `python cli/worker_pool.py`."""
 
 import sys
 
 from turno.commands.main import main
 
 if __name__ == "__main__":
-    main(["pool", *sys.argv[1:]], prog_name="turno")
+    main(["work", *sys.argv[1:]], prog_name="turno")

@@ -124,16 +124,16 @@ class Processes:
             self._over.wait(LOOK_EVERY)
 
     def _start_pool(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("pool", self._environment.variables("pool", self._environment.linked_url()))
+        return self._start_worker(["work"], self._environment.variables("pool", self._environment.linked_url()))
 
     def _start_far_pool(self) -> subprocess.Popen[bytes]:
         assert self._network is not None  # noqa: S101 - it is started where there is one
         here, there = f"127.0.0.1:{self._environment.cluster.port}", f"{self._network.our_ip}:{self._port}"
         variables = self._environment.variables("pool", self._environment.url.replace(here, there))
-        return self._start_worker("pool", variables, self._network.prefix())
+        return self._start_worker(["work"], variables, self._network.prefix())
 
     def _start_consumer(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("consume", self._environment.variables("rabbitmq"))
+        return self._start_worker(["work", "--from-broker"], self._environment.variables("rabbitmq"))
 
     def start_second_cron(self) -> Callable[[], object]:
         """Start a second maintenance process; returns the function that kills it."""
@@ -160,10 +160,10 @@ class Processes:
         )
 
     def _start_worker(
-        self, program: str, variables: dict[str, str], prefix: Sequence[str] = ()
+        self, program: list[str], variables: dict[str, str], prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "turno.commands.main", program],
+            [*prefix, sys.executable, "-m", "turno.commands.main", *program],
             cwd=ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,

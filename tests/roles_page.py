@@ -10,7 +10,7 @@ INTRODUCTION = """\
 # Who may do what
 
 Rendered from `turno/tenancy/rights/grants.py` by `python -m tests.roles_page`; a test keeps the two in step, and
-`turno migrate --check` holds the live catalog to it. What is not named is revoked from everybody.
+`turno db check` holds the live catalog to it. What is not named is revoked from everybody.
 
 All names carry the installation's id (`turno_<id>_…`), because roles belong to the whole cluster; the keys of
 tenants and companies are random, because everybody who can log in can read the names of roles and schemas.

@@ -1,4 +1,4 @@
-"""The functions of `turno migrate`, `turno tenant` and `turno token`, for a program that creates tenants."""
+"""The functions of `turno db migrate`, `turno tenant` and `turno token`, for a program that creates tenants."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 class Task(NamedTuple):
     """A maintenance task, run every ten seconds: `run(engine, each_tenant) -> TaskReport`.
 
-    `name` is the key of its count in logs and in `turno cleanup`; `each_tenant` has the settings.
+    `name` is the key of its count in logs and in `turno maintain --once`; `each_tenant` has the settings.
     """
 
     name: str
@@ -67,16 +67,19 @@ class Backend(NamedTuple):
 
     `queue` is an implementation of QueueInterface with the arguments of PoolQueue, and `worker` the command that starts
     a worker. That command refuses to start without the settings `needs`; its process opens so many `sessions`.
+    `program(queues, size) -> Supervisor` is run by `turno work --from-broker` with the secret settings `secrets`.
     """
 
     queue: Place
     worker: str
     needs: tuple[str, ...] = ()
     sessions: int = 2
+    program: Place = ""
+    secrets: tuple[str, ...] = ()
 
 
 class JobFilter(NamedTuple):
-    """A condition on jobs: an option of `turno jobs` with this `help`, and NAME:VALUE of the API's parameter `filter`.
+    """A condition on jobs: an option of `turno job` with this `help`, and NAME:VALUE of the API's parameter `filter`.
 
     The predicates compare with `%(NAME)s`, an array of texts: `api` is about `j.id`, for the API role of a tenant, and
     `operator` about `job_id`, for the operator's login.
@@ -97,7 +100,7 @@ class Link(NamedTuple):
 # Of the core. The queue of `exec` launches workers, with arguments of its own: `turno.wiring.shared:exec_queue`.
 BACKENDS = {
     "exec": Backend("turno.queues.exec.launcher:ExecQueue", "turno maintain"),
-    "pool": Backend("turno.queues.notify:PoolQueue", "turno pool"),
+    "pool": Backend("turno.queues.notify:PoolQueue", "turno work"),
 }
 
 

@@ -45,7 +45,7 @@ look "$to" "the new cell"
 new=$schema
 new_id=$id
 look "$from" "the old cell"
-cmp -s "$work/steps of the old cell" "$work/steps of the new cell" || refuse "the cells have different releases: turno migrate"
+cmp -s "$work/steps of the old cell" "$work/steps of the new cell" || refuse "the cells have different releases: turno db migrate"
 [ "$(jobs "$to" "$new")" = 0 ] || refuse "in the new cell $slug has jobs already"
 
 before=$(jobs "$from" "$schema")
@@ -83,5 +83,5 @@ SQL
 } > "$work/all.sql"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --dbname="$to" --file="$work/all.sql" > /dev/null
 echo "$slug is in the new cell with $before jobs, and paused. Next, in the new cell:"
-echo "  turno cleanup"
+echo "  turno maintain --once"
 echo "  turno tenant set $slug --resumed"

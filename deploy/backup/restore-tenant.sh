@@ -46,7 +46,7 @@ pg_restore --data-only --file="$work/webhooks.sql" --schema=turno --table=webhoo
 } > "$work/all.sql"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --file="$work/all.sql" > /dev/null
 echo "$slug is as it was in the backup, and paused. Next:"
-echo "  turno migrate"
+echo "  turno db migrate"
 echo "  turno effect doubt $slug"
-echo "  turno cleanup"
+echo "  turno maintain --once"
 echo "  turno tenant set $slug --resumed"

@@ -11,6 +11,6 @@ RETURNING '  turno tenant set ' || slug || ' --resumed';
 SQL
 )
 echo "restored $PGDATABASE; every tenant is paused. Next:"
-echo "  turno migrate --check"
+echo "  turno db check"
 echo "  turno effect doubt --all"
 echo "$resumed"

@@ -11,7 +11,7 @@ add_user() {
 
 rabbitmqctl add_vhost turno
 
-# Makes the exchange and the queues: RABBITMQ_URL of one run of `turno broker`. Then `rabbitmqctl delete_user turno_setup`.
+# Makes the exchange and the queues: RABBITMQ_URL of one run of `turno broker create`. Then `rabbitmqctl delete_user turno_setup`.
 add_user turno_setup "$TURNO_SETUP_PASSWORD"
 rabbitmqctl set_permissions -p turno turno_setup '^turno(\..*)?$' '^turno(\..*)?$' '^turno(\..*)?$'
 

@@ -120,10 +120,10 @@ def test_six_commands_lead_to_the_first_jobs_over_schemas_that_were_here(
         # The first of the six is `pip install turno-jobs`.
         command("turno", "init", "--package", "app.jobs", "--database-url", each_new_database)
         (tmp_path / "app" / "jobs" / "monthly_report.py").write_text(HANDLER)
-        command("turno", "migrate", "--yes")
+        command("turno", "db", "migrate", "--yes")
         command("turno", "schema", "adopt", "--from", "tenants.csv")
         command("python", "-m", "app.close_month")
-        command("turno", "worker")
+        command("turno", "work", "--once")
     assert application.refused == []
     assert application.rounds > 0
     with psycopg.connect(erp) as connection:

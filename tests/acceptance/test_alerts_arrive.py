@@ -55,26 +55,26 @@ def test_alert_commands_list_alerts_and_test_receivers(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("turno.capabilities.alerts.command.seal", lambda *_: None)
     runner = CliRunner()
-    assert runner.invoke(main, ["alerts", "list"]).output == "no alert is raised\n"
-    assert "only the log is told" in runner.invoke(main, ["alerts", "test"]).output
+    assert runner.invoke(main, ["alert", "list"]).output == "no alert is raised\n"
+    assert "only the log is told" in runner.invoke(main, ["alert", "test"]).output
     with hook() as webhook:
         monkeypatch.setenv("TURNO_ALERT_TO", f"{webhook.url},slack+{webhook.url}")
         webhook.status = 500
-        done = runner.invoke(main, ["alerts", "test"])
+        done = runner.invoke(main, ["alert", "test"])
         assert (done.exit_code, done.output.splitlines()[1:]) == (
             1,
             ["slack: HTTPError: HTTP Error 500: Internal Server Error",
              "webhook: HTTPError: HTTP Error 500: Internal Server Error"],
         )  # fmt: skip
         webhook.status = 200
-        done = runner.invoke(main, ["alerts", "test"])
+        done = runner.invoke(main, ["alert", "test"])
         assert (done.exit_code, done.output) == (0, "log: sent\nslack: sent\nwebhook: sent\n")
     world.rows(
         "INSERT INTO turno.alert_states (key, kind, sentence, command) VALUES ('k', 'x', 'it fails', 'turno doctor');"
         "INSERT INTO turno.alert_messages (receiver, event, kind, sentence, command)"
         " VALUES ('email', 'raised', 'x', 'it fails', 'turno doctor')"
     )
-    shown = runner.invoke(main, ["alerts", "list"]).output
+    shown = runner.invoke(main, ["alert", "list"]).output
     assert "it fails" in shown
     assert "1 messages wait for email after 0 tries" in shown
-    assert '"pending"' in runner.invoke(main, ["alerts", "list", "--json"]).output
+    assert '"pending"' in runner.invoke(main, ["alert", "list", "--json"]).output

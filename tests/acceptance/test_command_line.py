@@ -82,7 +82,7 @@ def installed(module_database: str, tmp_path_factory: pytest.TempPathFactory) ->
     )
     installation = Installation(module_database, folder, environment)
     # Another test's role in the same cluster is an application's role: `migrate` would ask.
-    assert "control schema got 0001" in installation.succeed("migrate", "--yes")
+    assert "control schema got 0001" in installation.succeed("db", "migrate", "--yes")
     installation.succeed("company", "add", "northwind", "--name", "Northwind Traders")
     installation.succeed("tenant", "add", "suc0001", "--company", "northwind")
     installation.succeed("tenant", "add", "suc0002", "--company", "northwind")
@@ -117,16 +117,16 @@ def ended(asking: Client, job_id: str) -> bool:
 
 
 def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
-    registered, again = installed.succeed("migrate").splitlines()
+    registered, again = installed.succeed("db", "migrate").splitlines()
     assert " job types registered: " in registered
     assert "batch_invoicing" in registered
     assert again == "no migration is pending"
-    broken = installed.run("migrate", TURNO_HANDLERS="handlers:nowhere")
+    broken = installed.run("db", "migrate", TURNO_HANDLERS="handlers:nowhere")
     assert broken.returncode == 1
     assert "no job types were registered" in broken.stderr, broken.stderr
     assert broken.stdout == "no migration is pending\n"
-    assert "suc0002" in installed.succeed("migrate", "--status")
-    assert "every right is as the matrix says" in installed.succeed("migrate", "--check")
+    assert "suc0002" in installed.succeed("db", "status")
+    assert "every right is as the matrix says" in installed.succeed("db", "check")
 
 
 def steps() -> list[str]:
@@ -136,21 +136,21 @@ def steps() -> list[str]:
 
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     before, newest = steps()[-2:]
-    undo = ("migrate", "--rollback", "1")
+    undo = ("db", "rollback", "--steps", "1")
     assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
-    assert "no migration is pending" in installed.succeed("migrate", "--dry-run")
+    assert "no migration is pending" in installed.succeed("db", "migrate", "--dry-run")
     back = installed.succeed(*undo, "--tenant", "suc0002")
     assert f"1/1 suc0002 lost {newest}" in back
-    behind = installed.run("migrate", "--status")
+    behind = installed.run("db", "status")
     assert behind.returncode == 1
     standings = [line.split()[2:5] for line in behind.stdout.splitlines() if " application " in line]
     assert standings == [["application", newest, "nothing"], ["application", before, newest]]
-    assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
-    assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
+    assert f"suc0002 would get {newest}" in installed.succeed("db", "migrate", "--dry-run")
+    assert f"1/1 suc0002 got {newest}" in installed.succeed("db", "migrate", "--canary", "suc0002", "--jobs", "2")
 
 
 def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation) -> None:
-    undo = ("migrate", "--rollback", "1", "--tenant", "suc0002")
+    undo = ("db", "rollback", "--steps", "1", "--tenant", "suc0002")
     worker = "INSERT INTO turno.workers (host, pid, backend, alive_at) VALUES (%s, 77, 'pool', now() - %s::interval)"
     installed.query(worker, "far", "0")
     installed.query(worker, "lost", "1 hour")
@@ -159,16 +159,16 @@ def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation
         assert f"1/1 suc0002 lost {steps()[-1]}" in installed.succeed(*undo, "--yes")
     finally:
         installed.query("DELETE FROM turno.workers")
-        installed.succeed("migrate")
+        installed.succeed("db", "migrate")
 
 
 def test_a_right_too_many_is_found(installed: Installation) -> None:
     installed.query("GRANT SELECT ON turno.tickets TO PUBLIC")
-    found = installed.run("migrate", "--check")
+    found = installed.run("db", "check")
     assert found.returncode == 1
     assert "tickets" in found.stdout
-    installed.succeed("migrate", "--redefine")
-    installed.succeed("migrate", "--check")
+    installed.succeed("db", "migrate", "--redefine")
+    installed.succeed("db", "check")
 
 
 def test_tenants_are_added_listed_and_removed(installed: Installation) -> None:
@@ -188,12 +188,12 @@ def test_a_changed_login_is_reset(installed: Installation, web: DemoWeb) -> None
     with psycopg.connect(installed.url, autocommit=True) as admin:
         admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'changed'").format(sql.Identifier(role)))
     assert "epoch 1" in installed.succeed("tenant", "reset-login", "suc0002")
-    assert installed.succeed("webhooks", "secret", "--tenant", "suc0002").startswith("whsec_")
+    assert installed.succeed("webhook", "secret", "--tenant", "suc0002").startswith("whsec_")
     assert "epoch 1" in installed.succeed("company", "reset-login", "northwind")
     asking = client(installed, web, "suc0002")
     job_id, _ = asking.submit("batch_invoicing", {"order_ids": [1]})
     assert ended(asking, job_id)
-    assert "1/1, 1 failed" in installed.succeed("jobs", "list", "--tenant", "suc0002")
+    assert "1/1, 1 failed" in installed.succeed("job", "list", "--tenant", "suc0002")
 
 
 def test_revoked_tokens_are_refused(installed: Installation, web: DemoWeb) -> None:
@@ -213,26 +213,24 @@ def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, we
     asking = client(installed, web, "suc0002")
     job_id, _ = asking.submit("batch_invoicing", {"order_ids": [7]})
     assert ended(asking, job_id)
-    shown = installed.succeed("jobs", "show", "--tenant", "suc0002", job_id)
+    shown = installed.succeed("job", "show", "--tenant", "suc0002", job_id)
     assert "There is no point of sale 1" in shown
-    told = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", job_id))
+    told = json.loads(installed.succeed("job", "show", "--tenant", "suc0002", "--json", job_id))
     assert [item["key"] for item in told["failed_items"]] == ["7"]
     assert len(told["attempts"]) == 1
     assert "outcome       nothing_done" in shown
     assert told["payload"]["order_ids"] == [7]
-    edited = installed.succeed(
-        "jobs", "rerun", "--tenant", "suc0002", "--payload", '{"order_ids": [8]}', job_id
-    ).strip()
-    rerun = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", edited))
+    edited = installed.succeed("job", "rerun", "--tenant", "suc0002", "--payload", '{"order_ids": [8]}', job_id).strip()
+    rerun = json.loads(installed.succeed("job", "show", "--tenant", "suc0002", "--json", edited))
     assert (rerun["parent_id"], rerun["payload"]["order_ids"]) == (job_id, [8])
-    assert "does not take" in installed.refuse("jobs", "rerun", "--tenant", "suc0002", "--payload", "{}", job_id)
-    assert f"continues {job_id}" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
-    assert "already" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
-    assert "has ended already" in installed.refuse("jobs", "cancel", "--tenant", "suc0002", job_id)
-    assert "has no job" in installed.refuse("jobs", "show", "--tenant", "suc0001", job_id)
-    assert "no active tenant" in installed.refuse("jobs", "list", "--tenant", "nobody")
+    assert "does not take" in installed.refuse("job", "rerun", "--tenant", "suc0002", "--payload", "{}", job_id)
+    assert f"continues {job_id}" in installed.succeed("job", "retry", "--tenant", "suc0002", job_id)
+    assert "already" in installed.succeed("job", "retry", "--tenant", "suc0002", job_id)
+    assert "has ended already" in installed.refuse("job", "cancel", "--tenant", "suc0002", job_id)
+    assert "has no job" in installed.refuse("job", "show", "--tenant", "suc0001", job_id)
+    assert "no active tenant" in installed.refuse("job", "list", "--tenant", "nobody")
     listed = json.loads(
-        installed.succeed("jobs", "list", "--tenant", "suc0002", "--json", "--status", "completed", "--user", "ana")
+        installed.succeed("job", "list", "--tenant", "suc0002", "--json", "--status", "completed", "--user", "ana")
     )
     assert job_id in [row["id"] for row in listed]
 
@@ -256,9 +254,9 @@ def scheduled_job(installed: Installation, web: DemoWeb) -> str:
 
 def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> None:
     job_id = scheduled_job(installed, web)
-    assert "scheduled" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
-    assert "is cancelled" in installed.succeed("jobs", "cancel", "--tenant", "suc0001", job_id)
-    assert "reason        cancelled by an operator" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
+    assert "scheduled" in installed.succeed("job", "show", "--tenant", "suc0001", job_id)
+    assert "is cancelled" in installed.succeed("job", "cancel", "--tenant", "suc0001", job_id)
+    assert "reason        cancelled by an operator" in installed.succeed("job", "show", "--tenant", "suc0001", job_id)
 
 
 def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: DemoWeb) -> None:
@@ -267,7 +265,7 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     for statement in (INTEND, PARK):
         installed.query(statement.replace("{}", schema), job_id)
     one = ("--tenant", "suc0001")
-    assert "needs review" in installed.succeed("jobs", "list", *one, "--needs-review")
+    assert "needs review" in installed.succeed("job", "list", *one, "--needs-review")
     assert "cae:7" in installed.succeed("effect", "list", *one, job_id)
     assert installed.run("effect", "settle", *one, job_id, "cae:7").returncode == 2
     assert installed.run("effect", "settle", *one, "--done", "{", job_id, "cae:7").returncode == 2
@@ -278,7 +276,7 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     (effect,) = json.loads(installed.succeed("effect", "list", *one, "--json", job_id))
     assert (effect["state"], effect["result"], effect["settled_by"]) == ("done", {"cae": 7}, "eva")
     # It runs on: a worker may have ended it by now.
-    assert "needs review" not in installed.succeed("jobs", "show", *one, job_id)
+    assert "needs review" not in installed.succeed("job", "show", *one, job_id)
 
 
 def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_mended(installed: Installation) -> None:
@@ -294,12 +292,13 @@ def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_me
 
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
-    counts = json.loads(installed.succeed("cleanup", "--json"))
+    counts = json.loads(installed.succeed("maintain", "--once", "--json"))
     changing = {
         "counted",
         "rescued",
         "scheduled",
         "schedules repaired",
+        "templates fired",
         "events purged",
         "files purged",
         "promoted",
@@ -312,15 +311,24 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
     assert set(counts) == changing | {"deliveries", "offered", "unserved"}
     lost = "INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, now() - interval '10 min')"
     installed.query(lost)
-    assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
+    assert "WOULD BE" in installed.succeed("maintain", "--once", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
-    installed.succeed("cleanup", TURNO_DEAD_AFTER_SECONDS="1", TURNO_HEARTBEAT_SECONDS="0.5")
+    installed.succeed("maintain", "--once", TURNO_DEAD_AFTER_SECONDS="1", TURNO_HEARTBEAT_SECONDS="0.5")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(0,)]
 
 
 def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Path) -> None:
     away = f"host={tmp_path} port=5432 dbname=turno"
-    for command in (("migrate",), ("tenant", "list"), ("cleanup",), ("jobs", "list", "--tenant", "x"), ("worker",)):
+    for command in (
+        (
+            "db",
+            "migrate",
+        ),
+        ("tenant", "list"),
+        ("maintain", "--once"),
+        ("job", "list", "--tenant", "x"),
+        ("work", "--once"),
+    ):
         told = installed.refuse(*command, DATABASE_URL=away, TURNO_ADMIN_DATABASE_URL="")
         assert told.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
 
@@ -346,19 +354,19 @@ def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
 
 
 def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:
-    assert "TURNO_MASTER_KEY is not set" in installed.refuse("migrate", TURNO_MASTER_KEY="")
+    assert "TURNO_MASTER_KEY is not set" in installed.refuse("db", "migrate", TURNO_MASTER_KEY="")
     assert "32 characters" in installed.refuse("tenant", "list", TURNO_MASTER_KEY="short")
     assert "not a URL" in installed.refuse("tenant", "list", DATABASE_URL="nonsense")
     assert "TURNO_WEB_THREADS='many'" in installed.refuse("serve", TURNO_WEB_THREADS="many")
     token = ("token", "--user", "a", "--role", "operator")
     assert "is a public key" in installed.refuse(*token, TURNO_JWT_KEY="-----BEGIN PUBLIC KEY-----")
     empty = installed.refuse("company", "add", "x", DATABASE_URL=database, TURNO_ADMIN_DATABASE_URL=database)
-    assert "run `turno migrate`" in empty
+    assert "run `turno db migrate`" in empty
 
 
 def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed: Installation) -> None:
     submit = (
-        "jobs",
+        "job",
         "submit",
         "batch_invoicing",
         "--tenant",
@@ -371,12 +379,12 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
     payload = ("--payload", '{"order_ids": [1, 2]}')
     first = installed.succeed(*submit, *payload, "--key", "night-1").strip()
     assert installed.succeed(*submit, *payload, "--key", "night-1").strip() == first
-    assert first in installed.succeed("jobs", "list", "--tenant", "suc0001", "--user", "cron")
+    assert first in installed.succeed("job", "list", "--tenant", "suc0001", "--user", "cron")
     assert f"by job {first}; choose a new key" in installed.refuse(
         *submit, "--payload", '{"order_ids": [3]}', "--key", "night-1"
     )
     assert "payload.order_ids: is missing" in installed.refuse(*submit)
-    assert "UnknownJobType" not in installed.refuse("jobs", "submit", "dance", "--tenant", "suc0001")
+    assert "UnknownJobType" not in installed.refuse("job", "submit", "dance", "--tenant", "suc0001")
     for wrong, said in (
         (("--payload", "{"), "'--payload': is not valid JSON"),
         (("--key", "a b"), "'--key': 'a b': expected"),
@@ -387,9 +395,9 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
     too_late = [*submit[:-1], "2100-01-01T00:00:00-03:00", *payload]
     assert "--run-at must be at most one year ahead" in installed.refuse(*too_late)
     in_ten_minutes = installed.succeed(*submit[:-1], "+10m", *payload).strip()
-    shown = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0001", "--json", in_ten_minutes))
+    shown = json.loads(installed.succeed("job", "show", "--tenant", "suc0001", "--json", in_ten_minutes))
     job = shown.get("job", shown)
     delay = datetime.fromisoformat(job["run_at"]) - datetime.fromisoformat(job["created_at"])
     assert timedelta(minutes=9) < delay <= timedelta(minutes=10)
-    installed.succeed("jobs", "cancel", "--tenant", "suc0001", in_ten_minutes)
-    installed.succeed("jobs", "cancel", "--tenant", "suc0001", first)
+    installed.succeed("job", "cancel", "--tenant", "suc0001", in_ten_minutes)
+    installed.succeed("job", "cancel", "--tenant", "suc0001", first)

@@ -94,7 +94,7 @@ def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> It
 def test_an_open_demo_serves_other_terminals_until_ctrl_c(
     open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]
 ) -> None:
-    listed = turno("jobs", "list", "--tenant", "suc0002", environment=marked, folder=tmp_path)
+    listed = turno("job", "list", "--tenant", "suc0002", environment=marked, folder=tmp_path)
     assert "200/200" in listed.stdout, listed.stderr
     scheduled = turno("schedule", "list", "--all", environment=marked, folder=tmp_path)
     assert "nightly-invoices" in scheduled.stdout, scheduled.stderr
@@ -137,6 +137,6 @@ def test_the_demo_uses_the_postgres_that_is_named(database: str, tmp_path: Path,
     assert_everything_is_invoiced(report)
     assert not (tmp_path / ".turno" / "postgres").exists()
     listed = turno(
-        "jobs", "list", "--tenant", "suc0003", environment=marked | {"DATABASE_URL": database}, folder=tmp_path
+        "job", "list", "--tenant", "suc0003", environment=marked | {"DATABASE_URL": database}, folder=tmp_path
     )
     assert "130/130" in listed.stdout, listed.stderr

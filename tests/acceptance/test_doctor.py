@@ -34,8 +34,8 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
     (missing,) = doctor(DATABASE_URL="dbname=nowhere host=127.0.0.1 port=1")
     assert missing.startswith("cannot reach PostgreSQL")
     (not_installed,) = doctor()
-    assert "run `turno migrate" in not_installed
-    run("migrate", "--yes")
+    assert "run `turno db migrate" in not_installed
+    run("db", "migrate", "--yes")
 
     without_tenant, without_maintenance = doctor()
     assert without_tenant.startswith("there is no tenant; run `turno tenant add")
@@ -59,7 +59,7 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         assert limit.startswith(
             "a tenant's handlers may open 10 sessions, and 1 hosts with these settings run children"
         )
-        run("migrate", "--yes", TURNO_MAX_CHILDREN="12")
+        run("db", "migrate", "--yes", TURNO_MAX_CHILDREN="12")
         assert doctor(TURNO_MAX_CHILDREN="12", TURNO_LIMITS="child_sessions=1") == []
 
         admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")

@@ -61,7 +61,7 @@ def at_work(image: Path, environment: dict[str, str], programs: Path) -> Iterato
     """The web and a pool, started by the commands that compose gives them."""
     started = []
     with (image.parent / "log").open("wb") as log:
-        for words in (["serve"], ["pool", "--queues", "cold"]):
+        for words in (["serve"], ["work", "--queues", "cold"]):
             command = [str(programs / "turno"), *words]
             started.append(subprocess.Popen(command, cwd=image, env=environment, stdout=log, stderr=log))
         yield
@@ -80,13 +80,13 @@ def test_what_the_image_holds_serves_and_runs_jobs(
     def command(*words: str) -> str:
         return run(str(programs / "turno"), *words, cwd=image, env=environment)
 
-    command("migrate", "--yes")
+    command("db", "migrate", "--yes")
     command("tenant", "add", "suc0001", "--company", "acme", "--name", "Acme")
     request.getfixturevalue("at_work")
     script = (
         f"import urllib.request; urllib.request.urlopen('http://{environment['TURNO_WEB_BIND']}/readyz', timeout=3)"
     )
-    probes = ([str(programs / "python"), "-c", script], [str(programs / "turno"), "pool", "--check"])
+    probes = ([str(programs / "python"), "-c", script], [str(programs / "turno"), "work", "--check"])
     for probe in probes:
 
         def answers(probe: list[str] = probe) -> bool:
@@ -94,6 +94,6 @@ def test_what_the_image_holds_serves_and_runs_jobs(
 
         assert wait_until(answers, within=90, every=0.2), (image.parent / "log").read_text()
     payload = ("--payload", '{"order_ids": [1]}')
-    job = command("jobs", "submit", "batch_invoicing", "--tenant", "suc0001", *payload).strip()
-    assert wait_until(lambda: "completed" in command("jobs", "show", "--tenant", "suc0001", job), within=90)
+    job = command("job", "submit", "batch_invoicing", "--tenant", "suc0001", *payload).strip()
+    assert wait_until(lambda: "completed" in command("job", "show", "--tenant", "suc0001", job), within=90)
     assert [path.name for path in image.iterdir() if path.name not in APPLICATION] == []

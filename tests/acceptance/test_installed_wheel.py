@@ -88,7 +88,7 @@ def environment(shop: Path, module_database: str) -> dict[str, str]:
 def web(shop: Path, environment: dict[str, str], programs: Path) -> Iterator[str]:
     """The shop's web, served by the installed `turno serve`."""
     turno = str(programs / "turno")
-    run(turno, "migrate", "--yes", cwd=shop, env=environment)
+    run(turno, "db", "migrate", "--yes", cwd=shop, env=environment)
     run(turno, "tenant", "add", "suc0001", "--company", "shop", "--name", "The Shop", cwd=shop, env=environment)
     with (shop / "web.log").open("wb") as log:
         serving = subprocess.Popen([turno, "serve"], cwd=shop, env=environment, stdout=log, stderr=log)

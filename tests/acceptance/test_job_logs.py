@@ -52,7 +52,7 @@ def test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone(
         assert ours[-1][3].startswith("attempt ended: ")
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    asked = ("jobs", "logs", "--tenant", "suc0001", str(job_id))
+    asked = ("job", "logs", "--tenant", "suc0001", str(job_id))
     world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 minute'")
     shown = CliRunner().invoke(main, [*asked, "--follow"])
     assert (shown.exit_code, shown.output.splitlines()[1].partition(" 1#2 ")[2]) == (

@@ -113,18 +113,18 @@ def test_every_command_works_for_an_administrator_that_is_no_superuser(
     managed.run("CREATE ROLE {erp} LOGIN PASSWORD 'x'; GRANT {erp} TO {administrator}")
     managed.run(APPLICATION)
     before = rights(managed)
-    command(environment, "migrate", "--plan")
-    command(environment, "migrate", "--yes")
-    assert "0 failed" in command(environment, "migrate", "--yes", "--redefine")
+    command(environment, "db", "plan")
+    command(environment, "db", "migrate", "--yes")
+    assert "0 failed" in command(environment, "db", "migrate", "--yes", "--redefine")
     command(environment, "tenant", "add", "made", "--company", "acme", "--name", "Acme")
     command(environment, "schema", "adopt", "erp", "--tenant", "adopted")
-    job = command(environment, "jobs", "submit", "raise_orders", "--tenant", "adopted", "--payload", '{"amount": 5}')
+    job = command(environment, "job", "submit", "raise_orders", "--tenant", "adopted", "--payload", '{"amount": 5}')
     with psycopg.connect(make_conninfo(managed.url, user=managed.erp, password="x")) as application:
         application.execute("SELECT turno.enqueue('adopted', 'raise_orders', '{\"amount\": 7}')")
-    for program in ("worker", "cleanup"):
-        done = turno(program, environment=environment, folder=tmp_path)
+    for program in (("work", "--once"), ("maintain", "--once")):
+        done = turno(*program, environment=environment, folder=tmp_path)
         assert done.returncode == 0, done.stderr
-    show = ("jobs", "show", "--tenant", "adopted", job.strip())
+    show = ("job", "show", "--tenant", "adopted", job.strip())
     assert wait_until(lambda: "completed" in command(environment, *show), within=20)
     with psycopg.connect(managed.url) as admin:
         assert admin.execute("SELECT array_agg(total ORDER BY id) FROM erp.orders").fetchone() == ([22, 32],)
@@ -135,7 +135,7 @@ def test_every_command_works_for_an_administrator_that_is_no_superuser(
         # A session that was closed is on the server's list for a moment.
         logins = Logins(managed.url, KEY.encode())
         assert wait_until(lambda: not list(obstacles(admin, logins, drop_tenants=True)), within=20)
-    command(environment, "uninstall", "--yes", "--drop-tenants")
+    command(environment, "db", "uninstall", "--yes", "--drop-tenants")
     assert rights(managed) == before
     managed.run("DROP OWNED BY {erp}; DROP ROLE {erp}", managed.url)
 

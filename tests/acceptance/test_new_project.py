@@ -1,4 +1,4 @@
-"""What `turno init` and `turno new-handler` write runs as it is: its tests pass, in a project of its own."""
+"""What `turno init` and `turno handler add` write runs as it is: its tests pass, in a project of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_tests_of_a_new_project_pass(tmp_path: Path) -> None:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     for command in (
         (str(BIN / "turno"), "init", "--package", "shop.jobs"),
-        (str(BIN / "turno"), "new-handler", "send_letters"),
+        (str(BIN / "turno"), "handler", "add", "send_letters"),
         (str(BIN / "pytest"), "-q", "-p", "no:cacheprovider"),
     ):
         done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, check=False)

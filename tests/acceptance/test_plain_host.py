@@ -99,7 +99,7 @@ def host(each_new_database: str, tmp_path: Path) -> Iterator[PlainHost]:
 
 @pytest.fixture
 def adopted(host: PlainHost) -> PlainHost:
-    host.turno("migrate", "--yes")
+    host.turno("db", "migrate", "--yes")
     host.turno("schema", "adopt", "--from", "tenants.csv")
     return host
 
@@ -110,7 +110,7 @@ def test_the_page_s_commands_and_files_lead_to_the_first_job(host: PlainHost) ->
     files = dict(re.findall(r"<!-- file: examples/plain_host/(\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL))
     assert set(files) == {"jobs/monthly_report.py", "tenants.csv", "app.py"}
     pip, init, migrate, add, pool, *_ = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
-    assert (pip, pool) == ("pip install ../turno", "QUEUE_BACKEND=pool turno pool")
+    assert (pip, pool) == ("pip install ../turno", "QUEUE_BACKEND=pool turno work")
     shutil.rmtree(host.folder / "jobs")
     for name in ("app.py", "tenants.csv", "pyproject.toml"):
         (host.folder / name).unlink()
@@ -131,7 +131,7 @@ def test_the_page_s_commands_and_files_lead_to_the_first_job(host: PlainHost) ->
     with pool_of(host):
         totals = "SELECT (SELECT total FROM suc0001.reports), (SELECT total FROM suc0002.reports)"
         assert wait_until(lambda: _text(host.admin.execute(totals).fetchone()) == ("142.50", "7"), within=60)
-    host.turno("uninstall", "--yes")
+    host.turno("db", "uninstall", "--yes")
     assert host.standing() == before
     assert host.admin.execute("SELECT FROM pg_namespace WHERE nspname = 'turno' OR nspname ~ '^t_'").rowcount == 0
 
@@ -147,7 +147,7 @@ class pool_of:  # noqa: N801 - read as the words `with pool of`
         self._host = host
 
     def __enter__(self) -> None:
-        command = [sys.executable, "-m", "turno.commands.main", "pool"]
+        command = [sys.executable, "-m", "turno.commands.main", "work"]
         self._process = subprocess.Popen(
             command, cwd=self._host.folder, env=self._host.environment, stderr=subprocess.DEVNULL
         )

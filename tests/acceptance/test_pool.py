@@ -99,7 +99,7 @@ def test_without_a_reserve_everybody_waits_for_a_child(world: ExampleInstallatio
 def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> None:
     """Each waits in its handler until all fifty have started, so fewer children would never end any."""
     most, each = 50, [world.one, world.other] * 25
-    raise_connections(world.admin, 2 * most)  # as `turno migrate` does with this setting
+    raise_connections(world.admin, 2 * most)  # as `turno db migrate` does with this setting
     jobs = [world.enqueue({"how": "wait_for_company", "number": most}, handler=Odd, tenant=tenant) for tenant in each]
     company = world.folder / "company"
     company.mkdir(exist_ok=True)

@@ -158,13 +158,13 @@ def test_a_probe_is_answered_by_the_age_of_a_file(world: ExampleInstallation, tm
     assert not file.exists()
 
 
-@pytest.mark.parametrize("program", ["pool", "consume"])
+@pytest.mark.parametrize("program", [["work"], ["work", "--from-broker"]])
 def test_a_probe_needs_no_database_and_loads_no_driver(
-    world: ExampleInstallation, tmp_path: Path, program: str
+    world: ExampleInstallation, tmp_path: Path, program: list[str]
 ) -> None:
     (tmp_path / "alive").touch()
     asked = world.environment | {"TURNO_ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
-    asking = f"main(['{program}', '--check'], standalone_mode=False)"
+    asking = f"main({[*program, '--check']}, standalone_mode=False)"
     code = (
         f"import sys; from turno.commands.main import main; print({asking}, {{'psycopg', 'pika'}} & {{*sys.modules}})"
     )
@@ -185,7 +185,7 @@ def test_the_workers_are_listed_with_their_silence(world: ExampleInstallation) -
         " VALUES ('pool', 'here', 4711, now()), ('pool', 'gone', 1, now() - interval '1 h')"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "turno.commands.main", "workers"], env=world.environment, cwd=ROOT,
+        [sys.executable, "-m", "turno.commands.main", "worker", "list"], env=world.environment, cwd=ROOT,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     lost, alive, missing = done.stdout.splitlines()[1:]

@@ -40,21 +40,21 @@ def failed(world: ExampleInstallation) -> None:
 def test_what_failed_tonight_is_grouped_tried_and_retried(world: ExampleInstallation, turno_said: Any) -> None:
     failed(world)
     status, said = turno_said(
-        "jobs", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
+        "job", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
     )
     (group,) = json.loads(said)
     assert (status, group["jobs"], group["tenants"]) == (0, 3, 2)
-    status, said = turno_said("jobs", "retry", "--all", "--type", "odd", "--error", group["name"], "--dry-run")
+    status, said = turno_said("job", "retry", "--all", "--type", "odd", "--error", group["name"], "--dry-run")
     assert (status, said.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
     assert turno_said("audit", "list", "--json") == (0, "[]\n")
-    status, said = turno_said("jobs", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
+    status, said = turno_said("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
     assert (status, said.splitlines()) == (0, ["3 jobs of 2 tenants retried", "  suc0002 2", "  suc0001 1"])
     status, said = turno_said("audit", "list", "--json")
     assert [(row["actor"], row["action"], row["jobs"]) for row in json.loads(said)] == [
         ("eva", "retry", 2),
         ("eva", "retry", 1),
     ]
-    assert "replayed" in turno_said("jobs", "list", "--all", "--status", "failed")[1]
+    assert "replayed" in turno_said("job", "list", "--all", "--status", "failed")[1]
 
 
 def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstallation, turno_said: Any) -> None:
@@ -69,20 +69,20 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     status, said = turno_said("status", "--all")
     assert status == 1
     assert "2 of 2 items of jobs odd of suc0001 that ended in the last hour failed" in said
-    said = turno_said("jobs", "list", "--all", "--outcome", "nothing_done", "--json")[1]
+    said = turno_said("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
     assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
         (str(batches["suc0001"]), "completed", 2)
     ]
-    said = turno_said("jobs", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
+    said = turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
     assert [row["id"] for row in json.loads(said)] == [str(batches["suc0002"])]
-    assert json.loads(turno_said("jobs", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
-    (group,) = json.loads(turno_said("jobs", "list", "--all", "--group-by", "error", "--json")[1])
+    assert json.loads(turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
+    (group,) = json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1])
     assert (group["name"], group["jobs"], group["items"], group["tenants"]) == ("ValueError: item # is bad", 2, 3, 2)
-    status, said = turno_said("jobs", "retry", "--all", "--dry-run")
+    status, said = turno_said("job", "retry", "--all", "--dry-run")
     assert said.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
-    status, said = turno_said("jobs", "retry", "--all")
+    status, said = turno_said("job", "retry", "--all")
     assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
-    assert turno_said("jobs", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
+    assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
 
 
 def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
@@ -91,11 +91,11 @@ def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
     mine = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other, correlation_id="tonight", user_id="ana")
     world.enqueue({"how": "error"}, handler=Odd, tenant=world.one, user_id="ben")
     for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
-        status, said = turno_said("jobs", "list", "--all", *filters, "--json")
+        status, said = turno_said("job", "list", "--all", *filters, "--json")
         assert (status, [(row["id"], row["tenant"]) for row in json.loads(said)]) == (0, [(str(mine), "suc0002")])
-        assert json.loads(turno_said("jobs", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
-        assert json.loads(turno_said("jobs", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
-        assert len(json.loads(turno_said("jobs", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
+        assert json.loads(turno_said("job", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
+        assert json.loads(turno_said("job", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
+        assert len(json.loads(turno_said("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
 
 
 def test_one_job_is_put_first_put_off_run_and_shown_with_its_own_frames(
@@ -103,18 +103,18 @@ def test_one_job_is_put_first_put_off_run_and_shown_with_its_own_frames(
 ) -> None:
     job_id = world.enqueue({"how": "permanent"}, handler=Odd)
     one = ("--tenant", "suc0001", str(job_id))
-    assert turno_said("jobs", "reprioritise", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")
-    assert turno_said("jobs", "reschedule", "--at", "2030-01-01T00:00Z", *one)[0] == 0
-    assert "scheduled" in turno_said("jobs", "show", *one)[1]
-    assert turno_said("jobs", "run-now", "--dry-run", *one) == (0, f"job {job_id} would be changed\n")
-    assert turno_said("jobs", "run-now", *one)[0] == 0
+    assert turno_said("job", "set", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")
+    assert turno_said("job", "set", "--at", "2030-01-01T00:00Z", *one)[0] == 0
+    assert "scheduled" in turno_said("job", "show", *one)[1]
+    assert turno_said("job", "set", "--at", "now", "--dry-run", *one) == (0, f"job {job_id} would be changed\n")
+    assert turno_said("job", "set", "--at", "now", *one)[0] == 0
     assert attempt(world, job_id)["status"] == "failed"
-    assert turno_said("jobs", "run-now", *one)[0] == 1
-    shown = turno_said("jobs", "show", "--traceback", *one)[1]
+    assert turno_said("job", "set", "--at", "now", *one)[0] == 1
+    shown = turno_said("job", "show", "--traceback", *one)[1]
     assert "misbehaving_handlers.py" in shown
     assert "turno/runner" not in shown
-    assert turno_said("jobs", "discard", *one) == (0, f"job {job_id} is discarded\n")
-    assert turno_said("jobs", "discard", *one)[0] == 1
+    assert turno_said("job", "discard", *one) == (0, f"job {job_id} is discarded\n")
+    assert turno_said("job", "discard", *one)[0] == 1
 
 
 def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_said: Any) -> None:
@@ -127,28 +127,30 @@ def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_sai
     assert (odd["set"]["timeout"], odd["code"]["timeout"], odd["set"]["max_attempts"]) == (7.0, Odd.timeout, 2)
     assert "7.0 (" in turno_said("type", "list")[1]
     world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
-    assert "quiet" in turno_said("workers", "--quiet", "here:7")[1]
+    assert turno_said("worker", "set", "here:7", "quiet")[0] == 0
+    assert "quiet" in turno_said("worker", "list")[1]
     assert world.rows("SELECT request FROM turno.workers") == [{"request": "quiet"}]
-    assert "alive" in turno_said("workers", "--resume", "here:7")[1]
-    assert turno_said("workers", "--stop", "here:8")[0] == 1
+    assert turno_said("worker", "set", "here:7", "resume")[0] == 0
+    assert "alive" in turno_said("worker", "list")[1]
+    assert turno_said("worker", "set", "here:8", "stop")[0] == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("jobs", "list"), "--tenant"),
-        (("jobs", "list", "--all", "--since", "yesterday"), "--since"),
-        (("jobs", "list", "--all", "--since", "2026-11-22"), "--since"),
-        (("jobs", "list", "--all", "--status", "lost"), "--status"),
-        (("jobs", "list", "--all", "--group-by", "moon"), "--group-by"),
-        (("jobs", "list", "--all", "--group-by", "error", "--user", "ana"), "--group-by"),
-        (("jobs", "list", "--tenant", "suc0001", "--group-by", "error"), "--group-by"),
-        (("jobs", "retry"), "--all"),
-        (("jobs", "retry", "--all", "--status", "cancelled"), "--status"),
-        (("jobs", "retry", "--all", "--outcome", "completed"), "--outcome"),
-        (("jobs", "cancel", "--all", "--error", "Boom"), "--error"),
-        (("jobs", "reprioritise", "--all", "--priority", "highest"), "--priority"),
-        (("jobs", "retry", "--tenant", "suc0001", "--error", "x", "0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "--error"),
+        (("job", "list"), "--tenant"),
+        (("job", "list", "--all", "--since", "yesterday"), "--since"),
+        (("job", "list", "--all", "--since", "2026-11-22"), "--since"),
+        (("job", "list", "--all", "--status", "lost"), "--status"),
+        (("job", "list", "--all", "--group-by", "moon"), "--group-by"),
+        (("job", "list", "--all", "--group-by", "error", "--user", "ana"), "--group-by"),
+        (("job", "list", "--tenant", "suc0001", "--group-by", "error"), "--group-by"),
+        (("job", "retry"), "--all"),
+        (("job", "retry", "--all", "--status", "cancelled"), "--status"),
+        (("job", "retry", "--all", "--outcome", "completed"), "--outcome"),
+        (("job", "cancel", "--all", "--error", "Boom"), "--error"),
+        (("job", "set", "--all", "--priority", "highest"), "--priority"),
+        (("job", "retry", "--tenant", "suc0001", "--error", "x", "0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "--error"),
         (("tenant", "set", "suc0001"), "--help"),
         (("tenant", "set", "suc0001", "--weight", "0"), "--weight"),
         (("type", "set", "odd", "--timeout", "nan"), "--timeout"),

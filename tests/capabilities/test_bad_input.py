@@ -97,7 +97,7 @@ def test_missing_from_one_tenant_it_stops_no_other(
     assert whole.slug not in failed
     left = {name: rows for name, rows in contents(world, one).items() if name.startswith("turno.")}
     assert left.keys() == kept.keys()
-    status, printed = turno("migrate", "--yes")
+    status, printed = turno("db", "migrate", "--yes")
     assert status == 0, printed
     assert objects(world, one, broken.schema) == before
     world.rows("DELETE FROM turno.tenant_failures")
@@ -116,7 +116,7 @@ def test_a_database_of_an_older_commit_is_refused_by_name(
     change = sql.SQL("UPDATE {0} AS l" + of_step).format(ledger)
     (checksum,) = world.admin.execute(change, ["another", one.name]).fetchone() or ("",)
     try:
-        status, printed = turno("migrate", "--yes")
+        status, printed = turno("db", "migrate", "--yes")
         assert status == 1
         assert f"version {one.name}/0001 was changed after it was applied here" in printed
         assert contents(world, one) == before

@@ -107,20 +107,20 @@ class Checkout:
         return done.stdout
 
     def install(self) -> None:
-        self.turno("migrate", "--yes")
+        self.turno("db", "migrate", "--yes")
         for slug in ("suc0001", "suc0002"):
             self.turno("tenant", "add", slug, "--company", "acme", "--name", "Acme")
 
     def run_a_job(self) -> None:
         payload = ("--payload", '{"how": "ok"}')
-        job = self.turno("jobs", "submit", "odd", "--tenant", "suc0001", "--user", "ana", *payload).strip()
-        self.turno("worker")
-        shown = self.turno("jobs", "show", "--tenant", "suc0001", "--json", job)
+        job = self.turno("job", "submit", "odd", "--tenant", "suc0001", "--user", "ana", *payload).strip()
+        self.turno("work", "--once")
+        shown = self.turno("job", "show", "--tenant", "suc0001", "--json", job)
         assert json.loads(shown)["status"] == "completed"
 
     def check(self) -> None:
-        assert self.turno("migrate", "--check") == "every right is as the matrix says\n"
-        assert self.turno("migrate", "--yes").endswith("no migration is pending\n")
+        assert self.turno("db", "check") == "every right is as the matrix says\n"
+        assert self.turno("db", "migrate", "--yes").endswith("no migration is pending\n")
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkou
     checkout.delete()
     checkout.install()
     checkout.run_a_job()
-    checkout.turno("cleanup", "--json")
+    checkout.turno("maintain", "--once", "--json")
     checkout.check()
     with psycopg.connect(checkout.url) as admin:
         assert admin.execute(TABLES, [f"turno/{checkout.capability.name}"]).fetchall() == []
@@ -179,7 +179,7 @@ def test_an_existing_database_outlives_its_folder_and_takes_it_back(checkout: Ch
         declared = [*one.control.relations.values(), *one.tenant.relations.values()]
         assert any(count for *_, count in rights) == any(declared)
         checkout.delete()
-        checkout.turno("migrate", "--yes")
+        checkout.turno("db", "migrate", "--yes")
         assert {count for *_, count in tables(admin, checkout)} <= {0}
         checkout.check()
         checkout.run_a_job()
@@ -192,11 +192,11 @@ def test_an_existing_database_outlives_its_folder_and_takes_it_back(checkout: Ch
         admin.execute("SET search_path = " + schema_of(admin, "suc0001"))
         admin.execute("DELETE FROM background_jobs")
         checkout.restore()
-        checkout.turno("migrate", "--yes")
+        checkout.turno("db", "migrate", "--yes")
         now = [row for row in rights if row[1] == "turno" or row[1] == schema_of(admin, "suc0001")]
         assert tables(admin, checkout) == now
         checkout.check()
-        checkout.turno("cleanup", "--json")
+        checkout.turno("maintain", "--once", "--json")
 
 
 def tables(admin: psycopg.Connection[Any], checkout: Checkout) -> list[tuple[Any, ...]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.deep
 
 SCRIPTS = ROOT / "deploy" / "backup"
-REPLAY = "  turno events replay --tenant suc0001 --type ledger --missing --since 2020-01-01T00:00:00Z\n"
+REPLAY = "  turno event replay --tenant suc0001 --type ledger --missing --since 2020-01-01T00:00:00Z\n"
 QUICK = {"TURNO_HEARTBEAT_SECONDS": "0.5", "TURNO_DEAD_AFTER_SECONDS": "3"}
 ONCE = {
     "an order has not one invoice": """
@@ -85,8 +85,8 @@ def follow(world: ExampleInstallation, told: str) -> None:
     lines = [line.split() for line in told.splitlines() if line.startswith("  turno ")]
     assert lines
     for _, *arguments in lines:
-        if arguments == ["cleanup"]:  # which begins anew without its secrets
-            output, _ = (cleanup := world.start("cleanup")).communicate(timeout=60)
+        if arguments == ["maintain", "--once"]:  # which begins anew without its secrets
+            output, _ = (cleanup := world.start("maintain", "--once")).communicate(timeout=60)
             status = cleanup.returncode
         else:
             ended = CliRunner().invoke(main, arguments, env=world.environment)
@@ -234,7 +234,7 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         # A release that subscribes to the event; and the webhook is delivered.
         stop(pool)
         world.registry = "tests.faults.restored_handlers:REGISTRY"
-        follow(world, f"  turno cleanup\n{REPLAY}")
+        follow(world, f"  turno maintain --once\n{REPLAY}")
         pool = world.start_pool(**QUICK)
         assert wait_until(lambda: all_ended(world), within=30)
         assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]

@@ -55,7 +55,7 @@ def pool(world: ExampleInstallation) -> None:
 def new_worker(world: ExampleInstallation, next_release: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A resident worker of the next release."""
     worker = subprocess.Popen(
-        [sys.executable, "-m", "turno.commands.main", "pool"],
+        [sys.executable, "-m", "turno.commands.main", "work"],
         cwd=next_release,
         env=world.environment | {"PYTHONPATH": str(next_release)},
         stdin=subprocess.DEVNULL,

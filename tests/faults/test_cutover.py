@@ -149,5 +149,5 @@ def backends_seen(world: ExampleInstallation, web: Web, slug: str) -> set[str]:
 
 def test_the_plan_is_written_down() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "cutover.md").read_text(encoding="utf-8")
-    for command in ("turno backend status", "turno backend set", "turno consume"):
+    for command in ("turno backend status", "turno backend set", "turno work --from-broker"):
         assert command in page

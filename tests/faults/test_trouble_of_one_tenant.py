@@ -157,7 +157,7 @@ class Broken(Liveness):
             raise RuntimeError("a fault of the program's")
 
 turno.wiring.workers.liveness = lambda _settings: Broken()
-main(["pool"])
+main(["work"])
 """
 
 

@@ -196,8 +196,8 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
     with Callers(world, [old.web]) as callers:
         assert callers.go_on()
         # 1. The schemas, while the old release serves and works alone.
-        assert "nothing" not in new.run("migrate", "--dry-run")
-        new.run("migrate", "--canary", "suc0001", "--yes")
+        assert "nothing" not in new.run("db", "migrate", "--dry-run")
+        new.run("db", "migrate", "--canary", "suc0001", "--yes")
         assert check(world.admin, world.logins) == []
         assert wait_until(marked, within=30)
         # A request that met the lock of its tenant's migration was told to come again; from here on none is.

@@ -97,7 +97,7 @@ def test_systemd_finds_a_unit_well_confined(unit: Path, systemd_analyze: Path) -
 
 
 @pytest.mark.parametrize(
-    ("unit", "program"), [("pool@", "pool --queues %i"), ("consume", "consume"), ("maintain", "maintain")]
+    ("unit", "program"), [("pool@", "work --queues %i"), ("consume", "work --from-broker"), ("maintain", "maintain")]
 )
 def test_a_unit_of_what_says_that_it_is_ready_and_alive_waits_for_both(unit: str, program: str) -> None:
     lines = (DEPLOY / f"turno-{unit}.service").read_text().splitlines()

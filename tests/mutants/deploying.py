@@ -35,9 +35,9 @@ MUTANTS = (
     Mutant(
         "on a managed server the check leaves out what can be mended",
         "docs/deploying.md: --managed leaves out what only a superuser can mend",
-        "turno/commands/migrate.py",
-        'if not (options["managed"] and one.for_superuser)',
-        'if not options["managed"]',
+        "turno/commands/db.py",
+        "if not (managed and one.for_superuser)",
+        "if not managed",
         (f"{MANAGED}::test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend",),
     ),
     Mutant(

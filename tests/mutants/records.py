@@ -134,9 +134,9 @@ MUTANTS = (
     Mutant(
         "a migration with handlers that cannot be imported succeeds",
         "every command ends with 1 if a part of it failed",
-        "turno/commands/migrate.py",
-        "all_schemas.migrate(connect, logins, **how, **shared)) or unregistered",
-        "all_schemas.migrate(connect, logins, **how, **shared))",
+        "turno/commands/db.py",
+        "return report(outcomes) or unregistered",
+        "return report(outcomes)",
         ("tests/acceptance/test_command_line.py::test_a_migrated_installation_has_nothing_to_do_and_no_findings",),
     ),
     Mutant(

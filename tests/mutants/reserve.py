@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a pool has nothing in reserve",
         SHARED,
-        "turno/commands/resident_worker.py",
+        "turno/commands/work.py",
         "reserve=settings.reserve_children",
         "reserve=0",
         (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),

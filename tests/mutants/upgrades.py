@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a schema is taken back under workers that live",
         "nothing is lost on the way back",
-        "turno/commands/migrate.py",
+        "turno/commands/db.py",
         "    if alive:\n",
         "    if False:\n",
         ("tests/acceptance/test_command_line.py::test_migrations_do_not_go_back_under_a_living_worker",),

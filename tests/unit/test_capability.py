@@ -55,7 +55,8 @@ def test_a_public_name_without_its_capability_is_refused() -> None:
 def test_two_commands_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidSettings, match="the command status is declared twice; rename it"):
         merged("command", [COMMANDS, {"status": Command("a:b", "Another.")}])
-    assert main.list_commands(None)[: len(COMMANDS)] == list(COMMANDS)  # type: ignore[arg-type]
+    words = [*dict.fromkeys(name.partition(" ")[0] for name in COMMANDS)]
+    assert main.list_commands(None)[: len(words)] == words  # type: ignore[arg-type]
 
 
 def test_matrices_of_two_sources_are_one() -> None:

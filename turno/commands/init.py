@@ -18,8 +18,8 @@ PACKAGE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 LIST = "HANDLERS"
 NEXT = (
     "next: check DATABASE_URL in .env, then",
-    "  turno migrate --plan                                    show the changes to that database",
-    "  turno migrate",
+    "  turno db plan                                    show the changes to that database",
+    "  turno db migrate",
     "  turno schema adopt suc0001                              a tenant whose tables are in the schema suc0001",
     '  turno tenant add suc0001 --company acme --name "Acme"   or a tenant with a new schema',
     "  turno doctor                                            what is missing, and what mends it",
@@ -35,7 +35,7 @@ def init(package: str, handler: str, database_url: str | None) -> None:
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
     if there := setting("handlers"):
-        click.echo(f"kept TURNO_HANDLERS={there}: add a handler with `turno new-handler NAME`")
+        click.echo(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
     else:
         for line in write_handler(handler, package, LIST):
             click.echo(line)

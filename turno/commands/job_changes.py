@@ -1,7 +1,8 @@
-"""The commands of `turno jobs` that change jobs: one by its id, or with --all every one that the filters leave."""
+"""The commands of `turno job` that change jobs: one by its id, or with --all every one that the filters leave."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,27 +81,19 @@ def discard(**given: Any) -> int:
     return _change(OperatorCommand(name="discard"), given)
 
 
-@click.command()
-@click.option("--priority", type=click.Choice([one.word for one in Priority]), required=True)
+@click.command("set", epilog="Example: turno job set --priority high --all --type send_invoices --status pending")
+@click.option("--priority", type=click.Choice([one.word for one in Priority]), help="New priority.")
+@click.option("--at", "run_at", type=MOMENT, metavar="TIME", help="New earliest start, such as +10m; now: run it now.")
 @changing
-def reprioritise(priority: str, **given: Any) -> int:
-    """Give the waiting job JOB_ID another priority."""
-    return _change(OperatorCommand(name="reprioritise", priority=Priority[priority.upper()]), given)
-
-
-@click.command()
-@click.option("--at", "run_at", type=MOMENT, required=True, metavar="TIME", help="When it may run.")
-@changing
-def reschedule(run_at: Any, **given: Any) -> int:
-    """Let the waiting job JOB_ID run at another time."""
-    return _change(OperatorCommand(name="reschedule", run_at=run_at), given)
-
-
-@click.command("run-now")
-@changing
-def run_now(**given: Any) -> int:
-    """Let the waiting job JOB_ID run now, whatever it waits for but a person's decision."""
-    return _change(OperatorCommand(name="reschedule"), given)
+def change(priority: str | None, run_at: datetime | None, **given: Any) -> int:
+    """Change the priority or the earliest start of the waiting job JOB_ID."""
+    if (priority is None) == (run_at is None):
+        raise click.UsageError("give either --priority or --at")
+    if priority is not None:
+        return _change(OperatorCommand(name="reprioritise", priority=Priority[priority.upper()]), given)
+    # Without a time the statement takes the database's clock.
+    at = None if run_at is not None and run_at <= datetime.now(UTC) else run_at
+    return _change(OperatorCommand(name="reschedule", run_at=at), given)
 
 
 def _change(command: OperatorCommand, given: dict[str, Any]) -> int:
@@ -134,7 +127,7 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
                 f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached; wait, or raise it"
             )
         case "ended":
-            raise JobRefused(f"job {job_id} has ended already; `turno jobs show` says how")
+            raise JobRefused(f"job {job_id} has ended already; `turno job show` says how")
         case word:
             raise JobRefused(f"job {job_id} cannot be {_PAST[command.name]}: {REFUSALS.get(word, word)}")
     return 0

@@ -1,4 +1,4 @@
-"""The command `turno jobs list`: of one tenant, or of all, and what their errors have in common."""
+"""The command `turno job list`: of one tenant, or of all, and what their errors have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `turno jobs logs`: what a job's attempts logged, and what they go on to log."""
+"""The command `turno job logs`: what a job's attempts logged, and what they go on to log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `turno jobs …`."""
+"""The commands `turno job …`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import click
 
 from turno.commands.job_changes import (
     cancel,
+    change,
     discard,
     no_such_job,
-    reprioritise,
-    reschedule,
     retry,
-    run_now,
 )
 from turno.commands.job_list import list_jobs
 from turno.commands.job_logs import logs
@@ -48,8 +46,8 @@ jobs.add_command(submit)
 
 jobs.add_command(list_jobs)
 jobs.add_command(logs)
-for change in (retry, rerun, cancel, discard, reprioritise, reschedule, run_now):
-    jobs.add_command(change)
+for command in (retry, rerun, cancel, discard, change):
+    jobs.add_command(command)
 
 
 @jobs.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from turno.capability import Command, enabled, merged
@@ -12,22 +14,23 @@ from turno.named import load
 
 COMMANDS = {
     "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
-    "new-handler": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
+    "handler add": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
     "doctor": Command("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
     "status": Command("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
     "serve": Command("turno.commands.serve:serve", "Serve HTTP."),
-    "worker": Command("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
-    "pool": Command("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
-    "workers": Command("turno.commands.workers:workers", "List the workers and how long each has been silent."),
-    "maintain": Command(
-        "turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, if no pool does."
-    ),
-    "cleanup": Command("turno.commands.cleanup:cleanup", "Run every maintenance task once, as cron does."),
-    "migrate": Command("turno.commands.migrate:migrate", "Migrate the database and every tenant to this release."),
+    "work": Command("turno.commands.work:work", "Run waiting jobs until SIGTERM, or once."),
+    "maintain": Command("turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, or once."),
+    "db migrate": Command("turno.commands.db:migrate", "Migrate the database and each tenant to this release."),
+    "db plan": Command("turno.commands.db:plan", "Print the SQL that an installation would run on roles and rights."),
+    "db check": Command("turno.commands.db:check", "Compare the rights in the database with this release."),
+    "db status": Command("turno.commands.db:status", "Show the version of each schema."),
+    "db rollback": Command("turno.commands.db:rollback", "Roll back the application's last migrations."),
+    "worker list": Command("turno.commands.workers:list_all", "List the workers and the age of their heartbeats."),
+    "worker set": Command("turno.commands.workers:change", "Request that a worker pauses, continues or stops."),
     "backend": Command(
         "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
     ),
-    "jobs": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
+    "job": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
     "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
     "company": Command("turno.commands.company:company", "Add companies, which group tenants."),
@@ -54,31 +57,45 @@ def all_commands() -> dict[str, Command]:
 
 
 class LazyGroup(click.Group):
-    """Loads a command's module when the command is asked for, and tells its errors plainly."""
+    """Loads the module of the called command only; the word before a space in a table is a group of commands."""
+
+    def __init__(self, *arguments: Any, of: str = "", **options: Any) -> None:
+        """`of` is the group and a space; by default this group has all commands."""
+        super().__init__(*arguments, **options)
+        self._of = of
+
+    def _entries(self) -> dict[str, Command]:
+        found = all_commands().items()
+        return {name.removeprefix(self._of): entry for name, entry in found if name.startswith(self._of)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the tables' order."""
         del ctx
-        return [*all_commands()]
+        return [*dict.fromkeys(name.partition(" ")[0] for name in self._entries())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command's module."""
         del ctx
-        entry = all_commands().get(cmd_name)
-        if entry is None:
+        entries = self._entries()
+        if cmd_name in entries:
+            command: click.Command = load(entries[cmd_name].place)
+            return command
+        group = f"{self._of}{cmd_name} "
+        if not any(name.startswith(f"{cmd_name} ") for name in entries):
             return None
-        command: click.Command = load(entry.place)
-        return command
+        return LazyGroup(cmd_name, of=group, help=f"The commands `turno {group}…`.")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table's lines: help for all must not load all."""
+        """Write the lines of the tables, without loading a command."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in all_commands().items()])
+            formatter.write_dl([(name, entry.line) for name, entry in self._entries().items()])
 
-    def invoke(self, ctx: click.Context) -> None:
-        """Run the command; what it returns is the exit status, 1 after an error that a person can act on."""
-        ctx.exit(run_plainly(lambda: super(LazyGroup, self).invoke(ctx)))
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; its result is the exit status, 1 after an error that a person can act on."""
+        if self._of:
+            return super().invoke(ctx)
+        return ctx.exit(run_plainly(lambda: super(LazyGroup, self).invoke(ctx)))
 
 
 @click.group(cls=LazyGroup)

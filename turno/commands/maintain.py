@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from time import monotonic
 
 import click
 
 from turno.commands.alive_check import assert_alive
+from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.without_secrets import RESIDENTS_NEED, seal
 
 
-@click.command()
+@click.command(epilog="Example: turno maintain --once --json")
+@click.option("--once", is_flag=True, help="Run each task once and exit, as cron does.")
+@click.option(
+    "--dry-run", is_flag=True, help="With --once: roll each task back and count its changes, of batches the first."
+)
+@click.option("--json", "json_wanted", is_flag=True, help="With --once: print one JSON object instead of a table.")
 @click.option("--check", is_flag=True, help="Only say whether the process that touches TURNO_ALIVE_FILE is alive.")
-def maintain(*, check: bool) -> None:
+def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> None:
     """Run the maintenance tasks every ten seconds until SIGTERM, if no resident worker does.
 
-    A task that fails is logged, and the next round tries it again.
+    A failed task is logged, and the next round repeats it. With --once each task may be repeated, may overlap with
+    another, and may be missed for a day.
     """
+    if (dry_run or json_wanted) and not once:
+        raise click.UsageError("--dry-run and --json need --once")
     if check:
         assert_alive(read_settings())
         return
+    if once:
+        # Cron mails the output: a warning is worth a mail; the counts are in the table.
+        log_to_stderr("WARNING")
     seal(*RESIDENTS_NEED)
+    if once:
+        _run_once(dry_run=dry_run, json_wanted=json_wanted)
+        return
     from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415
     from turno.wiring.shared import liveness, regular_maintenance  # noqa: PLC0415
@@ -47,3 +63,21 @@ def maintain(*, check: bool) -> None:
             signs.leave()
     finally:
         signs.end()
+
+
+def _run_once(*, dry_run: bool, json_wanted: bool) -> None:
+    from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415 - after `seal`
+    from turno.wiring.shared import maintenance  # noqa: PLC0415
+
+    settings = read_settings()
+    tasks = maintenance(settings, dry_run=dry_run)
+    try:
+        counts = tasks.run_once()
+    finally:
+        tasks.close()
+    if not dry_run:
+        run_deliveries(settings)
+    if json_wanted:
+        click.echo(json.dumps(counts))
+    else:
+        print_table(("task", "would be" if dry_run else "done"), list(counts.items()))

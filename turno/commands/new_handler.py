@@ -1,4 +1,4 @@
-"""The command `turno new-handler`."""
+"""The command `turno handler add`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from turno.environment import setting
 from turno.errors import InvalidSettings
 
 
-@click.command("new-handler")
+@click.command("add", epilog="Example: turno handler add send_letters")
 @click.argument("name")
 def new_handler(name: str) -> None:
     """Write a handler for jobs of the type NAME, with its test, beside the handlers of this project."""

@@ -1,4 +1,4 @@
-"""The commands `turno jobs submit` and `rerun`: the same as POST /api/jobs/<type> and /api/jobs/<id>/rerun."""
+"""The commands `turno job submit` and `rerun`: the same as POST /api/jobs/<type> and /api/jobs/<id>/rerun."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def submit(
 def rerun(*, tenant: str, payload: str | None, user: str, job_id: UUID) -> None:
     """Submit the ended job JOB_ID again, with the same or an edited payload, and print the id of the new job.
 
-    The new job does all of the work again; `turno jobs retry` does the unfinished part.
+    The new job does all of the work again; `turno job retry` does the unfinished part.
     """
     with session_of(tenant) as session:
         old = session.read(lambda reader: stored.find(reader, job_id, None))

@@ -1,4 +1,4 @@
-"""The command `turno workers`."""
+"""The commands `turno work --once …`."""
 
 from __future__ import annotations
 
@@ -29,27 +29,33 @@ class NoSuchWorker(TurnoError):
 ONLY_BESIDE_WORK = (
     "No resident process and no cron job runs maintenance: lost jobs, retries and delayed jobs start within a minute"
     " after somebody submits another job, and not before."
-    " To have them in time, run `turno maintain`, or `turno cleanup` by cron."
+    " To have them in time, run `turno maintain`, or `turno maintain --once` by cron."
 )
 
 
-@click.command()
-@click.option("--quiet", metavar="HOST:PID", help="Ask this worker to claim nothing more, and to finish what it has.")
-@click.option("--stop", metavar="HOST:PID", help="Ask this worker to stop, as by SIGTERM.")
-@click.option("--resume", metavar="HOST:PID", help="Ask this worker to claim again.")
-@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
+@click.command("set", epilog="Example: turno worker set app1:4711 quiet")
+@click.argument("worker", metavar="HOST:PID")
+@click.argument("request", type=click.Choice(["quiet", "resume", "stop"]))
+@click.option("--by", default=person, help="Name in the audit; by default the user of this shell.")
+def change(worker: str, request: str, by: str) -> None:
+    """Request that a worker claims no more jobs (quiet), claims again (resume), or stops as by SIGTERM (stop).
+
+    The worker receives the request with its next heartbeat.
+    """
+    with operator_session(read_settings()) as connection:
+        _ask(connection, worker, None if request == "resume" else request, by)
+    click.echo(f"worker {worker}: {request}")
+
+
+@click.command("list", epilog="Example: turno worker list --json")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def workers(*, json_wanted: bool, by: str, **asked: str | None) -> None:
+def list_all(*, json_wanted: bool) -> None:
     """List the workers of every host and the age of each heartbeat; a worker beyond TURNO_DEAD_AFTER_SECONDS is lost.
 
-    A worker may run TURNO_RESERVE_CHILDREN additional jobs, for tenants without a running job. It receives a request
-    with its next heartbeat.
+    A worker may run TURNO_RESERVE_CHILDREN additional jobs, for tenants without a running job.
     """
     settings = read_settings()
     with operator_session(settings) as connection:
-        for word, place in asked.items():
-            if place is not None:
-                _ask(connection, place, None if word == "resume" else word, by)
         rows = stored.listed(connection)
         steady = stored.swept_steadily(connection)
     for row in rows:
@@ -66,7 +72,7 @@ def workers(*, json_wanted: bool, by: str, **asked: str | None) -> None:
 def _ask(connection: Connection[Any], place: str, request: str | None, by: str) -> None:
     named = [one for one in list_workers(connection) if place == f"{one['host']}:{one['pid']}"]
     if not named:
-        raise NoSuchWorker(f"no worker is {place[:200]!r}; see `turno workers`")
+        raise NoSuchWorker(f"no worker is {place[:200]!r}; see `turno worker list`")
     for one in named:
         ask_worker(connection, one["id"], request, by=by)
 

@@ -117,7 +117,7 @@ def _refusal(error: psycopg.Error) -> str | None:
             return f"{problem}: {hint}"
         return f"{problem}: this connection's role may not enqueue; `turno host add ROLE` lets it"
     if error.sqlstate in NOT_INSTALLED:
-        return f"{problem}: Turno is not in this database, or older than its library; run `turno migrate`"
+        return f"{problem}: Turno is not in this database, or older than its library; run `turno db migrate`"
     if error.sqlstate == FAILED_BEFORE:
         return "this transaction failed before, and keeps nothing: roll it back, then enqueue"
     return broken_limit(error)

@@ -32,15 +32,17 @@ class WorkerProcesses:
 
     def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a resident worker."""
-        return self._start("turno.commands.main", "pool", *arguments, environment=self.environment | extra)
+        return self._start("turno.commands.main", "work", *arguments, environment=self.environment | extra)
 
     def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a consumer of the broker that `extra` names, as with `start_pool`."""
-        return self._start("turno.commands.main", "consume", *arguments, environment=self.environment | extra)
+        return self._start(
+            "turno.commands.main", "work", "--from-broker", *arguments, environment=self.environment | extra
+        )
 
-    def start(self, command: str, **extra: str) -> subprocess.Popen[str]:
+    def start(self, *command: str, **extra: str) -> subprocess.Popen[str]:
         """Start a command of `turno`."""
-        return self._start("turno.commands.main", command, environment=self.environment | extra)
+        return self._start("turno.commands.main", *command, environment=self.environment | extra)
 
     def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         return self._spawn([sys.executable, "-m", module, *arguments], environment)

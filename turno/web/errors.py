@@ -76,10 +76,10 @@ def _older_schema(name: str) -> Problem:
     """Return the problem of a schema that is older than this release: its migration is still to come."""
     problem = Problem(
         Kind.UNAVAILABLE,
-        f"The schema lacks {name}: run `turno migrate`, then send the request again.",
+        f"The schema lacks {name}: run `turno db migrate`, then send the request again.",
         headers={"Retry-After": RETRY_SECONDS},
     )
-    log.error("the schema lacks %s: run `turno migrate`", name, extra=_where(problem))
+    log.error("the schema lacks %s: run `turno db migrate`", name, extra=_where(problem))
     return problem
 
 

@@ -490,7 +490,7 @@ def test_what_is_wrong_comes_first_with_since_when_and_what_to_type(service: Ser
     service.rows(TICKET, "cold", "unheard_of", "north")
     page = operator(service).get("/admin").text
     assert "No living worker knows unheard_of: 1 job of 1 tenant waits for pool." in page
-    assert "<code>turno pool</code>" in page
+    assert "<code>turno work</code>" in page
     assert re.search(r"Since <time [^>]*>10 minutes ago", page)
     assert "<title>(" in page
     spanish = operator(service, language="es").get("/admin").text
@@ -543,7 +543,7 @@ def test_operators_see_what_was_not_taken_and_have_it_sent_again(service: Servic
     )
     page = eva.get("/admin/webhooks").text
     assert ("it answered 500" in page, "https://hooks.example/…" in page, "key=secret" in page) == (True, True, False)
-    assert "turno webhooks list --tenant north" in eva.get("/admin").text
+    assert "turno webhook list --tenant north" in eva.get("/admin").text
     assert "notice=asked" in act(do="resend", id=str(service.rows("SELECT id FROM turno.webhooks")[0][0]))
     assert service.rows("SELECT error, isfinite(due_at) FROM turno.webhooks") == [(None, True)]
     reader = operator(service, role="reader")

@@ -155,7 +155,7 @@ MUTANTS = (
         "turno/store/engine/claims.py",
         "       (c.tenant).adopted_schema, c.slot,",
         "       NULL, c.slot,",
-        (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema[cluster-worker]",),
+        (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema",),
     ),
     Mutant(
         "an uninstallation goes on while the web is connected",

@@ -94,19 +94,19 @@ def test_a_wrong_list_is_refused_by_line_and_column_before_anything_is_changed(h
     assert f"{file}, line 1: columns are slug, schema, owner, rights, company" in refused.stderr
 
 
-@pytest.mark.parametrize("command", ["worker", "pool"])
+@pytest.mark.parametrize("command", [["work", "--once"], ["work"]])
 def test_a_job_that_the_application_enqueues_runs_in_its_schema(
-    host: Host, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Host, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNO_HANDLERS", "tests.adopting_handlers:HANDLERS")
     environment = host.environment | {
         "TURNO_HANDLERS": "tests.adopting_handlers:HANDLERS",
-        "QUEUE_BACKEND": "pool" if command == "pool" else "exec",
+        "QUEUE_BACKEND": "exec" if "--once" in command else "pool",
         "TURNO_RUN_FOLDER": str(tmp_path),
         "PYTHONPATH": str(ROOT),
     }
     for arguments in (
-        ["migrate", "--yes"],
+        ["db", "migrate", "--yes"],
         ["host", "add", host.app],
         ["schema", "adopt", "suc0001"],
     ):
@@ -115,7 +115,7 @@ def test_a_job_that_the_application_enqueues_runs_in_its_schema(
     with host.connect(host.app) as erp, erp.transaction():
         erp.execute("INSERT INTO suc0001.orders (total) VALUES (10)")
         turno.enqueue(erp, "suc0001", RaiseOrders, amount=5)
-    program = [sys.executable, "-m", "turno.commands.main", command]
+    program = [sys.executable, "-m", "turno.commands.main", *command]
     tenant = read_tenant(host.admin, "suc0001")
     assert tenant is not None
     jobs = sql.SQL("SELECT status, result FROM {}").format(sql.Identifier(tenant.schema, "background_jobs"))

@@ -126,19 +126,19 @@ def test_by_command_first_the_plan(bare_host: Host) -> None:
     def turno(*arguments: str, typed: str | None = None) -> Any:
         return CliRunner().invoke(main, arguments, env=host.environment, input=typed)
 
-    asked = turno("migrate", typed="n\n")
+    asked = turno("db", "migrate", typed="n\n")
     assert asked.exit_code == 1
     assert "schemas that stay as they are: suc0001, suc0002" in asked.output
-    assert turno("migrate", "--yes").exit_code == 0
+    assert turno("db", "migrate", "--yes").exit_code == 0
     assert turno("schema", "adopt", "suc0001").exit_code == 0
-    planned = turno("uninstall", "--plan")
+    planned = turno("db", "uninstall", "--plan")
     assert "keep schema suc0001 with everything that is the application's\n" in planned.output
     assert "GRANT CONNECT, TEMPORARY ON DATABASE" in planned.output
     assert "GRANT USAGE ON SCHEMA public TO PUBLIC\n" in planned.output
     assert f"drop role {host.logins.engine}\n" in planned.output
     assert left(host) != []
-    assert turno("uninstall", typed="n\n").exit_code == 1
-    gone = turno("uninstall", "--yes")
+    assert turno("db", "uninstall", typed="n\n").exit_code == 1
+    gone = turno("db", "uninstall", "--yes")
     assert (gone.exit_code, gone.output.endswith("Turno is no longer in this database\n")) == (0, True)
     assert left(host) == []
-    assert turno("uninstall", "--plan").output == ""
+    assert turno("db", "uninstall", "--plan").output == ""

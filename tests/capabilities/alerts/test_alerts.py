@@ -102,7 +102,7 @@ def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
         one["Subject"].strip() == f"Turno: 1 of 1 jobs import of {world.other.slug} that ended in the last hour failed"
     )
     assert one["To"] == "ops@shop.example"
-    assert f"run `turno jobs list --tenant {world.other.slug}" in one.get_content()
+    assert f"run `turno job list --tenant {world.other.slug}" in one.get_content()
     assert world.one.slug not in str(one)
 
 
@@ -236,7 +236,7 @@ def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInsta
     told.run_round()
     (body,) = webhook.taken
     assert len(body["events"]) == 200
-    assert body["text"].splitlines()[-1] == "and 150 more: turno alerts list"
+    assert body["text"].splitlines()[-1] == "and 150 more: turno alert list"
     assert body["subject"].endswith("(and 199 more)")
     told.run_round()
     assert len(webhook.taken) == 1

@@ -227,7 +227,7 @@ def test_the_commands_list_and_remove_subscriptions(
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     asked = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
-    said = [CliRunner().invoke(main, ["events", *one], prog_name="turno").output for one in asked]
+    said = [CliRunner().invoke(main, ["event", *one], prog_name="turno").output for one in asked]
     assert said[0].count("ledger") == 2
     assert said[1] == "ledger no longer subscribes to order.paid\n"
     assert "ledger does not subscribe to order.paid" in said[2]
@@ -241,10 +241,10 @@ def test_the_command_lists_events_and_replays_them(
         monkeypatch.setenv(name, value)
     published = turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.commit()
-    listed = CliRunner().invoke(main, ["events", "list", "--tenant", "suc0001", "--json"], prog_name="turno")
+    listed = CliRunner().invoke(main, ["event", "list", "--tenant", "suc0001", "--json"], prog_name="turno")
     (row,) = json.loads(listed.output)
     assert (row["id"], sorted(row["jobs"])) == (str(published.event_id), ["ledger", "send_receipt"])
-    replay = ["events", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
+    replay = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
     asked = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
     said = [CliRunner().invoke(main, one, prog_name="turno").output for one in asked]
     assert said[0] == "1 events would be replayed for ledger\n"
@@ -345,6 +345,6 @@ def test_events_of_a_job_stop_at_the_limit_of_child_jobs(world: ExampleInstallat
 def test_a_replay_of_another_name_is_refused(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    asked = ["events", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
+    asked = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
     said = CliRunner().invoke(main, [*asked, "--name", "stock.moved"], prog_name="turno").output
     assert "ledger does not subscribe to stock.moved; its events are order.paid, order.refunded" in said

@@ -100,9 +100,11 @@ def refusal(broker: Deployed, side: str, deed: Any) -> int | None:
 
 @pytest.mark.rabbitmq
 def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> None:
-    with pytest.raises(TopologyMissing, match="run `turno broker` once"):
+    with pytest.raises(TopologyMissing, match="run `turno broker create` once"):
         prepare(broker.url("consumer"))
-    done = CliRunner().invoke(main, ["broker"], env={"RABBITMQ_URL": broker.url("setup"), "TURNO_DOTENV": "read"})
+    done = CliRunner().invoke(
+        main, ["broker", "create"], env={"RABBITMQ_URL": broker.url("setup"), "TURNO_DOTENV": "read"}
+    )
     assert done.exit_code == 0, done.output
     prepare(broker.url("setup"))
     for side in ("relay", "consumer"):
@@ -210,7 +212,7 @@ def test_what_is_made_differently_is_named_with_what_to_do(broker: Deployed) -> 
 
 def test_a_broker_that_is_not_there_is_said_plainly() -> None:
     env = {"RABBITMQ_URL": "amqp://turno:secret@127.0.0.1:1/turno", "TURNO_DOTENV": "read"}
-    done = CliRunner().invoke(main, ["broker"], env=os.environ | env)
+    done = CliRunner().invoke(main, ["broker", "create"], env=os.environ | env)
     assert done.exit_code == 1
     assert "cannot reach the broker of RABBITMQ_URL" in done.output
     assert "secret" not in done.output

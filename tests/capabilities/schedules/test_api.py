@@ -143,5 +143,5 @@ def test_a_schema_without_the_capability_is_named_with_the_remedy(service: Servi
         refused = service.caller().get("/api/schedules")
     finally:
         service.rows("ALTER TABLE elsewhere RENAME TO job_schedules")
-    detail = "The schema lacks job_schedules of schedules: run `turno migrate`, then send the request again."
+    detail = "The schema lacks job_schedules of schedules: run `turno db migrate`, then send the request again."
     assert (refused.status_code, refused.get_json()["detail"]) == (503, detail)

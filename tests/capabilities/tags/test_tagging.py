@@ -73,16 +73,16 @@ def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monk
     )  # fmt: skip
     for job_id, tenant in ((one, None), (two, world.tenants["suc0002"])):
         world.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
-    assert "tags          march, retail\n" in turno("jobs", "show", "--tenant", "suc0001", str(one))
-    everywhere = json.loads(turno("jobs", "list", "--all", "--tag", "march", "--json"))
+    assert "tags          march, retail\n" in turno("job", "show", "--tenant", "suc0001", str(one))
+    everywhere = json.loads(turno("job", "list", "--all", "--tag", "march", "--json"))
     assert {row["job_id"] for row in everywhere} == {str(one), str(two)}
-    here = json.loads(turno("jobs", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
+    here = json.loads(turno("job", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
     assert [row["id"] for row in here] == [str(one)]
-    assert turno("jobs", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")
-    assert turno("jobs", "cancel", "--all", "--tag", "march").startswith("2 jobs of 2 tenants cancelled")
+    assert turno("job", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")
+    assert turno("job", "cancel", "--all", "--tag", "march").startswith("2 jobs of 2 tenants cancelled")
     statuses = {row["id"]: row["status"] for row in world.rows("SELECT id, status FROM background_jobs")}
     assert statuses == {one: "cancelled", other: "pending"}
-    refused = CliRunner().invoke(main, ["jobs", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
+    refused = CliRunner().invoke(main, ["job", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
     assert "--tag chooses among many: it goes with --all" in refused.output
 
 

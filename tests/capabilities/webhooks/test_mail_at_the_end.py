@@ -101,7 +101,7 @@ def test_a_recipient_that_the_server_does_not_know_is_given_up_at_once_and_seen(
     assert kept["error"].startswith("NeverTaken: the server refuses the recipient: 550")
     with operator_session(world.settings) as operator:
         [trouble] = [one for one in troubles(operator, PAUSES[-1]) if one.kind == "webhooks"]
-    assert (trouble.tenant, trouble.command) == ("suc0001", "turno webhooks list --tenant suc0001")
+    assert (trouble.tenant, trouble.command) == ("suc0001", "turno webhook list --tenant suc0001")
 
 
 def test_a_mail_server_that_hangs_holds_up_no_call_back(

@@ -84,7 +84,7 @@ def test_what_is_not_taken_is_listed_without_secrets_and_sent_again_by_command(
         monkeypatch.setenv(name, value)
 
     def turno(*words: str) -> str:
-        return CliRunner().invoke(main, ["webhooks", *words], catch_exceptions=False).output
+        return CliRunner().invoke(main, ["webhook", *words], catch_exceptions=False).output
 
     assert "address" in turno("add", receiver.url, "--tenant", "suc0001", "--type", "batch_invoicing", "--by", "eva")
     job_id = ended(world)
@@ -112,7 +112,7 @@ def test_what_is_not_taken_is_listed_without_secrets_and_sent_again_by_command(
         ("webhooks add", "eva"), ("webhooks resend", "eva"), ("webhooks remove", "eva")
     ]  # fmt: skip
     assert "told?by" not in str(acts)
-    refused = CliRunner().invoke(main, ["webhooks", "add", "https://elsewhere.example/"])
+    refused = CliRunner().invoke(main, ["webhook", "add", "https://elsewhere.example/"])
     assert (refused.exit_code, "TURNO_WEBHOOK_HOSTS" in refused.output) == (1, True)
 
 

@@ -282,7 +282,7 @@ def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstalla
     passes.run_once()
     assert world.rows(told)[0]["version"] == 2, "an older release took back what a newer one told"
     Engine.on(world.admin).announce([Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
-    assert world.rows(told)[0]["version"] == 1, "turno migrate after a rollback"
+    assert world.rows(told)[0]["version"] == 1, "turno db migrate after a rollback"
 
 
 def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> None:

@@ -153,10 +153,10 @@ def test_the_status_of_backends_and_the_list_of_workers_tell_it(
     assert status.output.splitlines()[-1].startswith("no living worker knows batch_invoicing: 1 jobs of 1 tenants")
     as_json = CliRunner().invoke(main, ["backend", "status", "--json"])
     assert '"lacks": "type"' in as_json.output
-    listed = CliRunner().invoke(main, ["workers"])
+    listed = CliRunner().invoke(main, ["worker", "list"])
     *_, worker, sentence = listed.output.splitlines()
     assert worker.split()[:5] == ["here", "1", "pool", "cold", "1"]
     assert sentence.startswith("No resident process and no cron job runs maintenance")
-    assert "run `turno maintain`, or `turno cleanup` by cron" in sentence
+    assert "run `turno maintain`, or `turno maintain --once` by cron" in sentence
     world.sweep()
-    assert "maintenance" not in CliRunner().invoke(main, ["workers"]).output
+    assert "maintenance" not in CliRunner().invoke(main, ["worker", "list"]).output

@@ -234,7 +234,7 @@ def test_an_outside_call_s_own_words_are_for_operators(
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TURNO_HANDLERS", f"{__name__}:REGISTRY")
-    shown = CliRunner().invoke(main, ["jobs", "show", "--tenant", "suc0001", str(job)], catch_exceptions=False)
+    shown = CliRunner().invoke(main, ["job", "show", "--tenant", "suc0001", str(job)], catch_exceptions=False)
     assert f"caused by ConnectionError: {SECRET}" in shown.output
 
 

@@ -14,7 +14,7 @@ DAY = timedelta(days=1)
 
 
 def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
-    """`turno migrate` of a release without the type does not refuse the SQL of the release that has it."""
+    """`turno db migrate` of a release without the type does not refuse the SQL of the release that has it."""
     world.engine.announce(of(Registry.of((Ledger, Pay))), 20)
     Engine.on(world.admin).announce(of(Registry.of((Ledger,))), 20, replace_newer=True)
     (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")

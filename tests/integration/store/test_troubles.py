@@ -55,7 +55,7 @@ def test_what_nobody_can_take_is_told_with_how_many_tenants_wait(world: ExampleI
     (row,) = world.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s' RETURNING run_at")[:1]
     (trouble,) = told(world)
     assert trouble[:4] == (
-        "no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno pool", "lacks worker"
+        "no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno work", "lacks worker"
     )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_a_worker_that_is_silent_is_told(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '61 s'")
     (trouble,) = told(world)
     assert trouble.sentence.startswith("the worker 7 of here is silent")
-    assert trouble.command == "turno cleanup"
+    assert trouble.command == "turno maintain --once"
 
 
 def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> None:
@@ -157,7 +157,7 @@ def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: Exampl
     ended(world, world.other, "failed")
     (trouble,) = told(world)
     assert trouble.sentence == "1 of 2 jobs import of suc0002 that ended in the last hour failed"
-    assert trouble.command == "turno jobs list --tenant suc0002 --status failed --type import"
+    assert trouble.command == "turno job list --tenant suc0002 --status failed --type import"
 
 
 def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> None:
@@ -170,7 +170,7 @@ def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> 
     (trouble,) = told(world)
     assert trouble.sentence == "3 of 500 items of jobs import of suc0002 that ended in the last hour failed"
     assert trouble.command == (
-        "turno jobs list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
+        "turno job list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
     )
 
 
@@ -179,7 +179,7 @@ def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> Non
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     (trouble,) = told(world)
-    assert trouble.command == "turno jobs list --tenant suc0001 --needs-review"
+    assert trouble.command == "turno job list --tenant suc0001 --needs-review"
 
 
 def test_a_tenant_that_waits_for_long_is_told(world: ExampleInstallation) -> None:

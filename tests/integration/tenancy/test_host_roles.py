@@ -194,13 +194,13 @@ def test_migrate_asks_where_somebody_else_lives(application: Application) -> Non
         "TURNO_MASTER_KEY": KEY.decode(),
         "TURNO_DOTENV": "read",
     }
-    asked = CliRunner().invoke(main, ["migrate"], env=environment, input="n\n")
+    asked = CliRunner().invoke(main, ["db", "migrate"], env=environment, input="n\n")
     assert asked.exit_code == 1
     assert "roles that keep the rights of PUBLIC: " in asked.output
     assert public_rights(application.admin)
-    planned = CliRunner().invoke(main, ["migrate", "--plan"], env=environment)
+    planned = CliRunner().invoke(main, ["db", "plan"], env=environment)
     assert (planned.exit_code, "REVOKE ALL ON SCHEMA public FROM PUBLIC;" in planned.output) == (0, True)
-    agreed = CliRunner().invoke(main, ["migrate", "--yes"], env=environment)
+    agreed = CliRunner().invoke(main, ["db", "migrate", "--yes"], env=environment)
     assert agreed.exit_code == 0, agreed.output
     application.make(application.later)
     added = CliRunner().invoke(main, ["host", "add", application.later], env=environment)

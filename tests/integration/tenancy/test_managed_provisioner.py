@@ -124,7 +124,7 @@ def test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend
     logins = Logins(database, KEY)
 
     def asked(*options: str) -> tuple[int, str]:
-        done = CliRunner().invoke(main, ["migrate", "--check", *options], env=environment)
+        done = CliRunner().invoke(main, ["db", "check", *options], env=environment)
         return done.exit_code, done.output
 
     with administrators.connect(administrators.first) as admin:
@@ -136,7 +136,7 @@ def test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend
         status, told = asked("--managed")
         assert (status, "PUBLIC may TEMPORARY" in told) == (1, True)
         uninstall(admin, logins)
-    assert CliRunner().invoke(main, ["migrate", "--managed"], env=environment).exit_code == 2
+    assert CliRunner().invoke(main, ["db", "status", "--managed"], env=environment).exit_code == 2
     administrators.run("ALTER DATABASE {database} OWNER TO CURRENT_USER")
     administrators.run("DROP OWNED BY {first}, {second}; DROP ROLE {first}, {second}")
 

@@ -384,7 +384,9 @@ def test_a_provisioner_that_is_no_superuser(ordinary: str, database: str, logins
             of_superusers.add("cannot connect once handlers use all connections")
         assert {finding.problem for finding in open_to_all} == of_superusers
         assert any("pg_logical_emit_message" in finding.object for finding in open_to_all)
-        assert {finding.remedy.partition(",")[0] for finding in open_to_all} == {"run `turno migrate` as a superuser"}
+        assert {finding.remedy.partition(",")[0] for finding in open_to_all} == {
+            "run `turno db migrate` as a superuser"
+        }
         assert all(finding.for_superuser for finding in open_to_all)
         with log_in(logins, first) as handler, pytest.raises(psycopg.errors.InsufficientPrivilege):
             handler.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(second.schema, "background_jobs")))

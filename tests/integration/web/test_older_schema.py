@@ -31,7 +31,9 @@ def test_retry_without_its_function_names_the_remedy(service: Service) -> None:
     service.end(job_id, "failed")
     with renamed(service, "unfinished"):
         refused = problem_of(ana.post(f"/api/jobs/{job_id}/retry"), 503)
-    assert refused["detail"] == "The schema lacks unfinished of core: run `turno migrate`, then send the request again."
+    assert (
+        refused["detail"] == "The schema lacks unfinished of core: run `turno db migrate`, then send the request again."
+    )
     assert ana.post(f"/api/jobs/{job_id}/retry").status_code == 202
 
 

@@ -29,7 +29,7 @@ def test_pending_migrations_are_told(world: ExampleInstallation, before: str, af
         told = what_is_pending(world.web)
         assert told is not None
         assert named in told
-        assert "`turno migrate`" in told
+        assert "`turno db migrate`" in told
     finally:
         world.rows(after.format(web=world.logins.web))
 

@@ -32,7 +32,7 @@ def test_a_database_that_cannot_be_reached_is_named_without_its_password() -> No
 
 def test_the_database_s_other_words_say_what_to_do() -> None:
     assert explained(errors.UndefinedTable("no such table")) == (
-        "the database is not ready: no such table; run `turno migrate`"
+        "the database is not ready: no such table; run `turno db migrate`"
     )
     assert explained(errors.CheckViolation("no")) == "PostgreSQL refused: no"
 

@@ -1,4 +1,4 @@
-"""`turno init` and `turno new-handler`: what they write, and what they leave as it is."""
+"""`turno init` and `turno handler add`: what they write, and what they leave as it is."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_is_no_package_is_refused(project: Path, package: str) -> None:
 
 def test_a_further_handler_is_added_to_the_list(project: Path) -> None:
     turno("init")
-    done = turno("new-handler", "send_letters")
+    done = turno("handler", "add", "send_letters")
     assert "added SendLetters to HANDLERS in jobs/__init__.py" in done.output
     assert (project / "jobs/__init__.py").read_text().splitlines()[2:] == [
         "from jobs.monthly_report import MonthlyReport",
@@ -129,7 +129,7 @@ def test_a_further_handler_is_added_to_the_list(project: Path) -> None:
 def test_a_list_that_is_computed_is_left_to_its_author(project: Path) -> None:
     turno("init")
     (project / "jobs/__init__.py").write_text("HANDLERS = list(found())\n")
-    done = turno("new-handler", "send_letters")
+    done = turno("handler", "add", "send_letters")
     assert "from jobs.send_letters import SendLetters" in done.output
     assert (project / "jobs/__init__.py").read_text() == "HANDLERS = list(found())\n"
 
@@ -138,9 +138,9 @@ def test_a_list_that_is_computed_is_left_to_its_author(project: Path) -> None:
 def test_what_is_no_type_is_refused(project: Path, name: str) -> None:
     turno("init")
     before = texts(project)
-    assert turno("new-handler", name).exit_code == 1
+    assert turno("handler", "add", name).exit_code == 1
     assert texts(project) == before
 
 
 def test_a_project_without_handlers_is_told_to_begin() -> None:
-    assert turno("new-handler", "send_letters").exit_code == 1
+    assert turno("handler", "add", "send_letters").exit_code == 1

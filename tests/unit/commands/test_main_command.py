@@ -33,7 +33,7 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 
 def test_a_cron_job_loads_nothing_of_the_web() -> None:
-    loaded = modules_loaded_by("import turno.commands.cleanup, turno.commands.migrate")
+    loaded = modules_loaded_by("import turno.commands.maintain, turno.commands.db")
     assert not loaded & {"flask", "pydantic", "gunicorn", "jwt"}
 
 
@@ -44,9 +44,15 @@ def test_a_launched_worker_loads_what_most_of_its_kind_need() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_where_the_table_says(name: str) -> None:
-    result = CliRunner().invoke(main, [name, "--help"])
+    result = CliRunner().invoke(main, [*name.split(), "--help"])
     assert result.exit_code == 0, result.output
     assert f"{name}" in result.output.splitlines()[0]
+
+
+def test_a_group_without_a_module_lists_its_commands() -> None:
+    result = CliRunner().invoke(main, ["db", "--help"])
+    assert (result.exit_code, "Migrate the database" in result.output) == (0, True)
+    assert CliRunner().invoke(main, ["db", "dance"]).exit_code == 2
 
 
 def test_an_unknown_command_is_refused() -> None:
@@ -101,7 +107,7 @@ def test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins(tmp_path: Path) -
 
 
 def test_an_env_file_that_is_not_there_is_said() -> None:
-    told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "workers"])
+    told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "worker", "list"])
     assert (told.exit_code, told.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
     assert "/nowhere/turno.env" in told.stderr
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPTS = {
-    "worker_pool": "pool", "rabbitmq_consumer": "consume", "maintain": "maintain",
-    "cleanup": "cleanup", "migrate": "migrate",
+    "worker_pool": "work", "rabbitmq_consumer": "work", "maintain": "maintain",
+    "cleanup": "maintain", "migrate": "db migrate",
 }  # fmt: skip
 
 
@@ -72,7 +72,6 @@ def test_a_worker_that_is_not_given_one_job_id_says_so(arguments: tuple[str, ...
     assert said in told.stderr
 
 
-@pytest.mark.parametrize("command", ["pool", "consume"])
 @pytest.mark.parametrize(
     ("option", "said"),
     [
@@ -82,8 +81,8 @@ def test_a_worker_that_is_not_given_one_job_id_says_so(arguments: tuple[str, ...
         (("--queue", "hot"), "No such option '--queue'. Did you mean '--queues'?"),
     ],
 )
-def test_a_wrong_option_of_a_resident_is_named(command: str, option: tuple[str, str], said: str) -> None:
-    told = CliRunner().invoke(main, [command, *option])
+def test_a_wrong_option_of_work_is_named(option: tuple[str, str], said: str) -> None:
+    told = CliRunner().invoke(main, ["work", *option])
     assert told.exit_code == 2
     assert said in told.stderr
 
@@ -94,7 +93,7 @@ LISTED = Registry({"gone": "no_such_shop:Gone", "odd": "json:Nothing"})
 """
 STARTS = {
     "serve": ("-m", "turno.commands.main", "serve"),
-    "worker": ("-m", "turno.commands.main", "worker"),
+    "worker": ("-m", "turno.commands.main", "work", "--once"),
     "pool": (script("worker_pool"),),
     "consume": (script("rabbitmq_consumer"),),
     "a launched worker": (script("background_worker"), JOB),
@@ -115,6 +114,18 @@ def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
 
 def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
     without_pika = "import sys; sys.modules['pika'] = None; from turno.commands.main import main; main()"
-    refused = run(tmp_path, "-c", without_pika, "consume", TURNO_HANDLERS="handlers:build_registry", **NOWHERE)
+    refused = run(
+        tmp_path, "-c", without_pika, "work", "--from-broker", TURNO_HANDLERS="handlers:build_registry", **NOWHERE
+    )
     assert refused.returncode == 1
-    assert refused.stderr.endswith("`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`\n")
+    assert refused.stderr.endswith(
+        "`turno work --from-broker` needs pika: install turno-jobs with its extra `rabbitmq`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(["--once", "--from-broker"], "exclude each other"), ([JOB], "JOB_ID needs --once")]
+)
+def test_contradictory_options_of_work_are_refused(options: list[str], said: str) -> None:
+    told = CliRunner().invoke(main, ["work", *options])
+    assert (told.exit_code, said in told.stderr) == (2, True)

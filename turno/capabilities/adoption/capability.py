@@ -12,6 +12,6 @@ CAPABILITY = Capability(
     commands={
         "schema": Command(f"{_HERE}.command:schema", "Adopt schemas of the application; share look-up schemas."),
         "host": Command(f"{_HERE}.command:host", "Give roles of the application what PUBLIC had before Turno."),
-        "uninstall": Command(f"{_HERE}.command:uninstall", "Remove Turno from the database; adopted schemas stay."),
+        "db uninstall": Command(f"{_HERE}.command:uninstall", "Remove Turno from the database; adopted schemas stay."),
     },
 )

@@ -1,4 +1,4 @@
-"""The commands `turno schema …`, `turno host …` and `turno uninstall`."""
+"""The commands `turno schema …`, `turno host …` and `turno db uninstall`."""
 
 from __future__ import annotations
 

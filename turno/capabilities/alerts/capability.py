@@ -11,5 +11,5 @@ CAPABILITY = Capability(
         relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages", "alert_receivers")}
     ),
     deliveries=(Delivery("alerts", f"{_HERE}.delivery:delivery"),),
-    commands={"alerts": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
+    commands={"alert": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
 )

@@ -1,4 +1,4 @@
-"""The commands `turno alerts …`."""
+"""The commands `turno alert …`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def message_of(events: Sequence[Event]) -> Message:
     """Return the message of these events, in their order in time."""
     lines = [_line(one) for one in events]
     if len(lines) > MOST_LINES:
-        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alerts list"]
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alert list"]
     first = next((one for one in events if one.event != "recovered"), events[0])
     others = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
     over = "over: " if first.event == "recovered" else ""
@@ -35,7 +35,7 @@ def message_of(events: Sequence[Event]) -> Message:
 
 
 def test_message() -> Message:
-    """Return the message of `turno alerts test`."""
+    """Return the message of `turno alert test`."""
     return Message("Turno: a test", "This is a test of Turno's alerts. Nothing is wrong.\n", [])
 
 

@@ -25,5 +25,5 @@ CAPABILITY = Capability(
     tasks=(Task("events purged", f"{_HERE}.maintenance:purge"),),
     context={"publish": f"{_HERE}.in_job:publish"},
     names={"publish": f"{_HERE}.publish:publish"},
-    commands={"events": Command(f"{_HERE}.command:events", "List and replay events; list and remove subscriptions.")},
+    commands={"event": Command(f"{_HERE}.command:events", "List and replay events; list and remove subscriptions.")},
 )

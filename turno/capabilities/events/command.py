@@ -1,4 +1,4 @@
-"""The commands `turno events …`: list and replay published events, list and remove subscriptions."""
+"""The commands `turno event …`: list and replay published events, list and remove subscriptions."""
 
 from __future__ import annotations
 
@@ -124,5 +124,5 @@ def unsubscribe(*, event: str, job_type: str) -> None:
     """
     with operator_session(read_settings()) as operator:
         if not stored.unsubscribe(operator, event, job_type):
-            raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno events subscriptions`")
+            raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno event subscriptions`")
     click.echo(f"{job_type} no longer subscribes to {event}")

@@ -17,13 +17,19 @@ CAPABILITY = Capability(
         invokers=frozenset({"goes_before"}),  # called by claim_message alone, which has pinned the path
     ),
     commands={
-        "consume": Command(f"{_HERE}.command:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
-        "broker": Command(
+        "broker create": Command(
             f"{_HERE}.command:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
         ),
     },
     # The web opens no connection to the broker: a notification wakes the relay as it wakes the workers of a pool.
     backends={
-        "rabbitmq": Backend("turno.queues.notify:PoolQueue", "turno consume", needs=("rabbitmq_url",), sessions=3)
+        "rabbitmq": Backend(
+            "turno.queues.notify:PoolQueue",
+            "turno work --from-broker",
+            needs=("rabbitmq_url",),
+            sessions=3,
+            program=f"{_HERE}.command:consumer_worker",
+            secrets=("rabbitmq_url", "rabbitmq_relay_url"),
+        )
     },
 )

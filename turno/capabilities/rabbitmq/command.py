@@ -1,4 +1,4 @@
-"""The commands `turno consume` and `turno broker`. A probe by `--check` loads no driver."""
+"""The worker of `turno work --from-broker`, and the command `turno broker create`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import subprocess
 import sys
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from turno.commands.resident_worker import resident, run_resident
 from turno.environment import read_settings
 from turno.errors import InvalidSettings, TurnoError
-from turno.without_secrets import RESIDENTS_NEED, WORKERS_NEED
+from turno.without_secrets import WORKERS_NEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,21 +25,11 @@ if TYPE_CHECKING:
     from turno.worker.supervisor import Supervisor
     from turno.worker.timings import PoolSize
 
-BROKER_URLS = ("rabbitmq_url", "rabbitmq_relay_url")
-BROKER_NEEDS = (*WORKERS_NEED, *BROKER_URLS)
+BROKER_NEEDS = (*WORKERS_NEED, "rabbitmq_url", "rabbitmq_relay_url")
 
 
 class BrokerUnreachable(TurnoError):
     """The broker does not answer, or refuses this user."""
-
-
-@resident
-def consume(**options: Any) -> None:
-    """Run the jobs that RabbitMQ distributes in resident children until SIGTERM.
-
-    With --queues it reads no messages and claims the jobs of those queues from the database, as `turno pool` does.
-    """
-    run_resident(consumer_worker, needs=(*RESIDENTS_NEED, *BROKER_URLS), **options)
 
 
 @click.command()
@@ -69,7 +58,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from turno.wiring.workers import polling_source, resident_worker  # noqa: PLC0415 - unused by a probe
 
     if not queues and find_spec("pika") is None:
-        raise InvalidSettings(["`turno consume` needs pika: install turno-jobs with its extra `rabbitmq`"])
+        raise InvalidSettings(["`turno work --from-broker` needs pika: install turno-jobs with its extra `rabbitmq`"])
     polling = partial(polling_source, queues=queues, backend="rabbitmq")
 
     def messages(settings: Settings, engine: Engine, registry: Registry) -> BrokerSource:

@@ -1,6 +1,6 @@
 """The process that speaks AMQP for a consumer: it receives messages, and publishes while it holds the relay's lease.
 
-Started by `turno consume`, with the descriptor of its channel; it leaves when that is closed.
+Started by `turno work --from-broker`, with the descriptor of its channel; it leaves when that is closed.
 """
 
 from __future__ import annotations

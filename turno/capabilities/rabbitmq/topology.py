@@ -98,5 +98,5 @@ def _must_exist(connection: BlockingConnection, what: str, declare: Declare) -> 
     except ChannelClosedByBroker as error:
         raise TopologyMissing(
             f"the broker has no {what}, and the user of this URL may not make it ({error.reply_text}): run"
-            " `turno broker` once with RABBITMQ_URL of one who may configure"
+            " `turno broker create` once with RABBITMQ_URL of one who may configure"
         ) from error

@@ -132,7 +132,7 @@ def add(call: OperatorCall, body: NewAddress) -> AddressMade:
     """Add an address for the ends of jobs.
 
     For later ends of a tenant's jobs, of a type's, or of all; `TURNO_WEBHOOK_HOSTS` must name its host. Safe to repeat.
-    `turno webhooks secret` prints the key of its signatures.
+    `turno webhook secret` prints the key of its signatures.
     """
     return AddressMade(_add_address(call.principal.user, body))
 

@@ -26,7 +26,7 @@ CAPABILITY = Capability(
     deliveries=(Delivery("webhooks", f"{_HERE}.delivery:delivery"),),
     submissions=(f"{_HERE}.submission:SUBMISSION",),
     checks=(f"{_HERE}.troubles:failing_webhooks",),
-    commands={"webhooks": Command(f"{_HERE}.command:webhooks", "Add webhooks; list and resend failed deliveries.")},
+    commands={"webhook": Command(f"{_HERE}.command:webhooks", "Add webhooks; list and resend failed deliveries.")},
     routes=(f"{_HERE}.admin:admin_webhooks", f"{_HERE}.admin:webhook_list"),
     operator_menu=(Link("/webhooks", "admin webhooks"),),
 )

@@ -1,4 +1,4 @@
-"""The commands `turno webhooks …`: the addresses of operators, and the failed deliveries."""
+"""The commands `turno webhook …`: the addresses of operators, and the failed deliveries."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
         made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)
     if made is None:
         raise UnknownTenant(tenant or "")
-    click.echo(f"address {made} is told of every end; turno webhooks secret {made} prints what it is signed with")
+    click.echo(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
 
 
 @webhooks.command()
@@ -127,6 +127,6 @@ def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bo
 
 def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:
     if not (ids or tenant or everything):
-        raise click.UsageError("name the ids that `turno webhooks list` shows, or --tenant, or --all")
+        raise click.UsageError("name the ids that `turno webhook list` shows, or --tenant, or --all")
     with operator_session(read_settings()) as operator:
         return stored.settle(operator, again=again, by=by, tenant=tenant, ids=ids or None)

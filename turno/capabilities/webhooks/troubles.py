@@ -16,5 +16,5 @@ def failing_webhooks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     )
     for one in cursor:
         what = f"{one.n} webhooks or mails of {one.tenant} were given up after their last try"
-        command = f"turno webhooks list --tenant {one.tenant}"
+        command = f"turno webhook list --tenant {one.tenant}"
         yield Trouble(what, None, command, "webhooks", {"tenant": one.tenant, "n": one.n}, one.tenant)

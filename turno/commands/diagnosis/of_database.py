@@ -54,15 +54,15 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
     if not standings[0].at:
         if public_rights(admin) and (others := len(hosts(admin))):
             what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
-            yield Advice(what, "run `turno migrate --plan`, then `turno migrate`", fatal=True)
+            yield Advice(what, "run `turno db plan`, then `turno db migrate`", fatal=True)
         else:
-            yield Advice("Turno is not installed in this database", "run `turno migrate`", fatal=True)
+            yield Advice("Turno is not installed in this database", "run `turno db migrate`", fatal=True)
         return
     for one in standings:
         if one.trouble:
-            yield Advice(f"schema {one.schema}: {one.trouble}", "run `turno migrate --status` and mend it")
+            yield Advice(f"schema {one.schema}: {one.trouble}", "run `turno db status` and mend it")
     if behind := [one for one in standings if one.pending or one.redefine]:
-        yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno migrate`")
+        yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno db migrate`")
     if len(standings) == 1:
         yield Advice("there is no tenant", "run `turno tenant add SLUG --company COMPANY --name NAME`")
 
@@ -70,9 +70,9 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
 def _rights(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
     findings = check(admin, logins_of(settings))
     for finding in findings[:SHOWN]:
-        yield Advice(str(finding), "run `turno migrate`")
+        yield Advice(str(finding), "run `turno db migrate`")
     if len(findings) > SHOWN:
-        yield Advice(f"{len(findings) - SHOWN} further rights differ", "run `turno migrate --check` for all of them")
+        yield Advice(f"{len(findings) - SHOWN} further rights differ", "run `turno db check` for all of them")
 
 
 def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
@@ -95,7 +95,7 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         yield Advice(
             f"a tenant's handlers may open {limits[0]} sessions, and {hosts_at_work} hosts with these settings run"
             f" children for {enough}",
-            "run `turno migrate`, which raises each tenant's limit",
+            "run `turno db migrate`, which raises each tenant's limit",
         )
     services = hosts_at_work * (sessions_of_a_web(settings) + 3)
     reserved = admin.execute("SELECT current_setting('reserved_connections', true)::integer").fetchone()

@@ -53,10 +53,10 @@ def _of_postgres(error: psycopg.Error) -> str:
     if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
         return (
             f"cannot reach PostgreSQL{_place(error)}: {text}; start it, correct DATABASE_URL, "
-            "or run `turno migrate` if the database is new"
+            "or run `turno db migrate` if the database is new"
         )
     if isinstance(error, errors.UndefinedTable | errors.UndefinedFunction | errors.InvalidSchemaName):
-        return f"the database is not ready: {text}; run `turno migrate`"
+        return f"the database is not ready: {text}; run `turno db migrate`"
     return f"PostgreSQL refused: {text}{_remedy(error)}"
 
 

@@ -51,7 +51,8 @@ def print_standings(standings: Sequence[Standing]) -> int:
     behind = [s for s in standings if (s.pending or s.redefine) and not s.trouble]
     if behind:
         print(
-            f"{len(behind)} of {len(standings)} are behind this release: run `turno migrate`, which goes on with those."
+            f"{len(behind)} of {len(standings)} are behind this release: "
+            "run `turno db migrate`, which continues with these."
         )
     return int(bool(behind) or any(s.trouble for s in standings))
 

@@ -1,1 +1,1 @@
-"""What `turno init` and `turno new-handler` write into a project: its keys, its handlers and their tests."""
+"""What `turno init` and `turno handler add` write into a project: its keys, its handlers and their tests."""

@@ -11,7 +11,7 @@ FILE, IGNORED = Path(".env"), Path(".gitignore")
 KEY_BYTES = 32
 USUAL_URL = "postgresql://localhost:5432/postgres"
 ABOUT = {
-    "TURNO_DATABASE_URL": "address of PostgreSQL, as a user with CREATEROLE; `turno migrate --plan` shows its changes",
+    "TURNO_DATABASE_URL": "address of PostgreSQL, as a user with CREATEROLE; `turno db plan` shows its changes",
     "TURNO_MASTER_KEY": "secret that the passwords of all roles are derived from; keep a copy with the backups",
     "TURNO_JWT_KEY": "secret that signs tokens",
 }

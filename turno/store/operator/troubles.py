@@ -111,7 +111,7 @@ def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Itera
     for worker in cursor:
         what = f"the worker {worker.pid} of {worker.host} is silent, and its jobs were not taken from it"
         values = {"pid": worker.pid, "host": worker.host}
-        yield Trouble(what, worker.alive_at, "turno cleanup", "silent worker", values)
+        yield Trouble(what, worker.alive_at, "turno maintain --once", "silent worker", values)
 
 
 def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -133,7 +133,9 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     )
     for one in cursor:
         what = f"{one.tasks} maintenance tasks fail for {one.slug}; {one.first}"
-        yield Trouble(what, one.since, "turno cleanup", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug)
+        yield Trouble(
+            what, one.since, "turno maintain --once", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug
+        )
 
 
 def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -176,12 +178,12 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         if one.failed:
             what = f"{one.failed} of {one.ended} jobs {about} that ended in the last hour failed"
             numbers = {"n": one.failed, "ended": one.ended}
-            command = f"turno jobs list --tenant {one.slug} --status failed --type {one.type}"
+            command = f"turno job list --tenant {one.slug} --status failed --type {one.type}"
             yield Trouble(what, one.since, command, "failures", values | numbers, one.slug, one.percent)
         if one.items_failed:
             what = f"{one.items_failed} of {one.items} items of jobs {about} that ended in the last hour failed"
             outcomes = "--outcome completed_with_failures --outcome nothing_done"
-            command = f"turno jobs list --tenant {one.slug} {outcomes} --type {one.type}"
+            command = f"turno job list --tenant {one.slug} {outcomes} --type {one.type}"
             numbers = {"n": one.items_failed, "ended": one.items}
             yield Trouble(what, one.items_since, command, "failed items", values | numbers, one.slug, one.percent)
 
@@ -190,7 +192,7 @@ def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute("SELECT slug, jobs FROM jobs_in_review ORDER BY jobs DESC, slug")
     for tenant in cursor:
         what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person settles a doubt"
-        command = f"turno jobs list --tenant {tenant.slug} --needs-review"
+        command = f"turno job list --tenant {tenant.slug} --needs-review"
         yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
 
 
@@ -206,7 +208,7 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     for one in cursor:
         what = f"{one.jobs} failures of jobs {one.type} of {one.tenant} were neither retried nor discarded"
         values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
-        command = f"turno jobs list --all --tenant {one.tenant} --type {one.type} --group-by error"
+        command = f"turno job list --all --tenant {one.tenant} --type {one.type} --group-by error"
         yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
 
 

@@ -38,7 +38,7 @@ def _check_database_rights(admin: Connection[Any], installation: Installation) -
     for role, privilege, _ in sorted(found - wanted):
         yield Finding(database, f"{role} may {privilege}", f"REVOKE it; {INSTALL}" if role == PUBLIC else "REVOKE it")
     for role, privilege, _ in sorted(wanted - found):
-        yield Finding(database, f"{role} may not {privilege}", "run `turno migrate`, or GRANT it")
+        yield Finding(database, f"{role} may not {privilege}", "run `turno db migrate`, or GRANT it")
 
 
 def _check_functions(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:

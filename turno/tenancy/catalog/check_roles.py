@@ -38,7 +38,7 @@ def _check_roles(admin: Connection[Any], installation: Installation) -> Iterator
     )
     found = {name: attributes for name, *attributes in rows}
     for name in sorted(installation.roles.keys() - found.keys()):
-        yield Finding(f"role {name}", "is missing", "run `turno migrate`, or `turno tenant add` for its tenant")
+        yield Finding(f"role {name}", "is missing", "run `turno db migrate`, or `turno tenant add` for its tenant")
     for name in sorted(found.keys() - installation.roles.keys()):
         yield Finding(f"role {name}", "belongs to nobody", "remove its tenant again, or drop it")
     for name in sorted(found.keys() & installation.roles.keys()):

@@ -59,7 +59,7 @@ def _check_names(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
                 _name(schema, CatalogObject(Kind.FUNCTION, name)), "has a namesake", "drop the one that is not ours"
             )
     for name in sorted(schema.matrix.functions.keys() - functions.keys()):
-        yield Finding(_name(schema, CatalogObject(Kind.FUNCTION, name)), "is missing", "run `turno migrate`")
+        yield Finding(_name(schema, CatalogObject(Kind.FUNCTION, name)), "is missing", "run `turno db migrate`")
 
 
 def _check_function(schema: Schema, found: LiveObject) -> Iterator[Finding]:

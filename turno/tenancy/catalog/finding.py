@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from turno.tenancy.rights.apply_grants import Difference
 
-REGRANT = "run `turno migrate --redefine`"
-INSTALL = "run `turno migrate` as a superuser"
+REGRANT = "run `turno db migrate --redefine`"
+INSTALL = "run `turno db migrate` as a superuser"
 
 
 class Finding(NamedTuple):

@@ -124,7 +124,7 @@ def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None
 def believe_confined(row: TupleRow | None, role: str) -> None:
     """Raise NotConfined unless this answer to CONFINED or UNCHANGED is that of a session confined as `role`."""
     if row is None or row[0] != role or not row[1]:
-        raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
+        raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno db check`")
 
 
 def assert_pinned(connection: psycopg.Connection[Any], role: str) -> None:

@@ -17,8 +17,8 @@ def what_is_pending(web: psycopg.Connection[Any]) -> str | None:
         rows = web.execute("SELECT source, version FROM turno.schema_migrations").fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
         # The right to look comes with the migrations, too.
-        return "Migrations are pending; run `turno migrate`."
+        return "Migrations are pending; run `turno db migrate`."
     lacking = sorted(packaged().control.steps.keys() - {version_of(*row) for row in rows})
     if lacking:
-        return f"Migrations are pending, from {lacking[0]} on; run `turno migrate`."
+        return f"Migrations are pending, from {lacking[0]} on; run `turno db migrate`."
     return None

@@ -1,5 +1,5 @@
 -- Register the job types of running code, so that SQL can enqueue. p_handlers is an array of objects with the columns of
--- `handlers`. A type keeps the values of its newest version; with p_older, for `turno migrate` after a rollback, an older
+-- `handlers`. A type keeps the values of its newest version; with p_older, for `turno db migrate` after a rollback, an older
 -- version replaces them. An announcement removes nothing, because code of another release may be running: prune does.
 -- Returns the time in which no process announced, or NULL: capabilities add it to the ages of their facts.
 CREATE OR REPLACE FUNCTION announce(p_handlers jsonb, p_pending_limit integer, p_older boolean) RETURNS interval

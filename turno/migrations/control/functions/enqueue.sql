@@ -31,7 +31,7 @@ BEGIN
     INTO own FROM handlers h WHERE h.type = p_type;
     IF NOT FOUND THEN
         PERFORM not_enqueued('TU011', format('no handler has the type %L', left(p_type, 60)),
-            format('known are: %s; `turno migrate` and every worker tell the database what TURNO_HANDLERS names',
+            format('known are: %s; `turno db migrate` and every worker tell the database what TURNO_HANDLERS names',
                    coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
     END IF;
     job.priority := array_position('{urgent,normal,low}'::text[], p_priority) - 1;

@@ -1,4 +1,4 @@
-"""The command `turno migrate`."""
+"""The commands `turno db …`."""
 
 from __future__ import annotations
 
@@ -27,72 +27,91 @@ if TYPE_CHECKING:
     from turno.tenancy.schema_migrations.one_schema import Outcome
 
 COUNT = click.IntRange(min=1)
+jobs_option = click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print the migrations; change nothing.")
 
 
-@click.command()
-@click.option("--status", is_flag=True, help="Show the version of every schema; exit status 1 if one is behind.")
-@click.option("--check", is_flag=True, help="Show rights that differ from docs/roles.md; exit status 1 if any does.")
-@click.option("--managed", is_flag=True, help="With --check: leave out what only a superuser could mend.")
-@click.option("--rollback", type=COUNT, metavar="N", help="Roll back the application's last N migrations.")
-@click.option("--tenant", "slugs", multiple=True, metavar="SLUG", help="Roll back only this tenant; may be repeated.")
+@click.command(epilog="Example: turno db migrate --canary suc0001")
 @click.option("--canary", metavar="SLUG", help="Migrate this tenant first, and no other if it fails.")
 @click.option(
-    "--redefine", is_flag=True, help="Redefine functions and rights in every schema, not only where their text changed."
+    "--redefine", is_flag=True, help="Redefine the functions and rights of every schema, also unchanged ones."
 )
-@click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
-@click.option("--plan", is_flag=True, help="Print the SQL that changes roles and rights; change nothing.")
-@click.option(
-    "--yes", is_flag=True, help="Install beside other roles, or roll back beside live workers, without a question."
-)
-@click.option("--dry-run", is_flag=True, help="Print the migrations to apply or to roll back; change nothing.")
-def migrate(*, status: bool, check: bool, rollback: int | None, **options: Any) -> int:
+@click.option("--yes", is_flag=True, help="Install beside other roles without a question.")
+@jobs_option
+@dry_run_option
+def migrate(*, yes: bool, dry_run: bool, jobs: int, **how: Any) -> int:
     """Create missing roles and the control schema, then apply every pending migration to every schema.
 
     A failed schema stops no other, and the next run continues with the failed schema. Exit status 1 if a schema failed,
     or if TURNO_HANDLERS cannot be imported.
     """
-    back = rollback is not None
-    if status + check + back > 1:
-        raise click.UsageError("--status, --check and --rollback exclude each other")
-    if options["slugs"] and not back:
-        raise click.UsageError("--tenant selects migrations to roll back: give --rollback, too")
-    if options["managed"] and not check:
-        raise click.UsageError("--managed filters the findings of --check: give both")
     settings = read_settings()
     logins, connect, files = logins_of(settings), provisioner(settings), migrations()
-    if status:
-        with opened(connect) as admin:
-            return print_standings(all_schemas.status(admin, logins, migrations=files))
-    if check:
-        with opened(connect) as admin:
-            found = check_catalog(admin, logins)
-        return print_findings([one for one in found if not (options["managed"] and one.for_superuser)])
-    progress = Report(dry_run=options["dry_run"], back=back)
-    shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
-    if rollback is not None:
-        if not (options["dry_run"] or options["yes"]):
-            _refuse_beside_workers(settings)
-        slugs = list(options["slugs"]) or None
-        return report(all_schemas.rollback(connect, logins, steps=rollback, slugs=slugs, **shared))
-    if options["plan"]:
-        return _plan(settings)
+    progress = Report(dry_run=dry_run, back=False)
     unregistered = 0
-    if not options["dry_run"]:
-        _ask(settings, agreed=options["yes"])
+    if not dry_run:
+        _ask(settings, agreed=yes)
         with opened(connect) as admin:
             progress.control(install(admin, logins))
             raise_connections(admin, tenant_connections(admin, settings))
             unregistered = _announce(admin, settings)
-    how = {name: options[name] for name in ("canary", "redefine")}
-    return report(all_schemas.migrate(connect, logins, **how, **shared)) or unregistered
+    outcomes = all_schemas.migrate(
+        connect, logins, jobs=jobs, dry_run=dry_run, progress=progress, migrations=files, **how
+    )
+    return report(outcomes) or unregistered
 
 
-def _plan(settings: Settings) -> int:
+@click.command(epilog="Example: turno db rollback --steps 1 --tenant suc0001")
+@click.option("--steps", type=COUNT, default=1, show_default=True, metavar="N", help="Number of migrations.")
+@click.option("--tenant", "slugs", multiple=True, metavar="SLUG", help="Roll back only this tenant; may be repeated.")
+@click.option("--yes", is_flag=True, help="Roll back beside live workers.")
+@jobs_option
+@dry_run_option
+def rollback(*, steps: int, slugs: tuple[str, ...], yes: bool, **how: Any) -> int:
+    """Roll back the application's last migrations. Exit status 1 if a schema failed."""
+    settings = read_settings()
+    if not (how["dry_run"] or yes):
+        _refuse_beside_workers(settings)
+    progress = Report(dry_run=how["dry_run"], back=True)
+    return report(
+        all_schemas.rollback(
+            provisioner(settings),
+            logins_of(settings),
+            steps=steps,
+            slugs=list(slugs) or None,
+            progress=progress,
+            migrations=migrations(),
+            **how,
+        )
+    )
+
+
+@click.command(epilog="Example: turno db status")
+def status() -> int:
+    """Show the version of every schema. Exit status 1 if a schema is behind."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        return print_standings(all_schemas.status(admin, logins_of(settings), migrations=migrations()))
+
+
+@click.command(epilog="Example: turno db check --managed")
+@click.option("--managed", is_flag=True, help="Omit findings that only a superuser can correct.")
+def check(*, managed: bool) -> int:
+    """Show rights that differ from docs/roles.md. Exit status 1 if a right differs."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        found = check_catalog(admin, logins_of(settings))
+    return print_findings([one for one in found if not (managed and one.for_superuser)])
+
+
+@click.command(epilog="Example: turno db plan")
+def plan() -> None:
+    """Print the SQL that `turno db migrate` would run on roles and rights; change nothing."""
+    settings = read_settings()
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
         statements = plan_installation(admin, logins_of(settings), migrations=migrations())
     for statement in statements:
         click.echo(f"{statement};")
-    return 0
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
@@ -103,7 +122,9 @@ def _ask(settings: Settings, *, agreed: bool) -> None:
     if others and not agreed:
         click.echo(f"roles that keep the rights of PUBLIC: {', '.join(roles) or 'none'}")
         click.echo(f"schemas that stay as they are: {', '.join(schemas) or 'none'}")
-        click.confirm("Install Turno beside them? --plan lists each statement, --yes answers this", abort=True)
+        click.confirm(
+            "Install Turno beside them? `turno db plan` prints each statement, --yes answers this", abort=True
+        )
 
 
 def _refuse_beside_workers(settings: Settings) -> None:
