@@ -18,10 +18,9 @@ from cli.demo.invoices import InvoiceIntegrity, check_invoices, issue
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import expected_net_total, load_orders
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
+from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin

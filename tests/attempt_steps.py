@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from turno.errors import ClaimLost
 from turno.store.handler import attempts
-from turno.store.handler.batches import JobPipeline, Result
+from turno.store.handler.pipeline import JobPipeline, Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

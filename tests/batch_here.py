@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.misbehaving_handlers import REGISTRY, OddBatched
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
-from turno.runner.shared_state import SharedState
+from turno.runner.session import HandlerConnection, Sessions
+from turno.runner.shared_state import SharedState, WorkerCallbacks
 from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
 

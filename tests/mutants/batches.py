@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the owner of an adopted schema may put a function in the place of ours",
         "the executor's own statements meet no other function",
-        "turno/store/qualified.py",
+        "turno/store/statements.py",
         'statement.replace("{}", schema)',
         'statement.replace("{}.", "")',
         ("tests/integration/runner/batches/test_shadowing_names.py::test_names_in_an_adopted_schema_are_not_met",),
@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "a session is given back in its transaction",
         "section 5: between jobs a session is cleaned",
-        "turno/runner/session_cache.py",
+        "turno/runner/session.py",
         " or connection.info.transaction_status != TransactionStatus.IDLE",
         "",
         (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[in a transaction]",),
@@ -358,7 +358,7 @@ MUTANTS = (
     Mutant(
         "a handler's transaction keeps the locks of the look at its job",
         "section 5: the executor's own statements hold nothing while a handler runs",
-        "turno/store/handler/batches.py",
+        "turno/store/handler/pipeline.py",
         "self.fetch(claims).commit()",
         "self.fetch(claims)",
         (f"{NEIGHBOURS}::test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job[alone]",),
@@ -366,7 +366,7 @@ MUTANTS = (
     Mutant(
         "what is quoted in a result is read as the array's",
         "section 5: a completed job has what its handler returned",
-        "turno/store/handler/batches.py",
+        "turno/store/handler/pipeline.py",
         r""".replace('"', r"\"")""",
         "",
         ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
@@ -374,7 +374,7 @@ MUTANTS = (
     Mutant(
         "a backslash of a result escapes what follows it",
         "section 5: a completed job has what its handler returned",
-        "turno/store/handler/batches.py",
+        "turno/store/handler/pipeline.py",
         r""".replace("\\", r"\\")""",
         "",
         ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),

@@ -11,7 +11,7 @@ START = "tests/integration/runner/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
 SIGNS = "tests/acceptance/test_signs_of_life.py"
 EXEC = "tests/integration/queues/test_exec_queue.py"
-SERIALISE = "tests/unit/runner/test_result_json.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
+SERIALISE = "tests/unit/jobs/test_results.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
 ONCE = "promise 2: each piece of work commits together with its own record"
 BLAME = "section 6: a transient error is no item's fault"
 HANDLERS_SESSION = "section 6: the handler's connection refuses commit, rollback and close"
@@ -186,7 +186,7 @@ MUTANTS = (
     Mutant(
         "an error that cannot be read ends the process",
         "a refused outcome is a plain failure",
-        "turno/runner/attempt_errors.py",
+        "turno/runner/context.py",
         "        except Exception as unreadable:",
         "        except KeyError as unreadable:",
         ("tests/integration/runner/test_attempt_ends.py::test_an_outcome_that_cannot_be_stored_fails_with_its_cause",),
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "a result may hold what is no JSON",
         RESULTS,
-        "turno/runner/result_json.py",
+        "turno/jobs/json_text.py",
         "text = json_text(value)",
         "text = dumps(value)",
         (f"{SERIALISE}[nan]",),
@@ -258,7 +258,7 @@ MUTANTS = (
     Mutant(
         "a result may be of any size",
         RESULTS,
-        "turno/runner/result_json.py",
+        "turno/jobs/json_text.py",
         "if len(text) > largest:",
         "if False:",
         (f"{SERIALISE}[large]",),
@@ -362,7 +362,7 @@ MUTANTS = (
     Mutant(
         "nobody looks whose a cleaned session is",
         "section 5: between two jobs a session is made clean, and it is asserted",
-        "turno/runner/session_cache.py",
+        "turno/runner/session.py",
         "            believe_confined(connection.cleaned, login.role)\n",
         "",
         ("tests/integration/runner/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
@@ -370,7 +370,7 @@ MUTANTS = (
     Mutant(
         "a session that was clean once counts as clean for ever",
         "section 5: between two jobs a session is made clean",
-        "turno/runner/session_cache.py",
+        "turno/runner/session.py",
         "        connection.cleaned = None\n",
         "",
         ("tests/integration/runner/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),

@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "a job that shows progress logs in each time",
         "section 5: a tenant login is dear",
-        "turno/runner/session_cache.py",
+        "turno/runner/session.py",
         "            while len(self._idle) > self._keep:\n",
         "            while len(self._idle) > 1:\n",
         (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "a job's second session is lent before its first",
         "decision 0031: a job that was begun is run by whoever has its session",
-        "turno/runner/session_cache.py",
+        "turno/runner/session.py",
         "for session in reversed(self._idle):",
         "for session in self._idle:",
         (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),

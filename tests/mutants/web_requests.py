@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "a payload's numbers pass through a float on their way to the handler",
         "section 10: money is numeric, never a float",
-        "turno/store/handler/batches.py",
+        "turno/store/handler/pipeline.py",
         "payload::text",
         "jsonb_build_object('amount', (payload ->> 'amount')::float8)::text",
         (f"{TYPES}::test_money_is_exact_through_every_entry_point[enqueue in SQL]",),

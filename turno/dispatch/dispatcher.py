@@ -21,7 +21,7 @@ from turno.jobs.new_job import NewJob
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
 from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, enqueue_with, submission
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant
 

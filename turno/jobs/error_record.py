@@ -2,9 +2,9 @@
 
 from hashlib import sha256
 from traceback import extract_tb, format_exception
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
-from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
 from turno.jobs.redaction import process_text
 
@@ -12,7 +12,19 @@ LONGEST_MESSAGE, LONGEST_CAUSE = 2000, 500  # characters
 LONGEST_TRACEBACK = 8192
 
 
-def record_of(error: BaseException, claim: Claim, handler: type[JobHandler[Any]]) -> dict[str, Any]:
+class Run(Protocol):
+    """One run of a job: a claim, or the context of a request."""
+
+    @property
+    def job_id(self) -> UUID:
+        """The id of the job."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the run."""
+
+
+def record_of(error: BaseException, run: Run, handler: type[JobHandler[Any]]) -> dict[str, Any]:
     """Return the stored form of an attempt's error.
 
     `group` is the redacted first line of the message, present only if redaction changed it; operators see errors by
@@ -34,7 +46,7 @@ def record_of(error: BaseException, claim: Claim, handler: type[JobHandler[Any]]
         record["sqlstate"] = str(state)
     if handler.is_for_users(error):
         return record | {"for_users": True}
-    named = f"{claim.job_id} {claim.attempt} {type(error).__name__} {line_of(error)}"
+    named = f"{run.job_id} {run.attempt} {type(error).__name__} {line_of(error)}"
     return record | {"reference": sha256(named.encode("utf-8", "replace")).hexdigest()[:8]}
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from turno.errors import InvalidResult
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +25,8 @@ LARGEST_WHOLE_NUMBER = 2**63 - 1
 LONGEST_NUMBER = 400  # characters
 LARGEST_EXPONENT = 308
 MOST_PROBLEMS = 1000
+LARGEST_RESULT = 256 * 1024
+LARGEST_ANSWER = 64 * 1024
 
 # One escaped surrogate of a valid pair matches, too: the slow search decides.
 _SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
@@ -61,6 +65,36 @@ def json_text(value: Any) -> str:
         raise NotJson(problems)
     # Dictionaries whose keys are decimals or times, after the search above.
     return text or json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_base), allow_nan=False)
+
+
+def serialise(result: Any) -> str:
+    """Return a handler's result as JSON text; its values have the types of a payload. Raises InvalidResult."""
+    if not (result is None or isinstance(result, dict) or (is_dataclass(result) and not isinstance(result, type))):
+        named = type(result).__name__
+        raise InvalidResult(f"a handler returns a dict, a dataclass, None, Reschedule or Cancel, not {named}")
+    return _storable(result, "the result", LARGEST_RESULT)
+
+
+def serialise_answer(answer: Any) -> str:
+    """Return the answer of an outside call as JSON text; raises InvalidResult.
+
+    Only plain JSON: a later attempt gets the stored answer, which has to equal this attempt's.
+    """
+    try:
+        json.dumps(answer, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidResult(f"the return value of the call of job.once is not plain JSON: {error}") from error
+    return _storable(answer, "the return value of the call of job.once", LARGEST_ANSWER)
+
+
+def _storable(value: Any, name: str, largest: int) -> str:
+    try:
+        text = json_text(value)
+    except NotJson as error:
+        raise InvalidResult(f"{name} cannot be stored as JSON: {error}") from error
+    if len(text) > largest:
+        raise InvalidResult(f"{name} has {len(text)} bytes as JSON; at most {largest} are kept")
+    return text
 
 
 def parse_json(text: str) -> Any:

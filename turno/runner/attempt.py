@@ -25,6 +25,7 @@ from turno.errors import (
 )
 from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
+from turno.jobs.json_text import serialise
 from turno.jobs.outcome import (
     AwaitReview,
     Cancel,
@@ -48,7 +49,6 @@ from turno.runner import exit_codes
 from turno.runner.awaiting import run_to_end
 from turno.runner.context import AttemptContext
 from turno.runner.resource_limits import limited_memory
-from turno.runner.result_json import serialise
 from turno.runner.session import HandlerConnection
 from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction

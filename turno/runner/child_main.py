@@ -17,11 +17,10 @@ from turno import crash_points, tracing
 from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.kept_lines import KeptLines
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.session import collided
-from turno.runner.shared_state import SharedState
+from turno.runner.shared_state import SharedState, WorkerCallbacks
 from turno.store.outage import in_short, unreachable
 from turno.tenancy.identity.session import LoginRefused, NotConfined
 

@@ -2,12 +2,12 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from json import dumps, loads
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -20,18 +20,22 @@ from turno.jobs.part import Part
 from turno.jobs.payload import check_payload
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
-from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.fan_out import FanOut
-from turno.runner.items import LedgerBatch
+from turno.runner.items import AttemptLedger, LedgerBatch
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
 from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
+
+if TYPE_CHECKING:
+    from turno.jobs.error_record import Run
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two checks for a cancellation
@@ -42,6 +46,35 @@ def attempt_of(job: JobContext, work: str) -> "AttemptContext":
     if not isinstance(job, AttemptContext):
         raise PermanentFailure(f"{work} needs background jobs, which are switched off")
     return job
+
+
+class AttemptErrors:
+    """Describes the errors of an attempt's handler; logs each reference once, and never a message."""
+
+    def __init__(self, run: "Run", handler: type[JobHandler[Any]], log_fields: Mapping[str, object]) -> None:
+        self._run = run
+        self._handler = handler
+        self._log_fields = log_fields
+        self._logged: set[str] = set()
+
+    def describe(self, error: BaseException) -> dict[str, Any]:
+        """Return the error in its stored form."""
+        from turno.jobs.error_record import line_of, record_of  # noqa: PLC0415 - loaded only when something failed
+
+        try:
+            record = record_of(error, self._run, self._handler)
+        except Exception as unreadable:  # noqa: BLE001 - an exception class of the handler's may raise anything
+            why = f"the error cannot be described: reading it raised {type(unreadable).__name__}"
+            record = {"class": type(error).__name__, "message": why}
+        reference = record.get("reference")
+        if reference is not None and reference not in self._logged:
+            self._logged.add(reference)
+            # Without the message, which may contain parts of the payload.
+            log.warning(
+                "unexpected error %s: %s at %s", reference, record["class"], line_of(error),
+                extra={**self._log_fields, "error_id": reference},
+            )  # fmt: skip
+        return record
 
 
 class AttemptContext(CapabilityMembers):
@@ -140,7 +173,8 @@ class AttemptContext(CapabilityMembers):
         if self._batch is not None:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self.transaction.alone()
-        self._batch = batch = LedgerBatch(self, self.transaction, list(items), key=key, chunk=chunk)
+        ledger = AttemptLedger(self, self.transaction)
+        self._batch = batch = LedgerBatch(ledger, self.errors, list(items), key=key, chunk=chunk)
         return batch
 
     @contextmanager

@@ -18,12 +18,12 @@ from turno.jobs.claim import Batch, Claim
 from turno.jobs.outcome import Completed, NotCompleted
 from turno.jobs.registry import Registry
 from turno.runner.attempt import Attempt
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.context import AttemptContext
 from turno.runner.session import SessionSource, collided
+from turno.runner.shared_state import WorkerCallbacks
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
-from turno.store.handler import batches
+from turno.store.handler import attempts
 from turno.store.outage import unreachable
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Executor:
         if not lost:
             return
         try:
-            transaction.retry_on_new_session(lambda session: batches.lost(session, lost))
+            transaction.retry_on_new_session(lambda session: attempts.lost(session, lost))
         except psycopg.Error as error:
             log.warning("%d lost claims were not counted: %s", len(lost), str(error).partition("\n")[0])
 
@@ -223,7 +223,7 @@ class Run:
         unwritten = self._transaction.unwritten
         self._transaction.drop()
         held = self._transaction.retry_on_new_session(
-            lambda session: batches.held(session, [one.claim for one in kept.values()])
+            lambda session: attempts.held(session, [one.claim for one in kept.values()])
         )
         if tries is None:
             log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)

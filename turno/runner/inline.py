@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
@@ -12,16 +11,18 @@ import psycopg
 from turno.errors import InvalidResult, PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
+from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.part import Part
 from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.awaiting import run_to_end
 from turno.runner.capability_members import CapabilityMembers
-from turno.runner.items import Counts
-from turno.runner.result_json import serialise
-from turno.runner.session import HandlerConnection, SessionSource, transient
+from turno.runner.context import AttemptErrors
+from turno.runner.items import LedgerBatch
+from turno.runner.session import HandlerConnection, SessionSource
 from turno.settings import Settings
+from turno.store.handler import attempts
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class InlineRunner:
             runner = handler()
             with runner.around(job):
                 answer = run_to_end(runner.handle(job, restore_payload(handler, payload)))
+            job.finish()
             if isinstance(answer, Reschedule | Cancel):
                 raise InvalidResult(f"{handler.type} returned {type(answer).__name__}, which needs background jobs")
             result: dict[str, Any] | None = json.loads(serialise(answer))
@@ -75,8 +77,14 @@ class InlineContext(CapabilityMembers):
         self.user_id = user_id
         self.connection = connection
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
-        self.is_for_users = handler.is_for_users
         self.settings = settings
+        self._errors = AttemptErrors(self, handler, {"tenant": tenant})
+        self._batches: list[LedgerBatch[Any]] = []
+
+    def finish(self) -> None:
+        """Count the items that ran after the last chunk; raises HandlerMisuse for an item that was passed over."""
+        for batch in self._batches:
+            batch.record()
 
     @property
     def async_connection(self) -> AsyncHandlerConnection:
@@ -94,10 +102,11 @@ class InlineContext(CapabilityMembers):
     def checkpoint(self, state: Any) -> None:
         """Do nothing: a request is one transaction."""
 
-    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> "InlineBatch[T]":
-        """Run each item under a savepoint; an item's own error is counted and passed over."""
-        del key, chunk
-        return InlineBatch(self, list(items))
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
+        """Run each item under a savepoint; the error of an item is counted and does not stop the rest."""
+        batch = LedgerBatch(InlineLedger(self.connection), self._errors, list(items), key=key, chunk=chunk)
+        self._batches.append(batch)
+        return batch
 
     def enqueue(self, job_type: Any, payload: Any = None, /, **options: Any) -> NoReturn:
         """Refuse: there is no job whose child it could be."""
@@ -127,89 +136,27 @@ class InlineContext(CapabilityMembers):
         """Do nothing: the caller cannot cancel."""
 
 
-class InlineBatch(Generic[T]):
-    """A batch without a ledger."""
+class InlineLedger:
+    """The ledger of a request, which keeps no items: the request is one transaction."""
 
-    def __init__(self, job: InlineContext, items: list[T]) -> None:
-        self._job = job
-        self._items = items
-        self.counts = Counts(total=len(items))
+    def __init__(self, connection: HandlerConnection) -> None:
+        self.connection = connection
+        self._immediate: str | None = None
 
-    def __iter__(self) -> "Iterator[InlineStep[T]]":
-        for item in self._items:
-            yield InlineStep(self._job, item, self.counts)
+    def initially_immediate(self) -> str:
+        """Return the constraints that are checked at once by default, read once."""
+        if self._immediate is None:
+            self._immediate = attempts.initially_immediate(self.connection)
+        return self._immediate
 
-    def groups(self, size: int = 1) -> "Iterator[InlineGroup[T]]":
-        """Yield each item as a group of its own: nobody counts statements here."""
-        del size
-        for item in self._items:
-            yield InlineGroup(self._job, item, self.counts)
+    def known(self) -> dict[str, str]:
+        """Return no items."""
+        return {}
 
+    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
+        """Record nothing; the request is not to stop."""
+        del entries, total
+        return False
 
-class InlineStep(Generic[T]):
-    """One item under its savepoint."""
-
-    def __init__(self, job: InlineContext, value: T, counts: Counts) -> None:
-        self.value = value
-        self.ref: str | None = None
-        self._counts = counts
-        self._job = job
-        self._savepoint = job.connection.transaction()
-
-    def __enter__(self) -> Self:
-        self._savepoint.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self._savepoint.__exit__(kind, error, trace)
-        if error is None:
-            self._counts.done += 1
-            return True
-        if not isinstance(error, Exception) or transient(error):
-            return False
-        if not self._job.is_for_users(error):
-            from turno.jobs.error_record import line_of  # noqa: PLC0415 - loaded only when something failed
-
-            # Its message may hold what the payload holds.
-            self._job.log.error("an item failed unexpectedly: %s at %s", type(error).__name__, line_of(error))
-        self._counts.failed += 1
-        return True
-
-
-class InlineGroup(Generic[T]):
-    """One item as a group; an item that is refused by `fail` is undone, too."""
-
-    def __init__(self, job: InlineContext, value: T, counts: Counts) -> None:
-        self._step = InlineStep(job, value, counts)
-        self._told: Exception | None = None
-
-    def __enter__(self) -> "list[InlineGroup[T]]":
-        self._step.__enter__()
-        return [self]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if error is None and self._told is not None:
-            return self._step.__exit__(type(self._told), self._told, None)
-        return self._step.__exit__(kind, error, trace)
-
-    @property
-    def value(self) -> T:
-        """The item."""
-        return self._step.value
-
-    @property
-    def ref(self) -> str | None:
-        """What the work made of it."""
-        return self._step.ref
-
-    @ref.setter
-    def ref(self, ref: str | None) -> None:
-        self._step.ref = ref
-
-    def fail(self, error: Exception) -> None:
-        """Have the item count as failed."""
-        self._told = error
+    def commit(self, *, asked: bool) -> None:
+        """Commit nothing."""

@@ -1,11 +1,14 @@
 """The savepoint of an item, or of several together: how it ends, and which errors are no item's fault."""
 
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from turno.errors import EndsAttempt, HandlerMisuse, InvalidResult
 from turno.runner.session import transient
-from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
+
+if TYPE_CHECKING:
+    from turno.runner.items import Ledger
 
 # These are not caused by an item: they end the chunk, or the attempt.
 NOT_THE_ITEMS_FAULT = (HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)
@@ -14,20 +17,20 @@ NOT_THE_ITEMS_FAULT = (HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)
 class ItemSavepoint:
     """A savepoint with a name that no handler chooses by accident."""
 
-    def __init__(self, transaction: BatchTransaction) -> None:
-        self._transaction = transaction
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
         self._name = f"item_{token_hex(8)}"
         self._restore = ""  # restores the modes of constraints that are checked at once by default
 
     def set(self) -> None:
         """Set it."""
-        immediate = self._transaction.initially_immediate()
+        immediate = self._ledger.initially_immediate()
         self._restore = f"SET CONSTRAINTS {immediate} IMMEDIATE; " if immediate else ""
         self._execute(f"SAVEPOINT {self._name}")
 
     def suspend(self) -> None:
         """Release it for a while; raises HandlerMisuse if something was written since it was set."""
-        if attempts.writing_savepoints(self._transaction.connection):
+        if attempts.writing_savepoints(self._ledger.connection):
             raise HandlerMisuse("within an item of job.each, job.once must come before whatever the item writes")
         self._execute(f"RELEASE SAVEPOINT {self._name}")
 
@@ -53,4 +56,4 @@ class ItemSavepoint:
         return None
 
     def _execute(self, text: str) -> None:
-        self._transaction.connection.execute(text.encode())
+        self._ledger.connection.execute(text.encode())

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from turno import crash_points
 from turno.errors import HandlerMisuse
-from turno.runner.attempt_errors import AttemptErrors
-from turno.runner.item_group import Group
 from turno.runner.item_savepoint import ItemSavepoint
+from turno.runner.session import HandlerConnection
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
 if TYPE_CHECKING:
-    from turno.runner.context import AttemptContext
+    from turno.runner.context import AttemptContext, AttemptErrors
 
 T = TypeVar("T")
 LARGEST_CHUNK = 50
@@ -32,6 +31,56 @@ class Counts:
     total: int = 0
 
 
+class Ledger(Protocol):
+    """The record of a batch, and the session of its items."""
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session in the transaction of the items."""
+
+    def initially_immediate(self) -> str:
+        """Return the constraints that are checked at once by default; see `attempts`."""
+
+    def known(self) -> dict[str, str]:
+        """Return the state of each recorded item, by key."""
+
+    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
+        """Record items in the transaction that did their work; returns whether to stop."""
+
+    def commit(self, *, asked: bool) -> None:
+        """Commit a chunk, and open the next transaction; stop there if asked."""
+
+
+class AttemptLedger:
+    """The ledger of a job's attempt."""
+
+    def __init__(self, context: "AttemptContext", transaction: BatchTransaction) -> None:
+        self._context = context
+        self._transaction = transaction
+        self.initially_immediate = transaction.initially_immediate
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session in the transaction of the items."""
+        return self._transaction.connection
+
+    def known(self) -> dict[str, str]:
+        """Return the state of each recorded item, by key."""
+        return attempts.ledger(self._transaction.connection, self._transaction.claim)
+
+    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
+        """Record items in the transaction that did their work; returns whether to stop."""
+        self._transaction.prove()
+        return attempts.items(self._transaction.connection, self._transaction.claim, entries, total)
+
+    def commit(self, *, asked: bool) -> None:
+        """Commit a chunk, and open the next transaction; stop there if asked."""
+        crash_points.reach("chunk_recorded")
+        self._transaction.commit(go_on=True)
+        crash_points.reach("chunk_committed")
+        self._context.safe_place(asked=asked)
+
+
 class LedgerBatch(Generic[T]):
     """Iterate over the items that the ledger does not know yet, each inside a savepoint of its own.
 
@@ -45,8 +94,8 @@ class LedgerBatch(Generic[T]):
 
     def __init__(
         self,
-        context: "AttemptContext",
-        transaction: BatchTransaction,
+        ledger: Ledger,
+        errors: "AttemptErrors",
         items: list[T],
         *,
         key: Callable[[T], str],
@@ -60,8 +109,8 @@ class LedgerBatch(Generic[T]):
         for item in self._items:
             if not 1 <= len(item) <= LONGEST_KEY:
                 raise ValueError(f"an item's key has 1 to {LONGEST_KEY} characters, not {len(item)}: {item[:40]!r}")
-        self._context = context
-        self._transaction = transaction
+        self._ledger = ledger
+        self._errors = errors
         self._chunk = chunk
         self._entries: list[dict[str, Any]] = []
         self._step: Step[T] | None = None
@@ -91,7 +140,7 @@ class LedgerBatch(Generic[T]):
             self._commit_chunk()
 
     def _tried(self, keys: list[str]) -> "Iterator[Group[T]]":
-        group = Group([self._step_of(key) for key in keys], self._transaction)
+        group = Group([self._step_of(key) for key in keys], self._ledger)
         yield group
         if group.state == "broken":
             for key in keys:
@@ -100,10 +149,10 @@ class LedgerBatch(Generic[T]):
         self._entries += group.entries()
 
     def _step_of(self, key: str) -> "Step[T]":
-        return Step(key, self._items[key], self._transaction, self._context.errors)
+        return Step(key, self._items[key], self._ledger, self._errors)
 
     def _outstanding(self) -> list[str]:
-        known = attempts.ledger(self._transaction.connection, self._transaction.claim)
+        known = self._ledger.known()
         for state in known.values():
             self._count(state)
         # The total of this job does not count the items of an earlier job.
@@ -111,11 +160,7 @@ class LedgerBatch(Generic[T]):
         return [key for key in self._items if key not in known]
 
     def _commit_chunk(self) -> None:
-        asked = self.record()
-        crash_points.reach("chunk_recorded")
-        self._transaction.commit(go_on=True)
-        crash_points.reach("chunk_committed")
-        self._context.safe_place(asked=asked)
+        self._ledger.commit(asked=self.record())
 
     @property
     def item(self) -> "Step[T] | None":
@@ -129,9 +174,8 @@ class LedgerBatch(Generic[T]):
             self._enter()
         if not self._entries:
             return False
-        self._transaction.prove()
         entries, self._entries = self._entries, []
-        asked = attempts.items(self._transaction.connection, self._transaction.claim, entries, self.counts.total)
+        asked = self._ledger.enter(entries, self.counts.total)
         for entry in entries:
             self._count(entry["state"])
         return asked
@@ -148,11 +192,11 @@ class LedgerBatch(Generic[T]):
 class Step(Generic[T]):
     """One item: `with step as item:` runs it under a savepoint and keeps its error in the ledger."""
 
-    def __init__(self, key: str, value: T, transaction: BatchTransaction, errors: AttemptErrors) -> None:
+    def __init__(self, key: str, value: T, ledger: Ledger, errors: "AttemptErrors") -> None:
         self.value = value
         self.ref: str | None = None
         self._key = key
-        self._savepoint = ItemSavepoint(transaction)
+        self._savepoint = ItemSavepoint(ledger)
         self._errors = errors
         self._state = "untouched"
         self._error: dict[str, Any] | None = None
@@ -204,3 +248,45 @@ class Step(Generic[T]):
             raise HandlerMisuse("an item of job.each was passed over: run each one inside `with step as item:`")
         ref = None if self.ref is None else str(self.ref)
         return {"key": self._key, "state": self._state, "ref": ref, "error": self._error}
+
+
+class Group(Generic[T]):
+    """Some items of a batch under one savepoint: `with group as items:` writes them together, in few statements.
+
+        for group in job.each(lines).groups():
+            with group as items:
+                for item in items: ...
+
+    `item.fail(error)` enters one as failed while the others go on. An error of the block undoes the whole group, and
+    the batch then yields each item as a group of its own: there it is the item's error.
+    """
+
+    def __init__(self, steps: list[Step[T]], ledger: Ledger) -> None:
+        self._steps = steps
+        self._savepoint = ItemSavepoint(ledger)
+        self.state = "untouched"
+
+    def __enter__(self) -> list[Step[T]]:
+        self._savepoint.set()
+        self.state = "open"
+        return self._steps
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        failure = self._savepoint.leave(error)
+        self.state = "done"
+        if failure is None:
+            for step in self._steps:
+                step.pass_on()
+        elif len(self._steps) == 1:
+            self._steps[0].fail(failure)
+        else:
+            self.state = "broken"
+        return True
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the items' lines for the ledger; raises HandlerMisuse if the group was never run."""
+        if self.state != "done":
+            raise HandlerMisuse("a group of job.each was passed over: run each one inside `with group as items:`")
+        return [step.entry() for step in self._steps]

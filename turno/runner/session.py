@@ -1,6 +1,8 @@
-"""The session a handler gets, which only the executor may end or commit."""
+"""The sessions of handlers, which only the executor may end or commit, and the cache of a child that lends them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
 
 import psycopg
@@ -12,9 +14,9 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
-from turno.store.pipeline import Pipeline, Statement
+from turno.store.handler.pipeline import Pipeline, Statement
 from turno.tenancy.identity.answer_timeout import ConfirmedConnection
-from turno.tenancy.identity.session import UNCHANGED
+from turno.tenancy.identity.session import UNCHANGED, NotConfined, believe_confined
 from turno.tenancy.identity.tenant import HandlerLogin
 
 RV = TypeVar("RV")
@@ -32,6 +34,7 @@ CLEAN: tuple[Statement, ...] = (
     (UNCHANGED, ()),
 )
 UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
+IDLE_SECONDS = 30.0
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
 
@@ -130,6 +133,94 @@ class SessionSource(Protocol):
 
     def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
         """Keep the session for the tenant's next job, or end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSession:
+    """A clean, idle session, and the time of its last use; `login` includes the epoch of the password."""
+
+    login: HandlerLogin
+    connection: HandlerConnection
+    since: float
+
+
+class Sessions:
+    """Lends sessions of one tenant each; keeps up to `keep` of them open between jobs, `keep=0` none."""
+
+    def __init__(
+        self,
+        log_in: Callable[[HandlerLogin], HandlerConnection],
+        *,
+        keep: int = 0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._log_in = log_in
+        self._keep = keep
+        self._clock = clock
+        self._idle: list[IdleSession] = []  # the longest idle session first
+        self._may_lock: bool | None = None
+
+    def take(self, login: HandlerLogin) -> HandlerConnection:
+        """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined.
+
+        LIFO: the session that was returned last may already hold the transaction of the next job.
+        """
+        for session in reversed(self._idle):
+            if session.login == login:
+                self._idle.remove(session)
+                if not session.connection.closed:
+                    return session.connection
+        return self._new(login)
+
+    def _new(self, login: HandlerLogin) -> HandlerConnection:
+        connection = self._log_in(login)
+        if self._keep and self._may_lock is None:
+            # Read once: the rights of PUBLIC are the same for all tenants.
+            row = connection.execute(MAY_LOCK).fetchone()
+            self._may_lock = row is not None and bool(row[0])
+        connection.may_lock = bool(self._may_lock)
+        return connection
+
+    def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
+        """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""
+        if self._keep and (clean := self._cleaned(login, connection)):
+            self._idle.append(IdleSession(login, clean, self._clock()))
+            while len(self._idle) > self._keep:
+                self._end(self._idle[0])
+        else:
+            psycopg.Connection.close(connection)
+
+    def close_idle(self) -> None:
+        """End the sessions that were idle for half a minute."""
+        for session in list(self._idle):
+            if self._clock() - session.since >= IDLE_SECONDS:
+                self._end(session)
+
+    def close(self) -> None:
+        """End every session that is kept."""
+        for session in list(self._idle):
+            self._end(session)
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def _end(self, session: IdleSession) -> None:
+        self._idle.remove(session)
+        psycopg.Connection.close(session.connection)
+
+    def _cleaned(self, login: HandlerLogin, connection: HandlerConnection) -> HandlerConnection | None:
+        if connection.busy:
+            return None
+        try:
+            if connection.cleaned is None or connection.info.transaction_status != TransactionStatus.IDLE:
+                connection = connection.rewrapped()
+                psycopg.Connection.rollback(connection)
+                connection.clean()
+            believe_confined(connection.cleaned, login.role)
+        except (psycopg.Error, NotConfined):
+            return None
+        connection.cleaned = None
+        return connection
 
 
 def transient(error: BaseException) -> bool:

@@ -2,6 +2,8 @@
 
 import mmap
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic_ns
 from types import FrameType
 
@@ -154,3 +156,17 @@ class SharedState:
 
 def _place(batch: int, at_work: int) -> int:
     return batch << 16 | at_work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCallbacks:
+    """The state shared with the parent, and the functions of the child that the executor calls.
+
+    `progressed` is called when people can see a change of the job, `started` when a transaction is open for jobs,
+    `tidy` after each call of a handler.
+    """
+
+    shared: SharedState = field(default_factory=SharedState)
+    progressed: Callable[[], None] = lambda: None
+    started: Callable[[], None] = lambda: None
+    tidy: Callable[[], None] = lambda: None

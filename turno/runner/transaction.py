@@ -17,9 +17,9 @@ from turno.runner.session import HandlerConnection, SessionSource, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
-from turno.store.handler.batches import JobPipeline, Result
+from turno.store.handler.pipeline import JobPipeline, Result
 from turno.store.outage import in_short, unreachable
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import NotConfined, believe_confined
 
 if TYPE_CHECKING:

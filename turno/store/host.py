@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import Enqueued
-from turno.store.refusals import broken_limit
+from turno.store.statements import broken_limit
 
 if TYPE_CHECKING:
     from turno.jobs.new_job import NewJob

@@ -8,10 +8,9 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
+from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.claims import Claimer
 from turno.store.engine.companies import with_company
 from turno.tenancy.identity.session import handler_session

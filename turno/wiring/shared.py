@@ -19,8 +19,7 @@ from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface
 from turno.runner.inline import InlineRunner
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
 from turno.settings import PREFIX, Settings
 from turno.store.engine.engine import Engine
 from turno.store.engine_link import RETRY

@@ -16,11 +16,10 @@ from turno.maintenance.rounds import PERIOD
 from turno.process_name import process_name
 from turno.queues.exec.slots import Slot
 from turno.queues.interface import SLOT_VARIABLE
-from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.child_main import ChildConfig
 from turno.runner.executor import Executor
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
+from turno.runner.shared_state import WorkerCallbacks
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import open_session

@@ -24,8 +24,7 @@ from turno.jobs.job_context import JobContext
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.registry import Registry
 from turno.runner.executor import COLLISIONS
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import LoginRefused, handler_session

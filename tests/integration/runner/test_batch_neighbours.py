@@ -17,8 +17,7 @@ from turno import crash_points
 from turno.jobs.job_context import JobContext
 from turno.runner import executor, transaction
 from turno.runner.session import CLEAN
-from turno.store.handler.batches import JobPipeline
-from turno.store.pipeline import Pipeline
+from turno.store.handler.pipeline import JobPipeline, Pipeline
 
 
 @pytest.fixture(autouse=True)

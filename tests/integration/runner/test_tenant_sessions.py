@@ -15,8 +15,7 @@ from tests.attempt_here import attempt, claim_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.jobs.claim import Claim
-from turno.runner.session import HandlerConnection
-from turno.runner.session_cache import Sessions
+from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import handler_session

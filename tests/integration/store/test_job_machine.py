@@ -25,7 +25,7 @@ from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
-from turno.store.handler import attempts, batches
+from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing.invariants import Judge, judge_of
@@ -441,7 +441,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=LOST)
     def a_batch_s_claims_are_read_again(self, held: Held) -> None:
         of = [one for one in self.claims if one.job.tenant == held.job.tenant]
-        still = batches.held(self._session(held.job.tenant), [one.claim for one in of])
+        still = attempts.held(self._session(held.job.tenant), [one.claim for one in of])
         assert still == {one.job.id for one in of if one.live}
 
     # Recovering ------------------------------------------------------------------------------

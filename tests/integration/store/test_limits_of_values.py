@@ -27,7 +27,7 @@ from turno.store.api.commands import ENQUEUE
 from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.store.operator import routing
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.web.errors import problem_of
 from turno.web.http.problems import FieldProblem, Kind

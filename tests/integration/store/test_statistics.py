@@ -21,9 +21,9 @@ from turno.capabilities.statistics.scrape import evenness
 from turno.capabilities.webhooks import due
 from turno.servers.wait import wait_until
 from turno.store.engine import announcements
-from turno.store.one_row import value_of
 from turno.store.operator import fairness
 from turno.store.operator.outcome_counts import counted_until
+from turno.store.statements import value_of
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from turno.jobs.claim import Claim
-from turno.store.one_row import row_of, value_of
-from turno.store.qualified import qualified
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals, qualified, row_of, value_of
 
 Session = psycopg.Connection[Any]
 

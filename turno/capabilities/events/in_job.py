@@ -9,9 +9,7 @@ from psycopg.types.json import Jsonb
 from turno.capabilities.events.data import check_event
 from turno.jobs.new_job import Published
 from turno.runner.context import attempt_of
-from turno.store.one_row import row_of
-from turno.store.qualified import qualified
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals, qualified, row_of
 
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 
 if TYPE_CHECKING:
     from turno.store.engine.engine import Engine, TenantTurn

@@ -15,9 +15,7 @@ from turno.capabilities.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, Kep
 from turno.errors import PermanentFailure
 from turno.jobs.job_context import JobContext
 from turno.runner.context import attempt_of
-from turno.store.one_row import value_of
-from turno.store.qualified import qualified
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals, qualified, value_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from turno.capabilities.files.folder import Folder
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from turno.maintenance import recurring
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.maintenance.recurring import DueRule, RuleSource
 from turno.store.engine.engine import Engine
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from turno.capabilities.schedules import stored
 from turno.jobs.new_job import key_of
 from turno.jobs.recurring_job import RecurringJob, stored_rule
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from turno.jobs.firing import MOST_MISSED, Firing
 from turno.maintenance.recurring import DueRule
 from turno.store.engine.engine import Engine
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 
 
 def due_tenants(engine: Engine, ahead: timedelta) -> list[int]:

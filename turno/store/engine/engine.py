@@ -16,7 +16,7 @@ from turno.store import changes
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.workers import UNSERVED, Unserved
 from turno.store.engine_link import EngineLink
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 from turno.tenancy.identity.tenant import HandlerLogin
 
 TypeVersion = tuple[str, int]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, LiteralString
 
 from turno.store.engine.engine import Engine
-from turno.store.qualified import qualified
+from turno.store.statements import qualified
 
 Address = tuple[str | int | None, ...]
 # Only functions, no view and no catalog: a relation has to be locked, and the lock table may be full. A lock of the

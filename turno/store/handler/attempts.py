@@ -1,8 +1,10 @@
 """What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -11,9 +13,7 @@ from psycopg.types.json import Jsonb
 from turno.errors import NotEnqueued
 from turno.jobs.claim import Claim
 from turno.jobs.new_job import Enqueued, NewJob, as_json
-from turno.store.one_row import row_of
-from turno.store.qualified import qualified
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals, qualified, row_of, value_of
 from turno.traces import trace_id
 
 Session = psycopg.Connection[Any]
@@ -168,6 +168,28 @@ def now(session: Session) -> datetime:
     """Return the database's clock, the only one that decides."""
     moment: datetime = _row(session, "SELECT clock_timestamp()", ())[0]
     return moment
+
+
+def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
+    """Return the jobs whose claims are still held, by the tokens; waits for a commit that is under way."""
+    if not claims:
+        return set()
+    return set(value_of(session, qualified("SELECT {}.jobs_held(%s, %s)", claims[0].login.schema), *keys(claims)))
+
+
+def lost(session: Session, claims: Sequence[Claim]) -> None:
+    """Count attempts that lost their claims, as far as no end of theirs is on record."""
+    session.execute(qualified("SELECT {}.claims_lost(%s, %s)", claims[0].login.schema), keys(claims))
+
+
+def keys(claims: Sequence[Claim]) -> tuple[str, str]:
+    """Return the ids and the tokens of these claims as two arrays in SQL."""
+    return array(claim.job_id.hex for claim in claims), array(claim.token.hex for claim in claims)
+
+
+def array(elements: Iterable[str]) -> str:
+    """Return an array in SQL: psycopg takes some five microseconds for each element of a list."""
+    return f"{{{','.join(elements)}}}"
 
 
 def _under_claim(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:

@@ -10,9 +10,7 @@ from turno.jobs.claim import Claim
 from turno.jobs.job import Status
 from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.part import Part
-from turno.store.one_row import row_of
-from turno.store.qualified import qualified
-from turno.store.refusals import named_refusals
+from turno.store.statements import named_refusals, qualified, row_of
 
 Session = psycopg.Connection[Any]
 

@@ -20,7 +20,7 @@ from turno.jobs.job_context import JobContext
 from turno.runner.executor import LOST
 from turno.runner.session import HandlerConnection
 from turno.runner.shared_state import SharedState
-from turno.store.pipeline import Statement
+from turno.store.handler.pipeline import Statement
 
 
 def test_what_was_called_back_is_not_begun(world: ExampleInstallation) -> None:

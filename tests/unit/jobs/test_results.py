@@ -9,7 +9,7 @@ import pytest
 
 from tests.payload_types import Line
 from turno.errors import InvalidResult
-from turno.runner.result_json import LARGEST_RESULT, serialise, serialise_answer
+from turno.jobs.json_text import LARGEST_RESULT, serialise, serialise_answer
 
 
 def nested(depth: int) -> dict[str, Any]:

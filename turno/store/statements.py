@@ -1,0 +1,63 @@
+"""Statements of sessions: qualified names, answers of one row, and refusals of the database as errors of Turno."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import tuple_row
+
+from turno.errors import ClaimLost, HandlerMisuse, LimitExceeded
+
+
+def qualified(statement: LiteralString, schema: str) -> LiteralString:
+    """Return the statement with the tenant's schema, such as t_0123456789ab, in place of each `{}`.
+
+    The session looks for unqualified names in an adopted schema first, whose owner may create any function.
+    """
+    return statement.replace("{}", schema)
+
+
+def row_of(
+    session: psycopg.Connection[Any],
+    statement: LiteralString | sql.Composed,
+    parameters: tuple[Any, ...] = (),
+    *,
+    prepare: bool | None = None,
+) -> tuple[Any, ...]:
+    """Return the only row as a tuple, independent of the row factory that a handler gave to its session."""
+    with session.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(statement, parameters, prepare=prepare).fetchone()
+    assert row is not None, "the statement always has a row"  # noqa: S101
+    return row
+
+
+def value_of(session: psycopg.Connection[Any], statement: LiteralString | sql.Composed, *parameters: Any) -> Any:
+    """Return the only value of the row."""
+    return row_of(session, statement, parameters)[0]
+
+
+@contextmanager
+def named_refusals() -> Iterator[None]:
+    """Raise ClaimLost, HandlerMisuse or LimitExceeded for a refusal of the database."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == "TU001":
+            raise ClaimLost(error.diag.message_primary) from error
+        if error.sqlstate in {"TU002", "TU003"}:
+            raise HandlerMisuse(error.diag.message_primary) from error
+        if (limit := broken_limit(error)) is not None:
+            raise LimitExceeded(limit) from error
+        raise
+
+
+def broken_limit(error: psycopg.Error) -> str | None:
+    """Return the limit that a refusal names, such as "queue has 1 to 63 bytes"; None for another refusal.
+
+    The limits are the domains of the control schema.
+    """
+    if error.sqlstate == "23514" and error.diag.schema_name == "turno" and error.diag.datatype_name is not None:
+        return error.diag.constraint_name
+    return None
