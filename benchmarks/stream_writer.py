@@ -18,7 +18,7 @@ from turno.wiring.shared import engine_of
 from turno.worker.change_notifier import ChangeNotifier
 
 STEP = (
-    "INSERT INTO {schema}.background_job_progress AS p (job_id, done, total) VALUES (%(job)s, 0, 1000000)"
+    "INSERT INTO {schema}.background_job_progress_rows AS p (job_id, done, total) VALUES (%(job)s, 0, 1000000)"
     " ON CONFLICT (job_id) DO UPDATE SET done = p.done + 1, revision = p.revision + 1"
     " RETURNING revision + (SELECT revision FROM {schema}.background_jobs WHERE id = %(job)s)"
 )

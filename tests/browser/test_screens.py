@@ -35,8 +35,8 @@ INSERT INTO background_jobs (type, version, queue, priority, payload, payload_ha
                              started_at, finished_at, attempt, notifies)
 SELECT 'batch_invoicing', 1, 'cold', 1, '{{}}', '', 'ana', 4, 'completed', now(), now(), 1, false
 FROM generate_series(1, 10000);
-INSERT INTO background_job_progress (job_id, done, failed, total) SELECT id, 9990, 10, 10000 FROM background_jobs;
-ANALYZE orders, order_lines, background_jobs, background_job_progress
+INSERT INTO background_job_progress_rows (job_id, done, failed, total) SELECT id, 9990, 10, 10000 FROM background_jobs;
+ANALYZE orders, order_lines, background_jobs, background_job_progress_rows
 """
 EMPTY = """
 DELETE FROM order_lines WHERE order_id < 10 OR order_id > 1000000;

@@ -308,7 +308,7 @@ def with_failed_items(service: Service, tenant: str, *, done: int, failed: int) 
         " FROM generate_series(1, %s) AS n",
         job, failed, failed, done + failed, tenant=tenant,
     )  # fmt: skip
-    service.rows("INSERT INTO background_job_progress (job_id, done, failed, total) VALUES (%s, %s, %s, %s)",
+    service.rows("INSERT INTO background_job_progress_rows (job_id, done, failed, total) VALUES (%s, %s, %s, %s)",
                  job, done, failed, done + failed, tenant=tenant)  # fmt: skip
     service.end(job, "completed", tenant=tenant)
     return job

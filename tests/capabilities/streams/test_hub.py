@@ -101,7 +101,7 @@ def hint(world: ExampleInstallation, *jobs: UUID, tenant: Tenant | None = None) 
 
 def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
     world.rows(
-        "INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
+        "INSERT INTO background_job_progress_rows AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
         " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, revision = p.revision + 1",
         job_id, done, CANARY if tenant else None, tenant=tenant,
     )  # fmt: skip

@@ -78,7 +78,7 @@ def hint(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None)
 def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = "") -> None:
     """Let a job show progress, and hint at it as its supervisor would."""
     world.rows(
-        "INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
+        "INSERT INTO background_job_progress_rows AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
         " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, message = excluded.message,"
         " revision = p.revision + 1",
         job_id, done, message, tenant=tenant,

@@ -272,6 +272,17 @@ def test_progress_adds_up(world: ExampleInstallation, split: Split) -> None:
     assert world.rows(query, job_id) == [{"done": 4, "failed": 0, "total": 6}]
 
 
+@pytest.mark.timeout(60)
+def test_a_part_writes_no_row_of_its_job(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(total=6)
+    attempt(world, job_id)
+    with psycopg.connect(world.url) as other:
+        path = f'"{world.one.schema}".background_job_progress_rows'
+        other.execute(f"SELECT FROM {path} WHERE job_id = %s FOR UPDATE", (job_id,))
+        for part in parts(world, job_id):
+            assert attempt(world, part["id"])["status"] == "completed"
+
+
 def test_progress_of_a_retried_job_ends_complete(world: ExampleInstallation, split: Split) -> None:
     job_id = split(2, 3, total=6)
     attempt(world, job_id)

@@ -41,7 +41,8 @@ def test_a_running_job_shows_its_progress(service: Service) -> None:
         job_id,
     )
     service.rows(
-        "INSERT INTO background_job_progress (job_id, done, failed, total, message) VALUES (%s, 7, 1, 9, 'going on')",
+        "INSERT INTO background_job_progress_rows (job_id, done, failed, total, message)"
+        " VALUES (%s, 7, 1, 9, 'going on')",
         job_id,
     )
     body = ana.get(f"/api/jobs/{job_id}").get_json()
@@ -57,7 +58,7 @@ def test_a_running_job_shows_its_progress(service: Service) -> None:
 def test_all_items_done_is_not_yet_a_hundred_percent(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
-    service.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 9, 9)", job_id)
+    service.rows("INSERT INTO background_job_progress_rows (job_id, done, total) VALUES (%s, 9, 9)", job_id)
     assert ana.get(f"/api/jobs/{job_id}").get_json()["progress"]["percent"] == 99
     service.end(job_id, "completed")
     assert ana.get(f"/api/jobs/{job_id}").get_json()["progress"]["percent"] == 100
@@ -120,7 +121,7 @@ def test_an_unchanged_job_is_not_sent_again(service: Service) -> None:
     assert again.status_code == 304
     assert again.data == b""
     assert again.headers["Retry-After"] == "2"
-    service.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 1, 2)", job_id)
+    service.rows("INSERT INTO background_job_progress_rows (job_id, done, total) VALUES (%s, 1, 2)", job_id)
     moved = ana.get(f"/api/jobs/{job_id}", headers=known)
     assert moved.status_code == 200
     service.rows("UPDATE background_jobs SET reason = 'changed' WHERE id = %s", job_id)

@@ -23,7 +23,7 @@ def ana(service: Service) -> Visitor:
 def ended_batch(service: Service, user: str, *, done: int, failed: int) -> str:
     job = service.caller(user=user).job()
     service.rows(
-        "INSERT INTO background_job_progress (job_id, done, failed, total) VALUES (%s, %s, %s, %s)",
+        "INSERT INTO background_job_progress_rows (job_id, done, failed, total) VALUES (%s, %s, %s, %s)",
         job, done, failed, done + failed,
     )  # fmt: skip
     service.end(job, "completed")

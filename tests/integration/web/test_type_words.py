@@ -45,7 +45,8 @@ def test_a_type_has_its_title_its_words_and_a_line_from_the_payload(service: Ser
     job = service.caller(user=ana.user).job()
     service.rows("INSERT INTO background_job_items (job_id, key, state, error) VALUES (%s, '7', 'failed', %s)", job,
                  '{"class": "TooShy", "message": "7 is shy", "for_users": true}')  # fmt: skip
-    service.rows("INSERT INTO background_job_progress (job_id, done, failed, total, revision) VALUES (%s, 2, 1, 3, 1)"
+    service.rows("INSERT INTO background_job_progress_rows (job_id, done, failed, total, revision)"
+                 " VALUES (%s, 2, 1, 3, 1)"
                  " ON CONFLICT (job_id) DO UPDATE SET done = 2, failed = 1, total = 3", job)  # fmt: skip
     for path in ("/", f"/jobs/{job}"):
         page = ana.get(path).text

@@ -195,6 +195,7 @@ _TENANT = Matrix(
         "background_job_attempt_rows": {},
         "background_job_logs": may(api="SELECT"),
         "background_job_progress": _READ_JOBS,
+        "background_job_progress_rows": {},
         "background_job_checkpoints": may(handler="SELECT"),
         "background_job_items": _READ_JOBS,
         "background_job_parts": _READ_JOBS,
@@ -210,7 +211,7 @@ _TENANT = Matrix(
     invokers=frozenset(
         {"shortened", "key_holder", "child_jobs"}
         | {"claimed_job", "session_gone", "assert_few_open"}
-        | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
+        | {"unfinished", "part_continued", "parts_cancel"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}
     ),
     others={

@@ -64,8 +64,9 @@ class SharedJob:
         self.lost.clear()
         self.world.rows(
             """
-            DELETE FROM background_jobs; DELETE FROM background_job_attempt_rows; DELETE FROM background_job_progress;
-            DELETE FROM background_job_items; DELETE FROM background_job_event_rows;
+            DELETE FROM background_jobs; DELETE FROM background_job_attempt_rows;
+            DELETE FROM background_job_progress_rows; DELETE FROM background_job_items;
+            DELETE FROM background_job_event_rows;
             DELETE FROM notifications_of_reviews;
             DELETE FROM background_jobs_dead_letter; DELETE FROM customers WHERE country = 'effect';
             DELETE FROM turno.tickets; DELETE FROM turno.workers; DELETE FROM turno.leases

@@ -5,7 +5,7 @@ RETURN EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job)
 
 -- Whether the job that waits for a part counts its items, too: it has a total.
 CREATE OR REPLACE FUNCTION counted_by(p_awaited_by uuid) RETURNS boolean LANGUAGE sql STABLE
-RETURN EXISTS (SELECT FROM background_job_progress p WHERE p.job_id = p_awaited_by AND p.total > 0);
+RETURN EXISTS (SELECT FROM background_job_progress_rows p WHERE p.job_id = p_awaited_by AND p.total > 0);
 
 -- The most frequent group of errors among a thousand failed items of a job and its parts.
 CREATE OR REPLACE FUNCTION item_error(p_job uuid) RETURNS text LANGUAGE sql STABLE

@@ -18,13 +18,3 @@ BEGIN
     PERFORM job_cancel(p.job_id, NULL, p_reason)
     FROM (SELECT t.job_id FROM turno.tickets t WHERE t.awaited_by = p_job ORDER BY t.job_id) AS p;
 END $$;
-
--- Add the items that a part has just processed to the progress of its job, if that progress has a total.
-CREATE OR REPLACE FUNCTION part_progress(p_part uuid, p_done integer, p_failed integer) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    UPDATE background_job_progress p
-    SET done = p.done + p_done, failed = p.failed + p_failed, revision = p.revision + 1, updated_at = clock_timestamp()
-    FROM turno.tickets t
-    WHERE t.job_id = p_part AND p.job_id = t.awaited_by AND p.total > 0 AND p_done + p_failed > 0;
-END $$;

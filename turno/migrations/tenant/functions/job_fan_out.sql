@@ -16,7 +16,7 @@ BEGIN
         RAISE EXCEPTION 'a part of a job has no parts of its own; split the job itself into more parts' USING ERRCODE = 'TU003';
     END IF;
     IF p_total IS NOT NULL THEN
-        INSERT INTO background_job_progress AS p (job_id, total) VALUES (p_job, p_total)
+        INSERT INTO background_job_progress_rows AS p (job_id, total) VALUES (p_job, p_total)
         ON CONFLICT (job_id) DO UPDATE SET total = excluded.total, revision = p.revision + 1;
     END IF;
     INSERT INTO background_job_parts (job_id, n, part_id, stops)
@@ -25,12 +25,10 @@ BEGIN
     IF FOUND THEN
         UPDATE turno.tickets t SET awaited_by = p_job
         WHERE t.job_id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = p_job);
-        -- What the parts have done before counts, by their ledgers or, without one, by their progress.
-        UPDATE background_job_progress p SET done = (
-            SELECT sum(greatest(coalesce(o.done, 0), (SELECT count(*) FROM background_job_items i
-                                                      WHERE i.job_id = b.part_id AND i.state IN ('done', 'skipped'))))
-            FROM background_job_parts b LEFT JOIN background_job_progress o ON o.job_id = b.part_id
-            WHERE b.job_id = p_job)
+        -- The progress of the parts does not count the items that they skip.
+        UPDATE background_job_progress_rows p SET done = (
+            SELECT count(*) FROM background_job_parts b
+            JOIN background_job_items i ON i.job_id = b.part_id AND i.state = 'skipped' WHERE b.job_id = p_job)
         WHERE p.job_id = p_job AND p.total > 0;
         RETURN;
     END IF;

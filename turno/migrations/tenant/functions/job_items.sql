@@ -14,12 +14,11 @@ BEGIN
     SELECT count(*) FILTER (WHERE i.state = 'done'), count(*) FILTER (WHERE i.state = 'failed')
     INTO done_now, failed_now
     FROM jsonb_to_recordset(p_items) AS i (state text);
-    INSERT INTO background_job_progress AS p (job_id, done, failed, total) VALUES (p_job, done_now, failed_now, p_total)
+    INSERT INTO background_job_progress_rows AS p (job_id, done, failed, total) VALUES (p_job, done_now, failed_now, p_total)
     ON CONFLICT (job_id) DO UPDATE
     SET done = p.done + excluded.done, failed = p.failed + excluded.failed, total = excluded.total,
         revision = p.revision + 1, updated_at = clock_timestamp()
     RETURNING p.done::bigint + p.failed INTO entered;
-    PERFORM part_progress(p_job, done_now, failed_now);
     -- A job is purged in one transaction, with all of its ledger.
     IF entered > 1000000 THEN
         RAISE EXCEPTION 'the ledger of a job has room for a million items; give the rest to another job' USING ERRCODE = 'TU003';

@@ -35,7 +35,7 @@ BEGIN
     END LOOP;
     DELETE FROM background_job_attempt_rows WHERE job_id = ANY (old);
     DELETE FROM background_job_logs WHERE job_id = ANY (old);
-    DELETE FROM background_job_progress WHERE job_id = ANY (old);
+    DELETE FROM background_job_progress_rows WHERE job_id = ANY (old);
     DELETE FROM background_job_checkpoints WHERE job_id = ANY (old);
     DELETE FROM background_job_event_rows WHERE job_id = ANY (old);
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);

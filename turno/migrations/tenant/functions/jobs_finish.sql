@@ -32,7 +32,7 @@ BEGIN
         FROM ended e LEFT JOIN background_job_progress p ON p.job_id = e.id
         LEFT JOIN LATERAL (SELECT has_items(e.id) AS counted WHERE p.job_id IS NOT NULL) AS i ON true
     ), whole AS (
-        UPDATE background_job_progress p SET done = c.done, revision = p.revision + 1, updated_at = clock_timestamp()
+        UPDATE background_job_progress_rows p SET done = c.done, revision = p.revision + 1, updated_at = clock_timestamp()
         FROM counts c WHERE c.shown < c.done AND p.job_id = c.id
     ), ran AS (  -- an attempt that was shown as running has its row since then
         INSERT INTO background_job_attempt_rows AS a

@@ -116,7 +116,7 @@ UNION ALL
 SELECT id, attempt, worker, NULL, NULL, started_at, finished_at, 'completed', NULL
 FROM background_jobs WHERE worker IS NOT NULL;
 
-CREATE TABLE background_job_progress (
+CREATE TABLE background_job_progress_rows (
     job_id     uuid PRIMARY KEY,
     done       integer NOT NULL DEFAULT 0 CHECK (done >= 0),
     failed     integer NOT NULL DEFAULT 0 CHECK (failed >= 0),
@@ -125,6 +125,28 @@ CREATE TABLE background_job_progress (
     revision   integer NOT NULL DEFAULT 1,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
+
+-- The jobs that a job was split into, in the order in which their payloads were given. A retry of the job takes over the
+-- parts that are done, so a part may be that of several.
+CREATE TABLE background_job_parts (
+    job_id  uuid NOT NULL,
+    n       integer NOT NULL CHECK (n > 0),
+    part_id uuid NOT NULL,
+    -- Whether the job goes on at once if this part fails, and cancels the others.
+    stops   boolean NOT NULL,
+    PRIMARY KEY (job_id, n)
+);
+CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);
+
+-- The progress of a job with a total includes that of its parts, so no part writes a row that all parts share.
+CREATE VIEW background_job_progress AS
+SELECT p.job_id, p.done + coalesce(s.done, 0) AS done, p.failed + coalesce(s.failed, 0) AS failed, p.total, p.message,
+       p.revision + coalesce(s.revision, 0) AS revision, greatest(p.updated_at, s.updated_at) AS updated_at
+FROM background_job_progress_rows p LEFT JOIN LATERAL (
+    SELECT sum(o.done)::integer AS done, sum(o.failed)::integer AS failed, sum(o.revision)::integer AS revision,
+           max(o.updated_at) AS updated_at
+    FROM background_job_parts b JOIN background_job_progress_rows o ON o.job_id = b.part_id
+    WHERE b.job_id = p.job_id) AS s ON p.total > 0;
 
 CREATE TABLE background_job_checkpoints (
     job_id     uuid PRIMARY KEY,
@@ -229,14 +251,3 @@ CREATE TABLE background_job_logs (
     PRIMARY KEY (job_id, attempt, number)
 );
 
--- The jobs that a job was split into, in the order in which their payloads were given. A retry of the job takes over the
--- parts that are done, so a part may be that of several.
-CREATE TABLE background_job_parts (
-    job_id  uuid NOT NULL,
-    n       integer NOT NULL CHECK (n > 0),
-    part_id uuid NOT NULL,
-    -- Whether the job goes on at once if this part fails, and cancels the others.
-    stops   boolean NOT NULL,
-    PRIMARY KEY (job_id, n)
-);
-CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);
