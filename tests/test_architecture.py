@@ -285,6 +285,17 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
         "werkzeug",
     },
+    "turno.capabilities.parts": {
+        "turno.capabilities.parts",
+        "turno.capability",
+        "turno.crash_points",
+        "turno.errors",
+        "turno.jobs",
+        "turno.runner",
+        "turno.store",
+        "turno.tenancy.rights.matrix",
+        "psycopg",
+    },
     "turno.capabilities.rabbitmq": {
         "turno.capabilities.rabbitmq",
         "turno.capability",

@@ -115,8 +115,8 @@ class CancelRequested(EndsAttempt):
     """Raised inside a handler after a request to stop its job; let it pass."""
 
 
-class AwaitsParts(TurnoError):
-    """Raised inside a handler whose job waits for its parts; let it pass: their end calls `handle` again."""
+class Waits(EndsAttempt):
+    """The job waits for other jobs, and the end of its attempt is committed; their end calls `handle` again."""
 
 
 class PartsFailed(PermanentFailure):

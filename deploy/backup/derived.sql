@@ -22,8 +22,7 @@ SELECT j.id, :tenant, j.type, CASE WHEN p.done > 0 THEN 'completed_with_failures
 FROM :schema.background_jobs j JOIN :schema.background_job_progress p ON p.job_id = j.id AND p.failed > 0
 LEFT JOIN :schema.background_jobs o ON o.id = j.successor_id
 WHERE j.status = 'completed'
-  AND NOT EXISTS (SELECT FROM :schema.background_job_parts b JOIN :schema.background_job_progress w ON w.job_id = b.job_id
-                  WHERE b.part_id = j.id AND w.total > 0);
+  AND NOT EXISTS (SELECT FROM :schema.background_job_progress w WHERE w.job_id = j.awaited_by AND w.total > 0);
 -- Webhooks and mails of jobs that are open again, also if an end was delivered since. With the columns that exist, except the
 -- id, which another row may have by now.
 DELETE FROM turno.webhooks c WHERE tenant_id = :tenant

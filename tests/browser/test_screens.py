@@ -32,8 +32,8 @@ INSERT INTO order_lines SELECT 1, 1, min(id), 99999999, 9999999.9999 FROM produc
 INSERT INTO orders SELECT 1000000 + n, 'LONG', '2026-11-20', 'ARS' FROM generate_series(1, 10000) n;
 INSERT INTO order_lines SELECT 1000000 + n, 1, 1, 2, 10 FROM generate_series(1, 10000) n;
 INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, max_attempts, status,
-                             started_at, finished_at, attempt, notifies)
-SELECT 'batch_invoicing', 1, 'cold', 1, '{{}}', '', 'ana', 4, 'completed', now(), now(), 1, false
+                             started_at, finished_at, attempt, read_at)
+SELECT 'batch_invoicing', 1, 'cold', 1, '{{}}', '', 'ana', 4, 'completed', now(), now(), 1, now()
 FROM generate_series(1, 10000);
 INSERT INTO background_job_progress_rows (job_id, done, failed, total) SELECT id, 9990, 10, 10000 FROM background_jobs;
 ANALYZE orders, order_lines, background_jobs, background_job_progress_rows

@@ -36,6 +36,7 @@ ROWS = {
     "events": "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{}', 'ana')",
     "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"
     " VALUES ('orders.csv', 'text/csv', 3, 1024, 'ana', true, now() + interval '1 hour')",
+    "parts": "INSERT INTO background_job_parts VALUES (gen_random_uuid(), 1, gen_random_uuid(), false)",
     # It has no tables; the row refers to its backend.
     "rabbitmq": "INSERT INTO turno.settings (name, value) VALUES ('queue_canary_backend', 'rabbitmq')"
     " ON CONFLICT DO NOTHING",

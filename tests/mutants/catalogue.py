@@ -10,6 +10,7 @@ from tests.capabilities.effects import mutants as effects
 from tests.capabilities.events import mutants as events
 from tests.capabilities.files import mutants as files
 from tests.capabilities.pages import mutants as tenant_pages
+from tests.capabilities.parts import mutants as parts
 from tests.capabilities.rabbitmq import mutants as rabbitmq
 from tests.capabilities.schedule_templates import mutants as schedule_templates
 from tests.capabilities.schedules import mutants as schedules
@@ -34,7 +35,6 @@ from tests.mutants import (
     launched_workers,
     limits,
     pages,
-    parts,
     records,
     recovery,
     reserve,

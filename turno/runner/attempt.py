@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import psycopg
 
 from turno.errors import (
-    AwaitsParts,
     CancelRequested,
     ClaimLost,
     HandlerMisuse,
@@ -22,6 +21,7 @@ from turno.errors import (
     NeedsReview,
     PermanentFailure,
     Postponed,
+    Waits,
 )
 from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
@@ -119,8 +119,8 @@ class Attempt:
 
         An outcome that cannot be stored fails the job for good. Raises ClaimLost, and the errors that end the process.
         """
-        if isinstance(outcome, AwaitsParts):
-            return "pending"  # as it was committed together with them
+        if isinstance(outcome, Waits):
+            return "pending"  # as it was committed
         if isinstance(outcome, Exception):
             outcome = self._outcome_of(outcome)
         try:

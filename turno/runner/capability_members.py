@@ -1,14 +1,16 @@
 """The members of `JobContext` that capabilities implement."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import Any, cast
 
 from turno.capability import HOME, enabled, installed
 from turno.errors import HandlerMisuse
 from turno.jobs.effect import Effect, Finding
+from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import Files
 from turno.jobs.new_job import Published, payload_of
+from turno.jobs.part import Part
 from turno.named import load
 from turno.settings import Settings
 
@@ -40,6 +42,19 @@ class CapabilityMembers:
         publish = member("publish", self.settings.capabilities)
         published: Published = publish(self, event, payload_of(data, fields), key=key)
         return published
+
+    def fan_out(
+        self,
+        job_type: type[JobHandler[Any]],
+        payloads: Iterable[Any],
+        *,
+        stop_on_failure: bool = False,
+        total: int | None = None,
+    ) -> list[Part]:
+        """Split this job into parts; returns how they ended."""
+        split = member("fan_out", self.settings.capabilities)
+        parts: list[Part] = split(self, job_type, payloads, stops=stop_on_failure, total=total)
+        return parts
 
 
 @cache

@@ -16,14 +16,12 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
-from turno.jobs.part import Part
 from turno.jobs.payload import check_payload
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
-from turno.runner.fan_out import FanOut
 from turno.runner.items import AttemptLedger, LedgerBatch
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
@@ -116,7 +114,7 @@ class AttemptContext(CapabilityMembers):
         self._next_progress = 0.0
         self._next_look = 0.0
         self._batch: LedgerBatch[Any] | None = None
-        self._split = False
+        self.used: set[str] = set()  # the members that a job may use once
 
     @property
     def connection(self) -> HandlerConnection:
@@ -223,20 +221,6 @@ class AttemptContext(CapabilityMembers):
             queue=queue,
         )
         return attempts.enqueue_child(self.connection, self.claim, new)
-
-    def fan_out(
-        self,
-        job_type: type[JobHandler[Any]],
-        payloads: Iterable[Any],
-        *,
-        stop_on_failure: bool = False,
-        total: int | None = None,
-    ) -> list[Part]:
-        """Split this job into parts, and return how each ended; see FanOut."""
-        if self._split:
-            raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
-        self._split = True
-        return FanOut(self, self.transaction, stops=stop_on_failure).parts(job_type, payloads, total)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

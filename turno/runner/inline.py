@@ -10,11 +10,9 @@ import psycopg
 
 from turno.errors import InvalidResult, PermanentFailure
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Status
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.part import Part
-from turno.jobs.payload import check_payload, restore_payload
+from turno.jobs.payload import restore_payload
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.awaiting import run_to_end
 from turno.runner.capability_members import CapabilityMembers
@@ -112,25 +110,6 @@ class InlineContext(CapabilityMembers):
         """Refuse: there is no job whose child it could be."""
         del job_type, payload, options
         raise PermanentFailure("a child job needs background jobs, which are switched off")
-
-    def fan_out(
-        self,
-        job_type: type[JobHandler[Any]],
-        payloads: Iterable[Any],
-        *,
-        stop_on_failure: bool = False,
-        total: int | None = None,
-    ) -> list[Part]:
-        """Run the parts one after another; the error of one is that of the whole, which is one transaction."""
-        del stop_on_failure, total
-
-        parts = []
-        for payload in payloads:
-            checked = restore_payload(job_type, check_payload(job_type, payload))
-            answer = run_to_end(job_type().handle(self, checked))
-            result = None if isinstance(answer, Reschedule | Cancel) else json.loads(serialise(answer))
-            parts.append(Part(self.job_id, Status.COMPLETED, result, None, done=0, failed=0))
-        return parts
 
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""

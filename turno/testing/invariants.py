@@ -222,13 +222,12 @@ RULES: dict[str, LiteralString] = {
           AND NOT EXISTS (SELECT FROM turno.part_looks l WHERE l.job_id = j.id)
     """,
     "I10: a completed job has a part that has not ended": """
-        SELECT b.job_id FROM background_job_parts b
-        JOIN background_jobs j ON j.id = b.job_id AND j.status = 'completed'
-        JOIN background_jobs p ON p.id = b.part_id AND p.finished_at IS NULL
+        SELECT j.id FROM background_jobs p JOIN background_jobs j ON j.id = p.awaited_by AND j.status = 'completed'
+        WHERE p.finished_at IS NULL
     """,
     "I8: an ended job has not one notification for its user": """
         SELECT j.id FROM background_jobs j
-        WHERE j.finished_at IS NOT NULL AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
+        WHERE j.finished_at IS NOT NULL AND j.awaited_by IS NULL
           AND ARRAY(SELECT (n.user_id, n.kind) FROM notifications n WHERE n.job_id = j.id AND n.kind <> 'needs_review')
               <> ARRAY[(j.user_id::text, j.status::text)]
     """,

@@ -40,8 +40,7 @@ SELECT id, (SELECT id FROM turno.tenants WHERE schema = current_schema()), 'hot'
        'waiting', 'exec', 'a', 1 FROM made
 """
 PARTS = """
-INSERT INTO background_job_parts (job_id, n, part_id, stops)
-SELECT w.id, 1, p.id, false FROM background_jobs w, background_jobs p
+UPDATE background_jobs p SET awaited_by = w.id FROM background_jobs w
 WHERE w.status = 'completed' AND p.status = 'pending'
 """
 SEEDS: dict[str, list[str]] = {

@@ -52,8 +52,7 @@ SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_
        j.origin,
        (SELECT jsonb_build_object('total', count(*), 'ended', count(o.finished_at),
                                   'failed', count(*) FILTER (WHERE o.status IN ('failed', 'cancelled')))
-        FROM background_job_parts b JOIN background_jobs o ON o.id = b.part_id
-        WHERE b.job_id = j.id HAVING count(*) > 0) AS parts,
+        FROM background_jobs o WHERE o.awaited_by = j.id HAVING count(*) > 0) AS parts,
 """
 # For many jobs at once: whatever they stored, each is a few kB.
 IN_BRIEF: LiteralString = """
@@ -107,7 +106,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
     known = job_filters()
     reader.execute(
-        JOB  # noqa: S608 - made of constants
+        JOB
         + attributes()
         + IN_BRIEF
         + """
@@ -119,9 +118,8 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
                OR j.finished_at IS NOT NULL AND outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.in_doubt IS NOT NULL)
-          AND (%(part_of)s::uuid IS NULL
-               OR j.id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = %(part_of)s))
-          AND (%(parts)s OR NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id))
+          AND (%(part_of)s::uuid IS NULL OR j.awaited_by = %(part_of)s)
+          AND (%(parts)s OR j.awaited_by IS NULL)
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
           AND (%(made_from)s::uuid IS NULL OR j.id >= %(made_from)s)
           AND (%(made_before)s::uuid IS NULL OR j.id < %(made_before)s)
@@ -189,7 +187,7 @@ def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: in
     reader.execute(
         """
         SELECT key, state, ref, error, at FROM background_job_items
-        WHERE job_id IN (SELECT %(job)s UNION ALL SELECT part_id FROM background_job_parts WHERE job_id = %(job)s)
+        WHERE job_id IN (SELECT %(job)s UNION ALL SELECT id FROM background_jobs WHERE awaited_by = %(job)s)
           AND (%(state)s::text IS NULL OR state = %(state)s)
           AND (rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C")
               > (rtrim(%(after)s, '0123456789'), length(%(after)s), %(after)s)

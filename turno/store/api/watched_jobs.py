@@ -74,7 +74,7 @@ def ended_within(
 ) -> list[UUID]:
     """Return the jobs of these users that ended within the last `period`, without parts, the latest first."""
     reader.execute(
-        "SELECT id FROM background_jobs WHERE finished_at > now() - %(period)s::interval AND notifies"  # noqa: S608 - literals only
+        "SELECT id FROM background_jobs WHERE finished_at > now() - %(period)s::interval AND awaited_by IS NULL"  # noqa: S608 - literals only
         + _among(users)
         + " ORDER BY finished_at DESC LIMIT %(limit)s",
         {"users": list(users or ()), "period": period, "limit": limit},

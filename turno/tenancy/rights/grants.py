@@ -173,8 +173,6 @@ _TENANT = Matrix(
         # Control owns `turno.enqueue_many`, by which hosts enqueue.
         "jobs_enqueue": roles("api control"),
         "job_enqueue_child": roles("handler"),
-        "job_fan_out": roles("handler"),
-        "job_await_parts": roles("handler"),
         "job_cancel": roles("api"),
         "jobs_command": roles("api"),
         "job_lacks": roles("api"),
@@ -198,7 +196,6 @@ _TENANT = Matrix(
         "background_job_progress_rows": {},
         "background_job_checkpoints": may(handler="SELECT"),
         "background_job_items": _READ_JOBS,
-        "background_job_parts": _READ_JOBS,
         "background_job_keys": {},
         "background_job_events": _READ_JOBS,
         "background_job_event_rows": {},
@@ -211,7 +208,7 @@ _TENANT = Matrix(
     invokers=frozenset(
         {"shortened", "key_holder", "child_jobs"}
         | {"claimed_job", "session_gone", "assert_few_open"}
-        | {"unfinished", "part_continued", "parts_cancel"}
+        | {"unfinished", "job_wake", "jobs_await", "progress_begin"}
         | {"outcome_of", "has_items", "counted_by", "item_error"}
     ),
     others={

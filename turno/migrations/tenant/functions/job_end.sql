@@ -3,14 +3,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     job background_jobs;
     items background_job_progress;
-    own_items background_job_progress;  -- null where the job that waits for this part counts them
+    own_items background_job_progress;  -- NULL if the job that waits for this job counts them
     outcome text;
 BEGIN
     UPDATE background_jobs
     SET status = p_status, reason = shortened(p_reason, 1000), result = p_result,
         error = CASE WHEN p_status <> 'completed' THEN coalesce(error_kept(p_error), error) END,
-        finished_at = clock_timestamp(), in_doubt = NULL,
-        notifies = NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL)
+        finished_at = clock_timestamp(), in_doubt = NULL
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;
     IF NOT FOUND THEN
@@ -18,8 +17,7 @@ BEGIN
     END IF;
     SELECT * INTO items FROM background_job_progress p WHERE p.job_id = p_job;
     SELECT p.* INTO own_items FROM background_job_progress p
-    WHERE p.job_id = p_job AND has_items(p_job)
-      AND NOT counted_by((SELECT t.awaited_by FROM turno.tickets t WHERE t.job_id = p_job));
+    WHERE p.job_id = p_job AND has_items(p_job) AND NOT counted_by(job.awaited_by);
     outcome := outcome_of(p_status, items.done, items.failed);
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
@@ -38,13 +36,6 @@ BEGIN
                 CASE p_status WHEN 'failed' THEN job.key_position END);
     END IF;
     PERFORM outcome_put(p_job, outcome, own_items.done, own_items.failed);
-    IF p_status <> 'completed' THEN
-        PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');
-        INSERT INTO turno.part_looks (tenant_id, job_id, early)
-        SELECT t.tenant_id, t.awaited_by, true
-        FROM turno.tickets t JOIN background_job_parts b ON b.job_id = t.awaited_by AND b.part_id = p_job
-        WHERE t.job_id = p_job AND b.stops;
-    END IF;
     DELETE FROM turno.tickets WHERE job_id = p_job;
     RETURN true;
 END $$;

@@ -14,8 +14,8 @@ BEGIN
         SELECT j.id FROM background_jobs j
         WHERE j.finished_at < soonest AND j.finished_at < clock_timestamp() - coalesce(
               (SELECT make_interval(days => t.retention_days) FROM turno.job_types t WHERE t.type = j.type), p_older_than)
-          -- A part as long as the job that it is a part of.
-          AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
+          -- Kept as long as the job that waited for it.
+          AND NOT EXISTS (SELECT FROM background_jobs w WHERE w.id = j.awaited_by)
           AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d
                           WHERE d.job_id = j.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL)
         ORDER BY j.finished_at LIMIT p_limit
@@ -41,7 +41,6 @@ BEGIN
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM notifications_of_reviews WHERE job_id = ANY (old);
-    DELETE FROM background_job_parts WHERE job_id = ANY (old);
     INSERT INTO background_job_keys (user_id, type, idempotency_key, job_id, payload_hash)
     SELECT j.user_id, j.type, j.idempotency_key, j.id, j.payload_hash FROM background_jobs j
     WHERE j.id = ANY (old) AND j.unique_while = 'for ever'

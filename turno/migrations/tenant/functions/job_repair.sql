@@ -23,8 +23,7 @@ BEGIN
                                crashes, concurrency_key, key_position, awaited_by)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
            turno.due_state(j.run_at, j.concurrency_key), p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
-           (SELECT b.job_id FROM background_job_parts b JOIN background_jobs o ON o.id = b.job_id AND o.finished_at IS NULL
-            WHERE b.part_id = j.id)
+           j.awaited_by
     FROM background_jobs j
     WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
     -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
@@ -36,9 +35,9 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := changed + n;
-    -- A job whose parts have all ended, without a row in part_looks.
-    UPDATE turno.tickets t SET state = 'scheduled', run_at = clock_timestamp() FROM background_job_parts b
-    WHERE b.job_id = t.job_id AND t.state = 'parts'
+    -- The jobs that it waits for have all ended, and no row of part_looks names it.
+    UPDATE turno.tickets t SET state = 'scheduled', run_at = clock_timestamp()
+    WHERE t.state = 'parts'
       AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = t.job_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN changed + n;

@@ -17,12 +17,12 @@ BEGIN
         job_id := old.successor_id;
         verdict := 'replayed';
     ELSIF old.finished_at IS NULL
-          OR NOT (unfinished(p_job) OR EXISTS (SELECT FROM background_job_parts b
-                                               WHERE b.job_id = p_job AND unfinished(b.part_id))) THEN
+          OR NOT (unfinished(p_job) OR EXISTS (SELECT FROM background_jobs b
+                                               WHERE b.awaited_by = p_job AND unfinished(b.id))) THEN
         verdict := 'not_retryable';
     ELSE
         -- Equal names of fields and columns; only a key that is unique while its job is open passes to the new job.
-        new := jsonb_populate_record(NULL::turno.new_job, to_jsonb(old) - '{run_at,expires_at}'::text[]);
+        new := jsonb_populate_record(NULL::turno.new_job, to_jsonb(old) - '{run_at,expires_at,awaited_by}'::text[]);
         new.unique_while := nullif(old.unique_while, 'for ever');
         new.idempotency_key := CASE old.unique_while WHEN 'open' THEN old.idempotency_key END;
         new.backend := p_backend;
@@ -50,3 +50,8 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
+
+-- Whether a job can be retried: it failed, was cancelled, or an item of it failed.
+CREATE OR REPLACE FUNCTION unfinished(p_job uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM background_jobs j WHERE j.id = p_job AND j.status IN ('failed', 'cancelled'))
+    OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed');

@@ -108,10 +108,11 @@ BEGIN
         WITH made AS (
             INSERT INTO background_jobs (id, type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
                                          trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id,
-                                         concurrency_key, unique_while, key_position, origin)
+                                         concurrency_key, unique_while, key_position, origin, awaited_by)
             SELECT w.id, w.type, w.version, w.queue, w.priority, w.payload, w.payload_hash, w.user_id, w.correlation_id,
                    w.trace_context, w.idempotency_key, w.max_attempts, w.run_at, w.expires_at, w.parent_id,
-                   nullif(w.concurrency_key, '')::turno.concurrency_key, w.unique_while, w.key_position, w.origin
+                   nullif(w.concurrency_key, '')::turno.concurrency_key, w.unique_while, w.key_position, w.origin,
+                   w.awaited_by
             FROM unnest(wanted) AS w
             -- A key that another transaction has used meanwhile; or, in a second round, a job of the first round.
             ON CONFLICT DO NOTHING

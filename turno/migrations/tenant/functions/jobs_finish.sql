@@ -12,19 +12,19 @@ BEGIN
     PERFORM assert_transaction(p_started);
     WITH gone AS (
         DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
-        RETURNING t.job_id, t.token, t.tenant_id, t.attempt, t.awaited_by
+        RETURNING t.job_id, t.token, t.tenant_id, t.attempt
     ), ended AS (
         UPDATE background_jobs j
         SET status = 'completed', attempt = g.attempt, reason = NULL, result = c.result::jsonb, error = NULL,
             started_at = coalesce(j.started_at, c.began), finished_at = c.ended,
-            worker = CASE WHEN j.started_at IS NULL THEN p_worker END, notifies = g.awaited_by IS NULL
+            worker = CASE WHEN j.started_at IS NULL THEN p_worker END
         FROM (SELECT u.id, u.result, least(u.began, clock_timestamp()) AS began,
                      -- Readers find recent ends by this time: a slow clock of the worker must not hide one.
                      least(greatest(u.ended, now()), clock_timestamp()) AS ended
               FROM unnest(p_jobs, p_results, p_began, p_ended) AS u (id, result, began, ended)) AS c, gone g
         WHERE j.id = ANY (p_jobs) AND j.id = c.id AND c.id = g.job_id AND j.status IN ('pending', 'running')
         RETURNING j.id, j.type, j.run_at, j.worker IS NOT NULL AS brief, c.began, c.ended, g.token, g.tenant_id, g.attempt,
-                  g.awaited_by
+                  j.awaited_by
     ), counts AS MATERIALIZED (  -- a handler that reports progress itself has reported the last step, or not: it is done
         SELECT e.*, i.counted, p.done AS shown, p.failed, p.total,
                CASE WHEN i.counted THEN p.done ELSE greatest(p.done, p.total) END AS done,

@@ -7,7 +7,7 @@ BEGIN ATOMIC
         WHERE id = p_notification AND user_id = p_user RETURNING job_id
     ), job AS (
         UPDATE background_jobs SET read_at = coalesce(read_at, clock_timestamp())
-        WHERE id = p_notification AND user_id = p_user AND status IN ('completed', 'failed', 'cancelled') AND notifies
+        WHERE id = p_notification AND user_id = p_user AND status IN ('completed', 'failed', 'cancelled') AND awaited_by IS NULL
         RETURNING id
     )
     SELECT job_id FROM review UNION ALL SELECT id FROM job;

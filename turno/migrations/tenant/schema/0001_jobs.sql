@@ -46,8 +46,9 @@ CREATE TABLE background_jobs (
     -- The worker of a brief job: its first attempt succeeded before it was shown as running. The row is then the record of
     -- that attempt and of its end.
     worker              turno.job_words,
-    -- False for a part: its job has the notification. read_at: when the user read the notification of the end.
-    notifies            boolean NOT NULL DEFAULT true,
+    -- The job that waits for this job: its user is notified of that job's end only.
+    awaited_by          uuid,
+    -- When the user read the notification of the end.
     read_at             timestamptz,
     -- The key of jobs of which few run at the same time, and the position in the key's order; the ticket is repaired from
     -- both.
@@ -76,7 +77,8 @@ CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE fini
 CREATE INDEX background_jobs_parked ON background_jobs (in_doubt, id) WHERE in_doubt IS NOT NULL;
 CREATE INDEX background_jobs_finished ON background_jobs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX background_jobs_notified ON background_jobs (user_id, finished_at) INCLUDE (read_at)
-    WHERE finished_at IS NOT NULL AND notifies;
+    WHERE finished_at IS NOT NULL AND awaited_by IS NULL;
+CREATE INDEX background_jobs_awaited ON background_jobs (awaited_by) WHERE awaited_by IS NOT NULL;
 
 -- Idempotency keys that identify a job for ever, of jobs that were purged.
 CREATE TABLE background_job_keys (
@@ -126,27 +128,15 @@ CREATE TABLE background_job_progress_rows (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
--- The jobs that a job was split into, in the order in which their payloads were given. A retry of the job takes over the
--- parts that are done, so a part may be that of several.
-CREATE TABLE background_job_parts (
-    job_id  uuid NOT NULL,
-    n       integer NOT NULL CHECK (n > 0),
-    part_id uuid NOT NULL,
-    -- Whether the job goes on at once if this part fails, and cancels the others.
-    stops   boolean NOT NULL,
-    PRIMARY KEY (job_id, n)
-);
-CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);
-
--- The progress of a job with a total includes that of its parts, so no part writes a row that all parts share.
+-- The progress of a job with a total includes that of the jobs it waits for, so these write no row that they share.
 CREATE VIEW background_job_progress AS
 SELECT p.job_id, p.done + coalesce(s.done, 0) AS done, p.failed + coalesce(s.failed, 0) AS failed, p.total, p.message,
        p.revision + coalesce(s.revision, 0) AS revision, greatest(p.updated_at, s.updated_at) AS updated_at
 FROM background_job_progress_rows p LEFT JOIN LATERAL (
     SELECT sum(o.done)::integer AS done, sum(o.failed)::integer AS failed, sum(o.revision)::integer AS revision,
            max(o.updated_at) AS updated_at
-    FROM background_job_parts b JOIN background_job_progress_rows o ON o.job_id = b.part_id
-    WHERE b.job_id = p.job_id) AS s ON p.total > 0;
+    FROM background_jobs b JOIN background_job_progress_rows o ON o.job_id = b.id
+    WHERE b.awaited_by = p.job_id) AS s ON p.total > 0;
 
 CREATE TABLE background_job_checkpoints (
     job_id     uuid PRIMARY KEY,
@@ -226,7 +216,7 @@ CREATE VIEW notifications_of_ends AS
 SELECT j.id, j.id AS job_id, j.user_id::text AS user_id, j.status::text AS kind,
        jsonb_build_object('type', j.type, 'reason', j.reason, 'done', p.done, 'failed', p.failed, 'total', p.total) AS data,
        j.finished_at::timestamptz AS created_at, j.read_at
-FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.notifies;
+FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.awaited_by IS NULL;
 CREATE VIEW notifications AS SELECT * FROM notifications_of_reviews UNION ALL SELECT * FROM notifications_of_ends;
 
 -- Declared here for the triggers; the bodies are in ../functions.

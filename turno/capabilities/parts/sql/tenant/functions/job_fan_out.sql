@@ -6,6 +6,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     part turno.new_job;
     before uuid;
+    done integer := 0;
 BEGIN
     PERFORM claim_hold(p_job, p_token);
     part := claimed_job(p_job, p_token);
@@ -15,32 +16,27 @@ BEGIN
     IF EXISTS (SELECT FROM background_job_parts WHERE part_id = p_job) THEN
         RAISE EXCEPTION 'a part of a job has no parts of its own; split the job itself into more parts' USING ERRCODE = 'TU003';
     END IF;
-    IF p_total IS NOT NULL THEN
-        INSERT INTO background_job_progress_rows AS p (job_id, total) VALUES (p_job, p_total)
-        ON CONFLICT (job_id) DO UPDATE SET total = excluded.total, revision = p.revision + 1;
-    END IF;
     INSERT INTO background_job_parts (job_id, n, part_id, stops)
     SELECT p_job, b.n, part_continued(b.part_id, part.backend), b.stops
     FROM background_job_parts b WHERE b.job_id = before ORDER BY b.n;
     IF FOUND THEN
-        UPDATE turno.tickets t SET awaited_by = p_job
-        WHERE t.job_id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = p_job);
-        -- The progress of the parts does not count the items that they skip.
-        UPDATE background_job_progress_rows p SET done = (
-            SELECT count(*) FROM background_job_parts b
-            JOIN background_job_items i ON i.job_id = b.part_id AND i.state = 'skipped' WHERE b.job_id = p_job)
-        WHERE p.job_id = p_job AND p.total > 0;
-        RETURN;
+        PERFORM jobs_await(ARRAY(SELECT b.part_id FROM background_job_parts b WHERE b.job_id = p_job), p_job);
+        -- What was done before: the items that parts skip, and the progress of parts that no job awaits any more.
+        SELECT sum(CASE WHEN j.awaited_by = p_job THEN 0 ELSE coalesce(o.done, 0) END
+                   + (SELECT count(*) FROM background_job_items i WHERE i.job_id = b.part_id AND i.state = 'skipped'))
+        INTO done
+        FROM background_job_parts b JOIN background_jobs j ON j.id = b.part_id
+        LEFT JOIN background_job_progress o ON o.job_id = b.part_id
+        WHERE b.job_id = p_job;
+    ELSE
+        PERFORM assert_few_open(part.user_id, jsonb_array_length(p_parts));
+        INSERT INTO background_job_parts (job_id, n, part_id, stops)
+        SELECT p_job, e.n, e.job_id, p_stops FROM jobs_enqueue(child_jobs(part, p_parts)) AS e;
     END IF;
-    PERFORM assert_few_open(part.user_id, jsonb_array_length(p_parts));
-    INSERT INTO background_job_parts (job_id, n, part_id, stops)
-    SELECT p_job, e.n, e.job_id, p_stops FROM jobs_enqueue(child_jobs(part, p_parts)) AS e;
+    IF p_total IS NOT NULL THEN
+        PERFORM progress_begin(p_job, done, p_total);
+    END IF;
 END $$;
-
--- Whether a job can be retried: it failed, was cancelled, or an item of it failed.
-CREATE OR REPLACE FUNCTION unfinished(p_job uuid) RETURNS boolean LANGUAGE sql STABLE
-RETURN EXISTS (SELECT FROM background_jobs j WHERE j.id = p_job AND j.status IN ('failed', 'cancelled'))
-    OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed');
 
 -- The latest job that continues a part, or a new job if that job is unfinished, too.
 CREATE OR REPLACE FUNCTION part_continued(p_part uuid, p_backend text) RETURNS uuid LANGUAGE plpgsql AS $$

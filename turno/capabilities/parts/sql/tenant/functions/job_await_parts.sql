@@ -2,12 +2,8 @@
 CREATE OR REPLACE FUNCTION job_await_parts(p_job uuid, p_token uuid, p_cancel boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    IF job_release(p_job, p_token, 'rescheduled', 'waits for its parts', clock_timestamp()) = 'pending' THEN
-        UPDATE turno.tickets SET state = 'parts' WHERE job_id = p_job;
-        INSERT INTO turno.part_looks (tenant_id, job_id, early) VALUES (turno.tenant_of(current_user), p_job, false);
-        IF p_cancel THEN
-            PERFORM parts_cancel(p_job, 'another part of its job failed');
-        END IF;
+    IF job_wait(p_job, p_token, 'waits for its parts') = 'pending' AND p_cancel THEN
+        PERFORM parts_cancel(p_job, 'another part of its job failed');
     END IF;
 END $$;
 

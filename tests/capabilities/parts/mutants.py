@@ -2,11 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-PARTS = "tests/integration/runner/test_parts.py"
+PARTS = "tests/capabilities/parts/test_parts.py"
 LOOK = "turno/migrations/control/functions/parts_look.sql"
-AWAIT = "turno/migrations/tenant/functions/job_await_parts.sql"
-FAN_OUT = "turno/migrations/tenant/functions/job_fan_out.sql"
-END = "turno/migrations/tenant/functions/job_end.sql"
+WAIT = "turno/migrations/tenant/functions/job_wait.sql"
+FAN_OUT = "turno/capabilities/parts/sql/tenant/functions/job_fan_out.sql"
+END = "turno/capabilities/parts/sql/tenant/functions/parts_end.sql"
 JOIN = "issue 17, point 7: a job goes on when its parts have ended, and not before"
 RULES = "issue 17, point 7: parts are cancelled, fail and are retried with their job"
 
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a job that begins to wait leaves no word",
         JOIN,
-        AWAIT,
+        WAIT,
         "        INSERT INTO turno.part_looks (tenant_id, job_id, early)"
         " VALUES (turno.tenant_of(current_user), p_job, false);\n",
         "",
@@ -40,7 +40,7 @@ MUTANTS = (
         "the parts of a cancelled job go on",
         RULES,
         END,
-        "        PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');\n",
+        "    PERFORM parts_cancel(NEW.id, 'the job that it is a part of has ended');\n",
         "",
         (f"{PARTS}::test_who_cancels_a_job_cancels_its_parts",),
     ),
@@ -56,8 +56,8 @@ MUTANTS = (
         "any failure wakes the job",
         RULES,
         END,
-        "        WHERE t.job_id = p_job AND b.stops;\n",
-        "        WHERE t.job_id = p_job;\n",
+        "b.job_id = NEW.awaited_by AND b.stops)",
+        "b.job_id = NEW.awaited_by)",
         (f"{PARTS}::test_a_failure_lets_nobody_go_on_early_who_did_not_ask",),
     ),
     Mutant(
@@ -80,16 +80,16 @@ MUTANTS = (
         "the progress of a retried job leaves out what was done before",
         "FAULTS F22: the progress of a retried job ends complete",
         FAN_OUT,
-        "        WHERE p.job_id = p_job AND p.total > 0;\n",
-        "        WHERE false;\n",
+        "progress_begin(p_job, done, p_total)",
+        "progress_begin(p_job, 0, p_total)",
         (f"{PARTS}::test_progress_of_a_retried_job_ends_complete",),
     ),
     Mutant(
         "a part notifies its user",
         RULES,
-        "turno/migrations/tenant/functions/jobs_finish.sql",
-        "notifies = g.awaited_by IS NULL",
-        "notifies = true",
+        "turno/migrations/tenant/schema/0001_jobs.sql",
+        "j.finished_at IS NOT NULL AND j.awaited_by IS NULL;",
+        "j.finished_at IS NOT NULL;",
         (f"{PARTS}::test_a_job_goes_on_with_the_results_of_its_parts",),
     ),
     Mutant(

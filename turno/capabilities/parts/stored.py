@@ -1,4 +1,4 @@
-"""What an attempt writes and reads of the parts that its job is split into, under the claim's token."""
+"""The parts of a job, written and read by its attempt under the claim's token."""
 
 from collections.abc import Iterable
 from typing import Any, LiteralString
@@ -30,14 +30,14 @@ def read(session: Session, claim: Claim) -> list[Part]:
 
 
 def fan_out(session: Session, claim: Claim, new: Iterable[NewJob], *, stops: bool, total: int | None) -> None:
-    """Split the job; it does not wait for its parts yet. A job that continues another takes over that job's parts."""
+    """Split the job, which does not wait for its parts yet; a job that continues another takes over its parts."""
     statement = qualified("SELECT {}.job_fan_out(%s, %s, %s, %s, %s)", claim.login.schema)
     with named_refusals():
         row_of(session, statement, (claim.job_id, claim.token, as_json(new), stops, total), prepare=False)
 
 
 def wait(session: Session, claim: Claim, *, cancel: bool) -> None:
-    """End the attempt well; its job runs again when its parts have ended. With `cancel` those are told to end."""
+    """End the attempt; its job runs again when its parts have ended. With `cancel` the open parts are cancelled."""
     with named_refusals():
         statement = qualified("SELECT {}.job_await_parts(%s, %s, %s)", claim.login.schema)
         row_of(session, statement, (claim.job_id, claim.token, cancel), prepare=False)

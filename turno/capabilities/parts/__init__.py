@@ -1,0 +1,1 @@
+"""Jobs that are split into parts: `job.fan_out`."""

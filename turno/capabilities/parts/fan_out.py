@@ -1,0 +1,67 @@
+"""`job.fan_out`: a job is split into parts that run as jobs of their own, and continues when they have ended."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from turno import crash_points
+from turno.capabilities.parts import stored
+from turno.errors import HandlerMisuse, PartsFailed, Waits
+from turno.jobs.handler import JobHandler
+from turno.jobs.job import Status
+from turno.jobs.job_context import JobContext
+from turno.jobs.json_text import serialise
+from turno.jobs.new_job import NewJob
+from turno.jobs.outcome import Cancel, Reschedule
+from turno.jobs.part import Part
+from turno.jobs.payload import check_payload, restore_payload
+from turno.runner.awaiting import run_to_end
+from turno.runner.context import AttemptContext
+
+Handler = type[JobHandler[Any]]
+
+
+def fan_out(
+    job: JobContext, handler: Handler, payloads: Iterable[Any], *, stops: bool, total: int | None
+) -> list[Part]:
+    """Return how the parts ended; raises Waits until all have, and PartsFailed if a failure is to stop the job.
+
+    The first call creates the parts, in one transaction with the work so far and with the end of this attempt. `handle`
+    is called again when all have ended: the code before the fan-out runs once more, and the payloads are ignored. It is
+    also called again, to wait once more, if the job ran for another reason.
+    """
+    if not isinstance(job, AttemptContext):
+        return [_in_request(job, handler, payload) for payload in payloads]
+    if "fan_out" in job.used:
+        raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
+    job.used.add("fan_out")
+    job.transaction.alone()
+    found = stored.read(job.connection, job.claim)
+    if not found:
+        new = [NewJob.of(handler, check_payload(handler, payload)) for payload in payloads]
+        job.transaction.prove()
+        stored.fan_out(job.connection, job.claim, new, stops=stops, total=total)
+        found = stored.read(job.connection, job.claim)
+    unwell = [part for part in found if part.status.ended and not part.completed]
+    if not all(part.status.ended for part in found):
+        _wait(job, cancel=stops and bool(unwell))
+    if stops and unwell:
+        raise PartsFailed(found)
+    return found
+
+
+def _wait(job: AttemptContext, *, cancel: bool) -> NoReturn:
+    claim = job.claim
+    job.finish()
+    crash_points.reach("splitting")
+    job.transaction.commit(lambda session: stored.wait(session, claim, cancel=cancel))
+    crash_points.reach("split")
+    job.transaction.begin()
+    raise Waits("this job waits for its parts")
+
+
+def _in_request(job: JobContext, handler: Handler, payload: Any) -> Part:
+    """Run a part within a request, which is one transaction: the error of a part is that of the whole."""
+    answer = run_to_end(handler().handle(job, restore_payload(handler, check_payload(handler, payload))))
+    result = None if isinstance(answer, Reschedule | Cancel) else json.loads(serialise(answer))
+    return Part(job.job_id, Status.COMPLETED, result, None, done=0, failed=0)
