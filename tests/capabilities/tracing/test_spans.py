@@ -114,7 +114,7 @@ def traced(module_world: ExampleInstallation, tmp_path_factory: pytest.TempPathF
         world.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}
         web = DemoWeb(port=port, environment=world.environment, log=log)
         web.start()
-        yield Traced(world, web, received, log)
+        yield Traced(world, web, received, world.settings.slot_dir / "workers.log")
         web.stop()
 
 
