@@ -80,7 +80,9 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     )
     earned = int((time.monotonic() - began) / 3)
     assert 20 <= CALLERS - statuses.count(429) <= 20 + earned + 1
-    refused(Caller(processes[0], "north", ana.user).ask("PATCH", READ), "commands_per_minute_per_user", within=3)
+    # Every three seconds one is earned: on a crowded machine the first of these may pass.
+    more = (Caller(processes[0], "north", ana.user).ask("PATCH", READ) for _ in range(3))
+    refused(next(one for one in more if one.status_code == 429), "commands_per_minute_per_user", within=3)
 
 
 def test_only_commands_are_counted_and_of_nobody_else(service: Service) -> None:
