@@ -82,7 +82,7 @@ def test_the_readme_shows_a_handler_and_the_guide_its_test() -> None:
 
 
 def test_the_readme_stays_short() -> None:
-    assert len(text_of(ROOT / "README.md").splitlines()) <= 250
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 200
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
