@@ -517,7 +517,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     lists = re.compile(r"tenant_schemas\(admin|list_active\(\)|FROM turno\.tenants\b(?s:.{0,120})ORDER BY")
     others = {module for module, path in modules() if not above(module) and lists.search(path.read_text("utf-8"))}
     assert others == {
-        "turno.capabilities.admin.jobs",
+        "turno.capabilities.admin.many_jobs",
         "turno.capabilities.adoption.uninstall",
         "turno.capabilities.effects.doubt",
         "turno.tenancy.provisioning.installation",

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from turno.store.api.jobs import JobFilter, Row, search
+from turno.store.operator.job_search import JobsWanted, first_id
 from turno.store.outage import apart
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
@@ -23,6 +24,22 @@ class FoundInTenants:
     rows: list[Row] = field(default_factory=list)
     troubles: dict[str, str] = field(default_factory=dict)
     not_asked: int = 0
+
+
+def within_tenant(wanted: JobsWanted, limit: int) -> JobFilter:
+    """Return the filters for the search in one tenant; the tenants and companies are the caller's."""
+    return JobFilter(
+        user_id=wanted.user,
+        statuses=wanted.statuses,
+        outcomes=wanted.outcomes,
+        types=wanted.types,
+        correlation_id=wanted.correlation_id,
+        text=wanted.text,
+        made_from=first_id(wanted.since) if wanted.since else None,
+        made_before=first_id(wanted.until) if wanted.until else None,
+        filters=wanted.filters,
+        limit=limit,
+    )
 
 
 def search_tenants(

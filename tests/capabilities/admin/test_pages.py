@@ -421,11 +421,13 @@ def test_a_change_of_many_jobs_is_not_made_by_a_filter_that_only_tenants_know(se
     assert eva.get("/admin/changes/cancel?user=nobody").status_code == 400
     assert eva.post("/admin/changes/cancel", form(eva, request="x")).status_code == 400
     assert service.rows("SELECT status FROM background_jobs WHERE id = %s", job) == [("pending",)]
+    for search in ("jobs?user=nobody&error=Boom", "failures?user=nobody"):
+        assert eva.get(f"/admin/{search}").status_code == 400
 
 
 def test_what_cannot_be_searched_in_time_says_what_to_narrow(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     eva = operator(service)
-    monkeypatch.setattr(sys.modules["turno.capabilities.admin.jobs"], "PAGE_SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["turno.capabilities.admin.many_jobs"], "PAGE_SEARCH_SECONDS", 0.0)
     assert "3 tenants were not asked in time." in eva.get("/admin/jobs?user=ana").text
     monkeypatch.setattr(sys.modules["turno.store.operator.job_search"], "QUICKLY_MS", 1)
     slow = "(SELECT *, pg_sleep(0.1) FROM turno.open_jobs)"

@@ -184,7 +184,7 @@ def test_a_job_that_waits_for_its_parts_needs_no_review(world: ExampleInstallati
     attempt(world, split())
     assert world.rows("SELECT FROM turno.jobs_in_review") == []
     with service_session(world.logins, world.logins.operator, application="test") as operator:
-        (queue,) = board.queues(operator, None)
+        (queue,) = board.queues(board.lanes(operator, None))
     assert (queue.waiting, queue.scheduled, queue.review) == (4, 0, 0)
 
 

@@ -14,7 +14,7 @@ CAPABILITY = Capability(
         f"{_HERE}.types:admin_types",
         f"{_HERE}.workers:admin_workers",
         f"{_HERE}.overview:overview",
-        f"{_HERE}.jobs:job_pages",
+        f"{_HERE}.jobs_page:job_pages",
         f"{_HERE}.tenants:tenant_list",
         f"{_HERE}.queues:queue_list",
         f"{_HERE}.types:type_list",

@@ -42,7 +42,7 @@ def index(visit: OperatorVisit) -> Response:
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
         counted_at = counted_until(operator)
-        queues = board.queues(operator, visit.companies)
+        queues = board.queues(board.lanes(operator, visit.companies))
         ended = board.ended_lately(operator, visit.companies)
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)
         workers = listed_workers(operator, visit)

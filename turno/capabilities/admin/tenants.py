@@ -14,7 +14,7 @@ from turno.capabilities.admin.setting_form import changes_in
 from turno.capability import backends
 from turno.store.operator import routing
 from turno.store.operator.outcome_counts import Operator
-from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
+from turno.store.operator.run_time_settings import set_tenant
 from turno.web.auth.principal import Principal
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, Problem
@@ -112,7 +112,7 @@ SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
 def tenants(call: OperatorCall, query: TenantsQuery) -> TenantPage:
     """List tenants."""
     with as_operator() as operator:
-        rows = list_tenants(operator, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1)
+        rows = board.tenants(operator, call.principal.companies, after=query.cursor, limit=query.limit + 1)
     return TenantPage(*page_of(rows, query.limit, partial(from_row, TenantBody), "tenant"))
 
 
@@ -130,10 +130,12 @@ def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str)
 @tenant_list.page("/admin/tenants")
 def index(visit: OperatorVisit, asked: TenantListQuery) -> Response:
     """List tenants."""
-    wanted = board.TenantFilter(q=searchable(asked.q), show=asked.show, after=asked.after, limit=SHOWN + 1)
+    begins = searchable(asked.q)
     with as_operator() as operator:
-        found = board.tenants(operator, visit.companies, wanted)
-    shown, after = page_of(found, SHOWN, dict, "slug")
+        found = board.tenants(
+            operator, visit.companies, begins=begins, show=asked.show, after=asked.after, limit=SHOWN + 1
+        )
+    shown, after = page_of(found, SHOWN, dict, "tenant")
     return draw("turno/admin/tenants.html", visit=visit, asked=asked, tenants=shown, after=after)
 
 
@@ -169,7 +171,7 @@ def _set(operator: Operator, principal: Principal, slug: str, changes: Mapping[s
 
 
 def _found(operator: Operator, principal: Principal, slug: str) -> dict[str, Any]:
-    found = None if "\0" in slug else show_tenant(operator, slug, companies=principal.companies)
+    found = None if "\0" in slug else board.tenant(operator, principal.companies, slug)
     if found is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
     return found

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.capabilities.admin import board
 from turno.capabilities.admin.tenants import Backend
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import ask_worker, list_workers
@@ -24,7 +23,6 @@ admin_workers = Routes("admin_workers", __name__, tag="administration")
 worker_list = OperatorPages("operator_workers", __name__)
 
 Request = Literal["quiet", "stop"]
-JOBS_SHOWN = 200
 REQUESTS = {"quiet": "quiet", "stop": "stop", "resume": None}
 
 
@@ -116,12 +114,6 @@ def request_by_form(visit: OperatorVisit, worker_id: str) -> Response:
 
 
 def listed_workers(operator: Operator, visit: OperatorVisit) -> list[dict[str, Any]]:
-    """Return every worker with its jobs of the tenants that are seen; a silent one is lost."""
-    held: dict[Any, list[board.Row]] = {}
-    for job in board.running(operator, visit.companies, JOBS_SHOWN):
-        held.setdefault(job["worker_id"], []).append(job)
+    """Return each worker with its jobs of the tenants that the visitor sees; a silent worker is lost."""
     limit = services().settings.dead_after_seconds
-    return [
-        worker | {"jobs": held.get(worker["id"], []), "lost": worker["silent"] > limit}
-        for worker in list_workers(operator)
-    ]
+    return [one | {"lost": one["silent"] > limit} for one in list_workers(operator, visit.companies)]

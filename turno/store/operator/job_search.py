@@ -1,7 +1,7 @@
 """Find the jobs of all tenants, as the operator: by what the control schema has of them, and no tenant is asked.
 
 Failures are in `dead_letters`, open jobs in `tickets`, and other ends in `ended_jobs`, until they are pruned. A filter
-by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
+by user, correlation id or payload needs the tenants: see `turno.dispatch.search_tenants`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,6 +42,7 @@ class JobsWanted:
 
     `since` and `until` bound the end of a job, or the creation of an open one. `outcomes` exclude open jobs. `error` is
     a group as listed, or its class alone. `waiting` leaves only failures that were neither retried nor discarded.
+    `user`, `correlation_id` (or a trace's id) and `text` (in the payload) are known to the jobs' own tenants alone.
     `filters` of capabilities have their values by name.
     """
 
@@ -54,7 +55,15 @@ class JobsWanted:
     since: datetime | None = None
     until: datetime | None = None
     waiting: bool = False
+    user: str | None = None
+    correlation_id: str | None = None
+    text: str | None = None
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def of_tenants(self) -> list[str]:
+        """Return the names of the filters that the control schema does not know."""
+        return [name for name in ("user", "correlation_id", "text") if getattr(self, name)]
 
     @property
     def predicates(self) -> LiteralString:
@@ -85,7 +94,12 @@ class JobsWanted:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return what the statements below compare with."""
+        """Return the parameters of the statements below.
+
+        Raises ValueError for a filter that the control schema does not know: without it every other job would match.
+        """
+        if self.of_tenants:
+            raise ValueError(f"{self.of_tenants[0]}: is known within each tenant alone; leave it out")
         statuses = self.statuses or STATUSES
         return {name: list(values) for name, values in self.filters.items()} | {
             "companies": None if self.companies is None else list(self.companies),

@@ -1,6 +1,6 @@
 """Read the bounds of the statistics, as the operator: their scopes, and the time of the last count."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ import psycopg
 Operator = psycopg.Connection[Any]
 
 
-def scopes(operator: Operator, companies: Sequence[str] | None) -> list[int]:
+def scopes(operator: Operator, companies: Collection[str] | None) -> list[int]:
     """Return the scopes of the statistics of these companies, or of the installation."""
     if companies is None:
         return [0]

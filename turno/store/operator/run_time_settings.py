@@ -18,38 +18,6 @@ ALERT_TERMS = ("alert_failure_percent", "alert_wait_minutes")
 TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", *ALERT_TERMS)
 TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "retention_days", *ALERT_TERMS)
 
-_TENANTS: LiteralString = """
-SELECT n.slug AS tenant, c.slug AS company, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend,
-       n.alert_failure_percent::float8, n.alert_wait_minutes,
-       coalesce(f.waiting, 0) AS waiting, coalesce(f.running, 0) AS running,
-       extract(epoch FROM f.oldest_wait)::float8 AS oldest_wait, coalesce(f.ended, 0) AS ended,
-       f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
-FROM tenants n JOIN companies c ON c.id = n.company_id LEFT JOIN fairness f ON f.tenant_id = n.id
-WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s::text[]))
-"""
-
-
-def list_tenants(
-    operator: Operator, *, companies: Collection[str] | None = None, after: str = "", limit: int = 1000
-) -> list[Row]:
-    """Return active tenants in the order of their slugs, with their settings and their share of the last minutes."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            _TENANTS + "AND n.slug > %(after)s ORDER BY n.slug LIMIT %(limit)s",
-            {"companies": None if companies is None else list(companies), "after": after, "limit": limit},
-        )
-        return cursor.fetchall()
-
-
-def show_tenant(operator: Operator, slug: str, *, companies: Collection[str] | None = None) -> Row | None:
-    """Return one active tenant as `list_tenants` does, or None."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            _TENANTS + "AND n.slug = %(slug)s",
-            {"companies": None if companies is None else list(companies), "slug": slug},
-        )
-        return cursor.fetchone()
-
 
 def set_tenant(
     operator: Operator, slug: str, changes: Mapping[str, Any], *, by: str, companies: Collection[str] | None = None
@@ -99,11 +67,11 @@ def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, b
         operator.execute(statement.format(names, given, assignments), {"type": job_type} | dict(changes))
 
 
-def list_workers(operator: Operator) -> list[Row]:
+def list_workers(operator: Operator, companies: Collection[str] | None = None) -> list[Row]:
     """Return the workers that were not declared dead, the most silent first, each with what runs on it.
 
     Each has id, host, pid, backend, queues, types, started_at, silent (seconds), request (quiet, stop or None), and
-    `running`: its claimed jobs with their tenant and type.
+    `running`: up to 100 of its claimed jobs, of the tenants of these companies, with their tenant and type.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
@@ -112,9 +80,12 @@ def list_workers(operator: Operator) -> list[Row]:
                    round(extract(epoch FROM clock_timestamp() - w.alive_at), 1)::float8 AS silent,
                    coalesce((SELECT jsonb_agg(to_jsonb(o))
                              FROM (SELECT o.job_id, o.tenant, o.type FROM open_jobs o
-                                   WHERE o.state = 'running' AND o.worker_id = w.id LIMIT 100) AS o), '[]') AS running
+                                   WHERE o.state = 'running' AND o.worker_id = w.id
+                                     AND (%(companies)s::text[] IS NULL OR o.company = ANY (%(companies)s))
+                                   LIMIT 100) AS o), '[]') AS running
             FROM workers w ORDER BY w.alive_at
-            """
+            """,
+            {"companies": None if companies is None else list(companies)},
         ).fetchall()
 
 

@@ -1,0 +1,224 @@
+"""/admin/jobs, /admin/failures and /admin/changes: search, group and change the jobs of many tenants."""
+
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID, uuid4
+
+from flask import Response
+
+from turno.capabilities.admin.many_jobs import Found, change, refused_as_problem, search
+from turno.jobs.job import Priority
+from turno.jobs.label import FAILURES, LABELS, Outcome
+from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
+from turno.store.operator.job_search import Cursor, JobsWanted, SearchTooLong, find_jobs, group_jobs
+from turno.web.api.job_filters import filter_names, filters_of
+from turno.web.http.problems import Kind, Problem
+from turno.web.http.query import NOT_GIVEN, Text, searchable
+from turno.web.pages.drawing import draw, go
+from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.services import as_operator, services
+
+job_pages = OperatorPages("operator_jobs", __name__)
+
+MOST_BY_FORM = 500  # jobs that one form changes, and that its page counts before: about a second's work
+SHOWN = 50  # jobs or groups of a page
+
+Since = Literal["1h", "24h", "7d", "all"]
+SINCE: dict[Since, timedelta | None] = {
+    "1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7), "all": None
+}  # fmt: skip
+CHOSEN = ("status", "outcome", "type", "tenant", "error", "user", "request", "payload", "filter", "since")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A command, and the statuses of its jobs; without statuses it is for failures."""
+
+    command: OperatorCommand
+    statuses: frozenset[str] = frozenset()
+
+
+CHANGES = {
+    "retry": Change(OperatorCommand(name="retry")),
+    "discard": Change(OperatorCommand(name="discard")),
+    "cancel": Change(OperatorCommand(name="cancel"), frozenset({"pending", "running"})),
+    "run-now": Change(OperatorCommand(name="reschedule"), frozenset({"pending"})),
+    "urgent": Change(OperatorCommand(name="reprioritise", priority=Priority.URGENT), frozenset({"pending"})),
+    "low": Change(OperatorCommand(name="reprioritise", priority=Priority.LOW), frozenset({"pending"})),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsAsked:
+    """The fields of a form of filters; an empty field leaves it free. `request` is a correlation or trace id.
+
+    The outcome `failures` is each outcome of a failure. `at` and `id` are the last job of the previous page, or the
+    bounds of a dry run.
+    """
+
+    status: Literal["", "pending", "running", "completed", "failed", "cancelled"] = ""
+    outcome: Literal["", "failures"] | Outcome = ""
+    type: str = ""
+    tenant: str = ""
+    error: str = ""
+    user: str = ""
+    request: str = ""
+    payload: str = ""
+    filter: str = ""
+    since: Since = "24h"
+    at: datetime = NOT_GIVEN
+    id: UUID = NOT_GIVEN
+    notice: Text = ""
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The filters, as parameters of an address."""
+        return {name: text for name, text in asdict(self).items() if name in CHOSEN}
+
+    @property
+    def asks_tenants(self) -> bool:
+        """Whether the control schema alone cannot find these jobs."""
+        return any(map(searchable, (self.user, self.request, self.payload)))
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The chosen outcomes; empty for all jobs."""
+        return FAILURES if self.outcome == "failures" else (self.outcome,) if self.outcome else ()
+
+    @property
+    def before(self) -> Cursor | None:
+        """The last job of the previous page."""
+        return Cursor(self.at, self.id) if self.at and self.id else None
+
+    @property
+    def changes(self) -> list[str]:
+        """The changes that are possible for each of these jobs."""
+        failures = self.status == "failed" or (self.outcomes and set(self.outcomes) <= set(FAILURES))
+        return [
+            name
+            for name, change in CHANGES.items()
+            if (self.status in change.statuses and not self.outcomes if change.statuses else failures)
+        ]
+
+    def wanted(self, visit: OperatorVisit, *, until: datetime | None = None, waiting: bool = False) -> JobsWanted:
+        """Return the filters for the jobs of the visitor's companies."""
+        window = SINCE[self.since]
+        return JobsWanted(
+            companies=visit.companies,
+            tenants=_one(self.tenant),
+            statuses=_one(self.status),
+            outcomes=self.outcomes,
+            types=_one(self.type),
+            error=searchable(self.error) or None,
+            since=services().clock() - window if window else None,
+            until=until,
+            waiting=waiting,
+            user=searchable(self.user) or None,
+            correlation_id=searchable(self.request) or None,
+            text=searchable(self.payload) or None,
+            filters=filters_of(_one(self.filter)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailuresAsked(JobsAsked):
+    """The filters of the page, and the common property of a group."""
+
+    by: Literal["error", "type", "tenant"] = "error"
+
+
+@job_pages.page("/admin/jobs")
+def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
+    """List the jobs that the filters leave, the latest first."""
+    slow = False
+    try:
+        found = search(visit.principal, asked.wanted(visit), before=asked.before, limit=SHOWN + 1, page=True)
+    except SearchTooLong:
+        slow, found = True, Found([])
+    return draw(
+        "turno/admin/jobs.html",
+        visit=visit,
+        asked=asked,
+        jobs=found.jobs[:SHOWN],
+        after=found.jobs[SHOWN - 1] if len(found.jobs) > SHOWN and not asked.asks_tenants else None,
+        not_asked=found.not_asked,
+        slow=slow,
+        filters=filter_names(),
+        changes=() if asked.asks_tenants or not found.jobs else asked.changes,
+    )
+
+
+@job_pages.page("/admin/failures")
+def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
+    """List failures in groups, and the failed jobs that the filters leave."""
+    asked = replace(asked, status="", outcome=asked.outcome or "failures")
+    wanted = asked.wanted(visit, waiting=True)
+    with refused_as_problem(), as_operator() as operator:
+        jobs = find_jobs(operator, wanted, before=asked.before, limit=SHOWN + 1)
+        chosen = searchable(getattr(asked, asked.by))
+        groups = [] if chosen else group_jobs(operator, wanted, asked.by, limit=SHOWN + 1)
+    return draw(
+        "turno/admin/failures.html",
+        visit=visit,
+        asked=asked,
+        groups=groups[:SHOWN],
+        many=len(groups) > SHOWN,
+        jobs=[job | {"label": LABELS[job["outcome"]]} for job in jobs[:SHOWN]],
+        after=jobs[SHOWN - 1] if len(jobs) > SHOWN else None,
+    )
+
+
+@job_pages.page("/admin/changes/<name>")
+def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
+    """Count the jobs that the change would affect, and show the button of the change."""
+    change, until = _change(name), services().clock()
+    report = _across(visit, change, asked.wanted(visit, until=until), dry_run=True)
+    return draw(
+        "turno/admin/change.html",
+        visit=visit,
+        asked=asked,
+        name=name,
+        back=_back(visit, change, asked),
+        until=until.isoformat(),
+        changed=report.changed.total(),
+        of_items=report.of_items,
+        items=report.items,
+        tenants=[(slug, many) for slug, many in report.tenants.most_common() if many],
+        refused=report.refused.most_common(),
+        troubles=sorted(report.troubles),
+        through=report.next_cursor,
+    )
+
+
+@job_pages.form("/admin/changes/<name>")
+def do(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
+    """Change the jobs that the page of the button counted."""
+    change = _change(name)
+    until = asked.at or services().clock()
+    report = _across(visit, change, asked.wanted(visit, until=until), dry_run=False, through=asked.id)
+    refused = report.refused.total() + len(report.troubles)
+    return go(_back(visit, change, asked, notice=f"{name}.{report.changed.total()}.{refused}"))
+
+
+def _change(name: str) -> Change:
+    if name not in CHANGES:
+        raise Problem(Kind.NOT_FOUND, "There is no such command for jobs.")
+    return CHANGES[name]
+
+
+def _back(visit: OperatorVisit, change: Change, asked: JobsAsked, **more: str) -> str:
+    path = "/failures" if change.command.name in OF_DEAD_LETTERS else "/jobs"
+    return visit.to(path, **asked.chosen, **more)
+
+
+def _across(
+    visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, *, dry_run: bool, through: UUID | None = None
+) -> CommandReport:
+    bounds = {"dry_run": dry_run, "through": through, "limit": MOST_BY_FORM}
+    return change(visit.principal, wanted_change.command, wanted, str(uuid4()), **bounds)
+
+
+def _one(text: str) -> tuple[str, ...]:
+    """Return the text of a field as the only value of a filter, or no value."""
+    return (found,) if (found := searchable(text)) else ()
