@@ -1,4 +1,4 @@
-"""Read what an installation holds now, as the operator: counts and ages, no tenant's data.
+"""Read counts and ages of jobs, queues and tenants with the operator's login; no tenant's data.
 
 Only the tenants of `companies` are counted; None counts the tenants of all companies.
 """
@@ -16,7 +16,7 @@ from turno.store.operator.outcome_counts import Operator, scopes
 Companies = Collection[str] | None
 Row = dict[str, Any]
 
-# Every statement below begins with the tenants of the companies.
+# The first part of every statement below: the tenants of the companies.
 _SEEN: LiteralString = """
 WITH seen AS (
     SELECT n.*, c.slug AS company FROM tenants n JOIN companies c ON c.id = n.company_id

@@ -1,4 +1,4 @@
-"""/api/admin: what operators do, within one tenant at a time."""
+"""/api/admin/dead-letters: the failed jobs of one tenant."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +41,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Dead letters, those of the newest jobs first."""
+    """Dead letters, the newest jobs first."""
 
     dead_letters: list[DeadLetter]
     next_cursor: UUID | None
@@ -51,7 +51,7 @@ class DeadLetterPage:
 class DeadLettersQuery(JobPageQuery):
     """Which dead letters are listed."""
 
-    replayed: Annotated[bool, described("Those that were replayed, instead of those that wait.")] = False
+    replayed: Annotated[bool, described("Only replayed dead letters, instead of waiting ones.")] = False
 
 
 @admin.operation("GET /api/admin/dead-letters", operator=True)

@@ -23,7 +23,7 @@ from turno.web.services import as_operator, services
 
 admin_jobs = Routes("admin_jobs", __name__, tag="administration")
 
-MOST_AT_ONCE = 1000  # jobs that one request changes before its answer
+MOST_AT_ONCE = 1000  # jobs of one request, changed before its answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ class FoundFilter:
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
     tenant: Annotated[tuple[Text, ...], described("Only this tenant's jobs; may be repeated.")] = ()
     error: Annotated[Text, described("Only failures with this error: a group as listed, or its class.")] = NOT_GIVEN
-    since: Annotated[Moment, described("Only what ended since then; of open jobs, what was made since.")] = NOT_GIVEN
-    until: Annotated[Moment, described("Only what ended before.")] = NOT_GIVEN
+    since: Annotated[Moment, described("Only jobs that ended, or open jobs created, since then.")] = NOT_GIVEN
+    until: Annotated[Moment, described("Only jobs that ended before.")] = NOT_GIVEN
     waiting: Annotated[bool, described("Only failures neither retried nor discarded.")] = False
     filter: Filters = ()
 
@@ -103,8 +103,8 @@ class FoundQuery(FoundFilter):
     """A page of jobs. The first three are looked for in one tenant after another, and have no further pages."""
 
     user: Annotated[Text, described("Only this user's.")] = NOT_GIVEN
-    correlation_id: Annotated[Text, described("Only those of the request, or of the trace, with this id.")] = NOT_GIVEN
-    payload: Annotated[Text, described("For admins: only those whose payload contains this.")] = NOT_GIVEN
+    correlation_id: Annotated[Text, described("Only jobs of the request, or of the trace, with this id.")] = NOT_GIVEN
+    payload: Annotated[Text, described("For admins: only jobs with this text in the payload.")] = NOT_GIVEN
     cursor: Annotated[Text, described("The `next_cursor` of the page before.")] = NOT_GIVEN
     limit: PageSize = 50
 
@@ -113,7 +113,7 @@ class FoundQuery(FoundFilter):
 class GroupsQuery(FoundFilter):
     """The common property of the jobs of a group."""
 
-    by: Annotated[GroupBy, described("What the jobs of a group have in common.")] = "error"
+    by: Annotated[GroupBy, described("The common property of the jobs of a group.")] = "error"
     limit: PageSize = 50
 
 
@@ -122,10 +122,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandBody:
-    """A command and its jobs: `retry` and `discard` are for failures, the others for open jobs.
+    """A command and its jobs: `retry` and `discard` are for failures, all other commands for open jobs.
 
-    `retry` continues failed jobs and runs the failed items of the others; `outcome` chooses between them. `cancel` also
-    requests running ones to stop. `reschedule` without `run_at` lets them run now. A `dry_run` counts without a change.
+    `retry` continues failed jobs and runs the failed items of completed jobs; `outcome` chooses between them. `cancel`
+    also requests running jobs to stop. `reschedule` without `run_at` lets them run now. A `dry_run` changes nothing.
     """
 
     command: CommandName
@@ -180,7 +180,7 @@ def found(call: OperatorCall, query: FoundQuery) -> FoundPage:
 def groups(call: OperatorCall, query: GroupsQuery) -> JobGroups:
     """Group the jobs of all tenants.
 
-    By error, so that what failed tonight is one line for each cause; or by type, tenant or company.
+    By error, type, tenant or company; by error, each cause of failures is one line.
     """
     with as_operator() as operator:
         rows = group_jobs(operator, _wanted(call, query), query.by, limit=query.limit)

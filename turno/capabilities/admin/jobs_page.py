@@ -21,7 +21,7 @@ from turno.web.services import as_operator, services
 
 job_pages = OperatorPages("operator_jobs", __name__)
 
-MOST_BY_FORM = 500  # jobs that one form changes, and that its page counts before: about a second's work
+MOST_BY_FORM = 500  # jobs of one form, counted by its page: about a second's work
 SHOWN = 50  # jobs or groups of a page
 
 Since = Literal["1h", "24h", "7d", "all"]

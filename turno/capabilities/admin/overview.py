@@ -1,4 +1,4 @@
-"""GET /admin: is anything wrong, for whom, since when; then queues, tenants, workers and failures."""
+"""GET /admin: the present troubles, then queues, tenants, workers and failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from turno.web.services import as_operator, services
 
 overview = OperatorPages("operator_overview", __name__, template_folder="templates")
 
-SHOWN = 8  # rows of each table; its own page has the others
+SHOWN = 8  # rows of each table; a page of each table has all rows
 TROUBLES_SHOWN = 20
 ONE_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldTrouble:
-    """One thing that is wrong, in the reader's language."""
+    """A trouble in the reader's language."""
 
     sentence: str
     since: datetime | None
@@ -38,7 +38,7 @@ class ToldTrouble:
 
 @overview.page("/admin")
 def index(visit: OperatorVisit) -> Response:
-    """Show whether anything is wrong, and what there is."""
+    """Show the present troubles and the state of the installation."""
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
         counted_at = counted_until(operator)
@@ -66,7 +66,7 @@ def index(visit: OperatorVisit) -> Response:
 
 
 def _counts(queues: Sequence[board.QueueCount], ended: Mapping[str, int]) -> dict[str, int]:
-    """Return how many jobs are in each state: those that are open now, and those that ended within the last hour."""
+    """Return the number of open jobs in each state, and of jobs that ended within the last hour."""
     return {
         "waiting": sum(one.waiting for one in queues),
         "running": sum(one.running for one in queues),
@@ -89,7 +89,7 @@ def _told(trouble: Trouble, visit: OperatorVisit) -> ToldTrouble:
 
 
 def sentence(trouble: Trouble, localizer: Localizer) -> str:
-    """Return the trouble in the reader's language; of a kind that has no words, as it is stored."""
+    """Return the trouble in the reader's language; without a message of its kind, the stored sentence."""
     phrase = f"trouble {trouble.kind}"
     values: dict[str, Any] = dict(trouble.values)
     n = values.pop("n", None)
@@ -99,7 +99,7 @@ def sentence(trouble: Trouble, localizer: Localizer) -> str:
 
 
 def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
-    """Return the page on which something can be done about it."""
+    """Return the page with the remedy of a trouble."""
     match trouble.kind:
         case "failures" | "failed items" | "dead letters":
             return visit.to("/failures", tenant=trouble.tenant, type=trouble.values["type"])

@@ -1,4 +1,4 @@
-"""GET /admin/queues: what waits in each queue, by type and backend, and since when."""
+"""GET /admin/queues: the open jobs of each queue, type and backend, and the longest wait."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesQuery:
-    """Which jobs are counted: of which queue, type and tenant; a form sends empty ones, too."""
+    """The queue, type and tenant of the counted jobs; a form also sends empty values."""
 
     queue: str = ""
     type: str = ""

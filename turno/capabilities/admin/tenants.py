@@ -41,10 +41,10 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantBody:
-    """One tenant: what operators set, and over the last 15 minutes its waits, and its share beside its fair one.
+    """One tenant: its settings, and its waits, share and fair share of the last 15 minutes.
 
-    Without `cap` it may have any number of jobs running, without `jobs_per_day` as many a day as everybody, without
-    `backend` the one that is set for all, and without terms of its own alerts by those of the type or the installation.
+    A setting is null unless an operator set it: no limit of running jobs, the daily limit, backend and alert terms of
+    the installation or of the job type.
     """
 
     tenant: str
@@ -76,7 +76,7 @@ class TenantPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantsQuery:
-    """Which tenants."""
+    """A page of tenants."""
 
     cursor: Annotated[Text, described(AFTER)] = ""
     limit: PageSize = 50
@@ -84,7 +84,7 @@ class TenantsQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantListQuery:
-    """Which tenants a page lists: by the beginning of their name and by their jobs; a form sends empty fields."""
+    """The beginning of the names and the state of the listed tenants; a form also sends empty values."""
 
     q: str = ""
     show: Literal["", "waiting", "running", "paused"] = ""
@@ -93,7 +93,7 @@ class TenantListQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantChanges:
-    """What is named is changed; null takes a value away."""
+    """The changed settings; null removes a value."""
 
     paused: bool = False
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
@@ -104,7 +104,7 @@ class TenantChanges:
     alert_wait_minutes: AlertMinutes = None
 
 
-# What a tenant takes of the workers that all companies share.
+# Settings that change a tenant's share of the workers of all companies.
 SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
 
 
@@ -120,7 +120,7 @@ def tenants(call: OperatorCall, query: TenantsQuery) -> TenantPage:
 def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str) -> TenantBody:
     """Change a tenant's settings.
 
-    At once, and on record with who did it. Waiting jobs follow a change of backend.
+    At once; the audit has the operator. Waiting jobs follow a change of backend.
     """
     with as_operator() as operator:
         _set(operator, call.principal, tenant, body)
@@ -173,5 +173,5 @@ def _set(operator: Operator, principal: Principal, slug: str, changes: Mapping[s
 def _found(operator: Operator, principal: Principal, slug: str) -> dict[str, Any]:
     found = None if "\0" in slug else board.tenant(operator, principal.companies, slug)
     if found is None:
-        raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
+        raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among the tenants that this token operates.")
     return found

@@ -1,4 +1,4 @@
-"""/api/admin/types and /admin/types: the settings of each job type by operators, and those of its code."""
+"""/api/admin/types and /admin/types: the settings of each job type by operators, and the values of its code."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -28,7 +28,7 @@ LONGEST_TIMEOUT = 604_800  # seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeTerms:
-    """How long an attempt may take, how many may end in an error, and how many days ended jobs are kept."""
+    """The time limit of an attempt, the number of attempts, and the days until ended jobs are purged."""
 
     timeout: float | None
     max_attempts: int | None
@@ -37,10 +37,10 @@ class TypeTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeBody:
-    """One job type: `set` by operators, and `code`, which counts where nothing is set.
+    """One job type: `set` by operators, else the values of its `code`.
 
-    `jobs_per_day` is how many of it each tenant may submit; alerts are as its tenant or the installation has them where
-    the type says nothing.
+    `jobs_per_day` is the limit of submissions of each tenant. Alert terms that are null come from the tenant or the
+    installation.
     """
 
     type: str
@@ -62,7 +62,7 @@ class TypeList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeChanges:
-    """What is named is changed, for all tenants; null leaves it to the code again."""
+    """The changed settings, for all tenants; null returns to the value of the code."""
 
     paused: bool = False
     cap: Annotated[int, Meta(ge=1, le=32767)] | None = None
@@ -85,7 +85,7 @@ def types(call: OperatorCall) -> TypeList:
 def change_type(call: OperatorCall, body: Changes[TypeChanges], name: str) -> TypeBody:
     """Change a job type's settings.
 
-    For all tenants, and on record with who did it. A worker takes a new time limit over with its next heartbeat;
+    For all tenants; the audit has the operator. A worker takes a new time limit over with its next heartbeat;
     everything else counts at once.
     """
     _found(name)

@@ -21,7 +21,7 @@ def cancel(visit: Visit, job_id: str) -> Response:
 
 @command_forms.form("/jobs/<job_id>/retry")
 def retry(visit: Visit, job_id: str) -> Response:
-    """Make a new job that does what the ended one left undone."""
+    """Make a new job that does the rest of the ended job."""
     verdict = retry_job(visit.scope, job_id, correlation_id=str(uuid4()))
     if verdict.word in ("not_retryable", "quota"):
         return go(_back(visit, job_id, notice=verdict.word))

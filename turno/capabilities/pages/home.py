@@ -1,4 +1,4 @@
-"""GET /: the list of jobs; an application may show something of its own above it."""
+"""GET /: the list of jobs; an application may show a part of its page above the list."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ home = Pages("home", __name__, template_folder="templates")
 
 JOBS_SHOWN = 20
 MAX_UNDER_WAY = 5
-REASONS_SHOWN = 5  # of a row that is open; its page has the others
+REASONS_SHOWN = 5  # of an open row; the page of the job has all reasons
 OPEN = (Status.PENDING, Status.RUNNING)
 SHOWN: Mapping[str, tuple[Status, ...]] = {
     "open": OPEN,
@@ -32,13 +32,13 @@ SHOWN: Mapping[str, tuple[Status, ...]] = {
     "cancelled": (Status.CANCELLED,),
 }
 
-# A form of the page sends what was left empty, too.
+# A form of the page also sends empty values.
 Shown = Literal["", "open", "completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeQuery(PageQuery):
-    """Which jobs are listed, and which one's row is open; `job` is the one that a form has just made."""
+    """Which jobs are listed, and which one's row is open; `job` is the new job of a form."""
 
     show: Shown = ""
     before: UUID = NOT_GIVEN
@@ -57,7 +57,7 @@ def index(visit: Visit, asked: HomeQuery) -> Response:
 def listed(
     reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return what `turno/home.html` draws: the jobs that the visitor may see, without those that stand `above`."""
+    """Return the context of `turno/home.html`: the jobs that the visitor may see, without the jobs `above` the list."""
     return {
         "unread": notifications.count_unread(reader, visit.user),
         "jobs": _jobs(reader, visit, query, above=above),
@@ -84,7 +84,7 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
 
 
 def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> JobDetail | None:
-    """Return what is told of the job whose row is open."""
+    """Return the details of the job with the open row."""
     row = stored_jobs.find(reader, wanted, visit.scope.visible_user) if wanted else None
     return job_detail(reader, row, visit, limit=REASONS_SHOWN) if row else None
 

@@ -1,4 +1,4 @@
-"""What is told of one job beyond its row: what happened, what was kept, what to do, and which items failed."""
+"""Details of one job beyond its row: its story in the reader's language, and its items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class JobDetail:
 def job_detail(
     reader: stored.Reader, row: stored.Row, visit: Visit, *, state: str | None = None, after: str = "", limit: int
 ) -> JobDetail:
-    """Return what is told of a stored job; unless others are asked for, its failed items if there are any."""
+    """Return the details of a stored job; without `state` with its failed items, or without failures its done items."""
     [job] = job_views(reader, [row], visit)
     shown = state or ("failed" if job.body.progress.failed else "done")
     items = stored.items(reader, job.body.job_id, shown, after, limit + 1)
@@ -47,7 +47,7 @@ def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
 
 
 def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
-    """Return what happened, what was kept and what to do, for a job that did not go well."""
+    """Return the event, the result and the remedy of a job that failed in part or as a whole."""
     body = job.body
 
     def say(phrase: str, n: int | None = None) -> str:

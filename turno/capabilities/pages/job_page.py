@@ -1,4 +1,4 @@
-"""GET /jobs/<id>: one job, what it did and what it could not do."""
+"""GET /jobs/<id>: one job with its items and its history."""
 
 import json
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def _written(value: Any) -> str:
 
 
 def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:
-    """Return a change of the job's status with its word: the one for its end is the job's own."""
+    """Return a change of the job's status with its word: the word of its end is the job's label."""
     if event["new_status"] == Status.COMPLETED:
         return event | {"label": job.body.label, "state": job.state}
     label = "waiting" if event["new_status"] == Status.PENDING else event["new_status"]

@@ -1,4 +1,4 @@
-"""A job as the pages show it, on top of what the API says of it."""
+"""A job for the pages: the body of the API with words in the reader's language."""
 
 import logging
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _job_view(row: stored.Row, payload: Any, visit: Visit) -> JobView:
 
 
 def _summary(job_type: str, payload: Any, language: str) -> str:
-    """Return the handler's line about a payload; a handler that fails at it says nothing."""
+    """Return the handler's line about a payload; an empty text if the handler fails."""
     if payload is None:
         return ""
     try:
@@ -99,6 +99,6 @@ def _summary(job_type: str, payload: Any, language: str) -> str:
         return str(handler.summary(restore_payload(handler, payload), language))[:LONGEST_SUMMARY]
     except UnknownJobType:
         return ""
-    except Exception as error:  # noqa: BLE001 - a payload of another version, or whatever a handler's code raises
+    except Exception as error:  # noqa: BLE001 - a payload of another version, or an error of the handler's code
         log.warning("no summary of a %s: %s at %s", job_type, type(error).__name__, line_of(error))
         return ""

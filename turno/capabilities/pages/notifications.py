@@ -1,4 +1,4 @@
-"""GET /notifications, and the forms that mark them as read: what a user was told when jobs ended."""
+"""GET /notifications, and the forms that mark them as read: the notifications of a user about ended jobs."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -51,7 +51,7 @@ def opened(visit: Visit, notification_id: str) -> Response:
 
 @notification_pages.form("/notifications/read")
 def read_all(visit: Visit) -> Response:
-    """Mark those that the page showed as read."""
+    """Mark the notifications of the page as read."""
     unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
     for text in request.form.getlist("notification")[:SHOWN]:
         read(visit.scope, read_id(text, unknown))
@@ -65,7 +65,7 @@ def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
     count = ""
     if data.get("total"):
         count = localizer.say("count", done=localizer.number(data["done"]), total=localizer.number(data["total"]))
-        if data.get("failed") and row["kind"] != "completed":  # whose word has the number already
+        if data.get("failed") and row["kind"] != "completed":  # the word of this kind has the number
             count += ", " + localizer.say("failed count", n=data["failed"])
     state = localizer.say(label, n=data.get("failed") or 0)
     return {**row, "label": label, "state": state, "title": title, "count": count}

@@ -1,1 +1,1 @@
-"""What people see: the tenant's page, drawn here so that it works without a script."""
+"""The kernel of pages, rendered by the server: visits, frames, forms, sign-in and problems."""

@@ -1,8 +1,8 @@
-"""What pages say, by gettext: Turno's catalogues, and those of an application before them.
+"""Messages of the pages in gettext catalogues: an application's first, then Turno's.
 
 A folder has `<language>/LC_MESSAGES/messages.po` for each language, compiled to `messages.mo` beside it. Its messages
-are names such as `kept`, not English sentences: code looks some of them up by what is stored, such as a reason or an
-error's class. What a handler says of its own type stands between the two.
+are names such as `kept`, not English sentences: code finds some of them by a stored reason or an error's class. The
+words of handlers have the second place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ OWN = Path(__file__).parent.parent / "locale"
 
 
 class HandlerWords(NullTranslations):
-    """What handlers say of their types: `kept monthly_report` stands in place of `kept` for jobs of that type."""
+    """The words of handlers: `kept monthly_report` replaces `kept` for jobs of the type `monthly_report`."""
 
     def __init__(self, handlers: Sequence[type[JobHandler[Any]]], language: Language) -> None:
         super().__init__()
@@ -32,12 +32,12 @@ class HandlerWords(NullTranslations):
         }
 
     def gettext(self, message: str) -> str:
-        """Return what is said, of a message with a plural the plural."""
+        """Return the text of a message; of a message with a plural the plural."""
         said = self._said.get(message)
         return super().gettext(message) if said is None else said if isinstance(said, str) else said[1]
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        """Return what is said of one or of many."""
+        """Return the singular or the plural of a message."""
         said = self._said.get(msgid1)
         return super().ngettext(msgid1, msgid2, n) if said is None or isinstance(said, str) else said[n != 1]
 
@@ -49,7 +49,7 @@ def _message(job_type: str, name: str) -> str:
 
 
 def catalogues(application: Path | None = None, handlers: Sequence[type[JobHandler[Any]]] = ()) -> Catalogues:
-    """Return each language's catalogue: the application's, then what handlers say of their types, then Turno's.
+    """Return each language's catalogue: the application's, then the words of handlers, then Turno's.
 
     Raises FileNotFoundError where the application's folder lacks a language.
     """

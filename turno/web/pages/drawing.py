@@ -16,13 +16,13 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# Within somebody's layout it is for them to say what that loads.
+# The application decides what its layout loads.
 POLICY_IN_A_LAYOUT = "frame-ancestors 'none'; object-src 'none'; base-uri 'self'"
 SEE_OTHER = 303
 
 
 class Localized(Protocol):
-    """A visit of whatever kind: somebody reads in a language."""
+    """A visit of any kind, with its language."""
 
     @property
     def localizer(self) -> Localizer:
@@ -32,7 +32,7 @@ class Localized(Protocol):
 def draw(
     template: str, *, status: int = 200, visit: Localized | None = None, live: bool = True, **context: Any
 ) -> Response:
-    """Return a page; `visit` is None where nobody is signed in, `live` says that a script keeps it up to date."""
+    """Return a page; `visit` is None without a session; a script updates a `live` page."""
     spoken = visit.localizer if visit else localizer()
     frame = {
         "visit": visit,
@@ -66,14 +66,14 @@ def go(address: str) -> Response:
 
 
 def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
-    """Return the sign-in, which leads back to what was asked for."""
+    """Return the sign-in, which leads back to the requested page."""
     wanted = request.form.get("next") or (asked_address() if request.method == "GET" else at("/"))
     if services().principal is not None:
         return _sign_in_of_the_application(local(wanted))
     return draw(
         "turno/sign_in.html",
         status=status,
-        signed_in=False,  # what the browser brings, if anything, is good for nothing
+        signed_in=False,  # a session of the browser is not valid
         notice=notice,
         next=local(wanted),
         demo=bool(services().settings.demo_token) and asked_on_this_machine(request),
@@ -88,7 +88,7 @@ def _sign_in_of_the_application(wanted: str) -> Response:
 
 
 def asked_address() -> str:
-    """Return the address that was asked for, with its query."""
+    """Return the requested address with its query."""
     query = request.query_string.decode("latin-1")
     return local(f"{asked_path()}?{query}" if query else asked_path())
 
@@ -101,8 +101,8 @@ def local(address: str) -> str:
 
 
 def _here(**changed: Any) -> str:
-    """Return the present address with some of its query changed; what is None is left out."""
-    read = request.method == "GET"  # what a form was sent to is no page
+    """Return the present address with changed parameters; None removes a parameter."""
+    read = request.method == "GET"  # the address of a form is no page
     query = {**(request.args.to_dict() if read else {}), **changed}
     query.pop("notice", None)
     kept = urlencode({name: text for name, text in query.items() if text is not None})

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Submitted(NamedTuple):
-    """What became of a form's job; the word is `notice` of the page that follows, `accepted` needs none."""
+    """The outcome of a form's job; the word is `notice` of the next page, without a notice for `accepted`."""
 
     word: Literal["accepted", "replayed", "quota", "none", "done", "refused"]
     job_id: UUID | None = None
@@ -61,7 +61,7 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         case "accepted" | "quota" as word:
             return Submitted(word, verdict.job_id)
         case _:
-            # A conflict too: what a form asks for changes as its first job does the work.
+            # A conflict, too: the content of the form changes while its first job works.
             return Submitted("replayed", verdict.job_id)
 
 

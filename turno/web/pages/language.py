@@ -1,4 +1,4 @@
-"""Choose the reader's language: what was asked for, what was chosen before, what the browser prefers."""
+"""Choose the reader's language: of the query, of the cookie, or the browser's preference."""
 
 from typing import Literal, get_args
 
@@ -15,7 +15,7 @@ _ONE_YEAR = 31_536_000
 
 
 def language_of(request: Request) -> Language:
-    """Return the language to answer in; English where nothing that is spoken here was wished for."""
+    """Return the language of the answer; English if no wished language is known."""
     preferred = request.accept_languages.best_match(LANGUAGES)
     wishes = (request.args.get("lang"), request.cookies.get(_NAME), preferred)
     return next((language for wish in wishes for language in LANGUAGES if language == wish), "en")

@@ -21,25 +21,25 @@ _JUST_NOW = 5
 
 @dataclass(frozen=True, slots=True)
 class Localizer:
-    """Formats for one language; `now` is what times are relative to."""
+    """Formats for one language; times are relative to `now`."""
 
     language: Language
     now: datetime
     catalogues: Catalogues = field(default_factory=catalogues)
 
     def say(self, phrase: str, n: int | None = None, **values: Any) -> str:
-        """Return a message with its places filled; `n` chooses between one and many and stands in it as `{n}`."""
+        """Return a message with its places filled; `n` chooses singular or plural and replaces `{n}`."""
         return self.raw(phrase, n).format(n="" if n is None else self.number(n), **values)
 
     def raw(self, phrase: str, n: int | None = None) -> str:
         """Return a message with its places still open, for a script to fill."""
         catalogue = self.catalogues[self.language]
         said = phrase if n is None else catalogue.ngettext(phrase, phrase, n)
-        # A message without a plural is asked for with a number, too: the state of a job, with the number that failed.
+        # Some messages without a plural have a number: the state of a job, with the number of failed items.
         return catalogue.gettext(phrase) if said == phrase else said
 
     def known(self, phrase: str) -> bool:
-        """Tell whether there is a message of this name, which is of two words or more."""
+        """Return whether there is a message of this name, of two words or more."""
         return self.raw(phrase) != phrase
 
     def of(self, job_type: str, phrase: str) -> str:

@@ -28,7 +28,7 @@ class OperatorVisit:
 
     @property
     def companies(self) -> list[str] | None:
-        """The companies whose tenants they see; None for all."""
+        """The companies of the visible tenants; None for all."""
         named = self.principal.companies
         return None if named is None else sorted(named)
 
@@ -45,12 +45,12 @@ class OperatorVisit:
         """Return the scope of one tenant; raises Problem 404 unless it is one that they operate."""
         scope = scope_within(self.principal, tenant)
         if not scope.principal.operator:
-            raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
+            raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among the tenants that this token operates.")
         return scope
 
 
 class OperatorPages(Pages):
-    """A blueprint whose views get an OperatorVisit; its problems are answered by a page."""
+    """A blueprint of operator pages: views get an OperatorVisit, problems are answered by a page."""
 
     @contextmanager
     def visited(self, visitor: Visitor) -> Iterator[OperatorVisit]:

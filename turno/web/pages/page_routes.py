@@ -36,7 +36,7 @@ class PageQuery:
 
 
 class Pages(Blueprint):
-    """A blueprint whose views get a Visit; its problems are answered by a page.
+    """A blueprint of pages: views get a Visit, problems are answered by a page.
 
     A parameter `asked` of a view receives the query string, or the fields of the form, as the annotated dataclass.
     """

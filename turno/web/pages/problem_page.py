@@ -1,4 +1,4 @@
-"""Tell an error: with a page and a way to go on where people look, with a problem document elsewhere."""
+"""Answer an error: with a page that offers the next step to a browser, with a problem document to a program."""
 
 from flask import Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
@@ -12,9 +12,9 @@ from turno.web.pages.visit import localizer, visit_after_all
 from turno.web.unknown_address import UNKNOWN
 
 PAGE = "text/html"
-# What may well succeed when it is asked for once more.
+# Problems that a repeated request may not have.
 PASSING = frozenset({429, 500, 503})
-MAX_FORM_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has sent
+MAX_FORM_FIELDS = 100  # of a form of our pages
 
 
 def answer_error(error: Exception) -> Response:
@@ -30,7 +30,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def _told_to_people() -> bool:
-    """Say whether a page was asked for, or an address that there is not by who prefers HTML, as a browser does."""
+    """Return whether the request is for a page, or for an unknown address with a preference for HTML."""
     if request.endpoint == UNKNOWN:
         return request.accept_mimetypes.best_match((MEDIA_TYPE, "application/json", PAGE)) == PAGE
     return isinstance(current_app.blueprints.get(request.blueprint or ""), Pages)

@@ -7,14 +7,14 @@ from typing import Any
 from turno.web.api.job_body import CRASH, error_body, for_users
 from turno.web.pages.localizer import Localizer
 
-# What Turno itself stores as a reason is a code, some with a number in it: "time limit of 30 s".
+# Reasons of Turno are codes, some with a number: "time limit of 30 s".
 _CODE = re.compile(r"(?P<code>[^\d;]+?)(?: (?P<number>\d[\d.]*)\b.*|;.*)?", re.DOTALL)
 
 
 def of_error(error: Mapping[str, Any] | None, localizer: Localizer, *, operator: bool, key: str = "") -> str:
     """Return why a job or the item `key` failed; an error's code is its class, a crash's is its cause.
 
-    Of what nobody wrote for users they are told how to ask for it.
+    A user gets the reference of an error that was not written for users.
     """
     body = error_body(dict(error) if error else None, operator=operator)
     if error is None or body is None:
@@ -40,7 +40,7 @@ def of_job(reason: str | None, localizer: Localizer) -> str:
 
 
 def of_event(reason: str | None, localizer: Localizer) -> str:
-    """Return why a job changed if Turno itself says so; what is no code may be for operators only."""
+    """Return the reason of a change if it is a code of Turno; any other text may be for operators only."""
     found = _CODE.fullmatch(reason or "")
     phrase = f"reason {found['code']}" if found else ""
     return localizer.say(phrase, number=found["number"]) if found and localizer.known(phrase) else ""

@@ -31,7 +31,7 @@ def with_demo() -> Response:
     """Sign in as the demo's user, where there is a demo."""
     require_same_origin(request)
     token = services().settings.demo_token
-    # A site of somebody else's, whose name leads here for a while, is its own origin and may send any form.
+    # A foreign site with a name that resolves to this server is its own origin and may send any form.
     if not token or not asked_on_this_machine(request):
         raise Problem(Kind.NOT_FOUND, "There is no demo here.")
     return _begin(token)
@@ -40,7 +40,7 @@ def with_demo() -> Response:
 @sign_in.post("/sign-out")
 def sign_out() -> Response:
     """End the session of this browser."""
-    # No form token: who is signed out already may press it again, and another site is refused anyway.
+    # No form token: the button works after the end of the session, and other sites are refused.
     require_same_origin(request)
     response = go(at("/"))
     session_cookie.end(request, response)

@@ -1,4 +1,4 @@
-"""Who visits a page, within which branch, and in which language it is told."""
+"""The visitor of a page, their branch and their language."""
 
 import logging
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """One request of somebody who is signed in, within one branch."""
+    """One request of a signed-in user, within one branch."""
 
     scope: Scope
     branches: tuple[str, ...]
@@ -40,7 +40,7 @@ class Visit:
 
     @property
     def user(self) -> str:
-        """Who visits."""
+        """The visitor."""
         return self.scope.principal.user
 
     @property
@@ -53,7 +53,7 @@ class Visit:
         return at(path)
 
     def to(self, path: str, **query: Any) -> str:
-        """Return an address within this branch; what is empty is left out."""
+        """Return an address within this branch; an empty parameter is left out."""
         given = {"branch": self.branch} | query
         return f"{at(path)}?{urlencode({name: text for name, text in given.items() if text not in (None, '')})}"
 
@@ -74,7 +74,7 @@ def localizer() -> Localizer:
 
 
 def begin_visit(visitor: Visitor, branch: str | None) -> Visit:
-    """Return the visit of somebody who is signed in; raises Problem if the branch is none of theirs."""
+    """Return the visit of a signed-in user; raises Problem for a branch without access."""
     branches = branches_of(visitor.principal)
     if branch is None and not branches:
         raise Problem(Kind.UNKNOWN_TENANT, "This user may choose no branch.")
@@ -92,11 +92,11 @@ def visit_after_all() -> Visit | None:
         return begin_visit(visitor_of(request), None)
     except Problem:
         return None
-    except Exception as error:  # noqa: BLE001 - the page tells of a problem already; a second must not take it away
-        log.warning("a problem is told without the frame: %s at %s", type(error).__name__, line_of(error))
+    except Exception as error:  # noqa: BLE001 - the page shows a problem; a second problem must not replace it
+        log.warning("a problem is shown without the frame: %s at %s", type(error).__name__, line_of(error))
         return None
 
 
 def signed_in() -> bool:
-    """Say whether the browser brings a session of ours, whatever else is known of it."""
+    """Return whether the request has a session cookie, valid or not."""
     return services().principal is None and session_cookie.token_in(request) is not None
