@@ -1,6 +1,5 @@
 """/admin/jobs/<tenant>/<id> and /api/admin/jobs/<id>/logs: one job's whole life, and its log."""
 
-import json
 import shlex
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +18,7 @@ from turno.web.api.job_id import read_id
 from turno.web.http.json_answers import from_row, page_of
 from turno.web.http.problems import Kind, no_such_job
 from turno.web.http.query import AFTER, NOT_GIVEN, PageSize, Text, described
-from turno.web.pages.drawing import draw
+from turno.web.pages.drawing import draw, written
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.pages.reasons import of_job
 from turno.web.routes import Call, Routes
@@ -32,7 +31,6 @@ ATTEMPTS_SHOWN = 50
 ITEMS_SHOWN = 50
 EVENTS_SHOWN = 200
 LINES_SHOWN = 200
-LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +121,8 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
         events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
         sections=sections,
         logs=[(attempt, list(some)) for attempt, some in groupby(lines, key=itemgetter("attempt"))],
-        payload=None if payload is None else _written(payload),
-        result=None if body.result is None else _written(body.result),
+        payload=None if payload is None else written(payload),
+        result=None if body.result is None else written(body.result),
         curl=_curl(tenant, body),
     )
 
@@ -141,11 +139,6 @@ def _attempt(row: stored.Row) -> dict[str, Any]:
     trace = without_our_frames(error.traceback) if error and error.traceback else None
     lasted = None if row["finished_at"] is None else (row["finished_at"] - row["started_at"]).total_seconds()
     return row | {"error": error, "traceback": trace, "lasted": lasted}
-
-
-def _written(value: Any) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return text if len(text) <= LONGEST_WRITTEN else f"{text[:LONGEST_WRITTEN]} …"
 
 
 def _curl(tenant: str, body: JobBody) -> str:

@@ -1,6 +1,5 @@
 """GET /jobs/<id>: one job with its items and its history."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from turno.store.api import notifications
 from turno.web.api.job_id import read_id
 from turno.web.http.problems import no_such_job
 from turno.web.http.query import NOT_GIVEN, Text
-from turno.web.pages.drawing import draw
+from turno.web.pages.drawing import draw, written
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.reasons import of_event, of_job
 from turno.web.pages.visit import Visit, reading
@@ -24,7 +23,6 @@ job_page = Pages("job_page", __name__)
 
 ITEMS_SHOWN = 100
 PARTS_SHOWN = 100
-LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +60,8 @@ def show(visit: Visit, job_id: str, asked: JobQuery) -> Response:
         sections=sections,
         parts=part_views,
         events=history,
-        written=_written,
+        written=written,
     )
-
-
-def _written(value: Any) -> str:
-    """Return a payload or a result as text, cut where it is long."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return text if len(text) <= LONGEST_WRITTEN else f"{text[:LONGEST_WRITTEN]} …"
 
 
 def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 TYPE_ROOT = "/docs#"
 # Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
@@ -60,6 +62,19 @@ class Kind(Enum):
         return self.value[2]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemDocument:
+    """The answer to a refused request (RFC 9457)."""
+
+    type: Annotated[str, Meta(pattern=f"{TYPE_ROOT}({'|'.join(kind.slug for kind in Kind)})$")]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="A sentence that says what to do.")]
+    instance: Annotated[str, Meta(description="The id of this one error.")]
+    limit: Annotated[str, Meta(description="With 429: the limit, such as `jobs_per_day_per_user`.")] | UnsetType = UNSET
+    errors: tuple[FieldProblem, ...] | UnsetType = UNSET
+
+
 class Problem(Exception):
     """Raised to refuse the request; `detail` is a sentence the caller can act on, `instance` names this refusal."""
 
@@ -83,17 +98,16 @@ class Problem(Exception):
 
     def document(self, root: str) -> dict[str, Any]:
         """Return the problem document (RFC 9457); its `type` leads to /docs below `root`."""
-        body: dict[str, Any] = {
-            "type": root + TYPE_ROOT + self.kind.slug,
-            "title": self.kind.title,
-            "status": self.kind.status,
-            "detail": self.detail,
-            "instance": self.instance,
-        }
-        if self.errors:
-            body["errors"] = list(self.errors)
-        if self.limit:
-            body["limit"] = self.limit
+        document = ProblemDocument(
+            type=root + TYPE_ROOT + self.kind.slug,
+            title=self.kind.title,
+            status=self.kind.status,
+            detail=self.detail,
+            instance=self.instance,
+            errors=self.errors or UNSET,
+            limit=self.limit or UNSET,
+        )
+        body: dict[str, Any] = to_builtins(document)
         return body
 
 

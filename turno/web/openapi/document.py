@@ -12,7 +12,7 @@ from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit_body import body_type
 from turno.web.auth.csrf import SAFE
 from turno.web.errors import MEDIA_TYPE
-from turno.web.http.problems import TYPE_ROOT, Kind, Problem
+from turno.web.http.problems import Kind, Problem, ProblemDocument
 from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
 from turno.web.openapi.examples import example_of
 from turno.web.routes import Answer, Operation, Routes
@@ -44,30 +44,6 @@ Every request names one tenant in `X-Schema`, chosen among those of its token. A
 will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` says what to do, their
 `instance` is an id under which the log knows more. A job of less than 50 ms goes from `pending` to `completed`; a
 longer one is shown as `running`."""
-
-PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "instance"],
-    "properties": {
-        "type": {"type": "string", "pattern": f"{TYPE_ROOT}({'|'.join(kind.slug for kind in Kind)})$"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "A sentence that says what to do."},
-        "instance": {"type": "string", "description": "The id of this one error."},
-        "limit": {
-            "type": "string",
-            "description": "With 429: which limit is reached, such as `jobs_per_day_per_user`.",
-        },
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["field", "problem"],
-                "properties": {"field": {"type": "string"}, "problem": {"type": "string"}},
-            },
-        },
-    },
-}
 
 REQUEST_HEADERS: dict[str, Document] = {
     "X-Schema": {
@@ -107,7 +83,7 @@ def build_document(blueprints: Sequence[Routes], handlers: Sequence[type[JobHand
         "info": {"title": "Turno", "version": version("turno-jobs"), "description": ABOUT},
         "paths": paths,
         "components": {
-            "schemas": schemas | {"Problem": PROBLEM},
+            "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-turno", "description": "The pages' own."},
@@ -132,10 +108,11 @@ def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
     answers = {kind for operation in operations for answer in operation.answers.values() for kind in _members(answer)}
     taken = {operation.body for operation in operations if operation.body not in (None, bytes)}
-    kinds = [*sorted(answers | taken, key=lambda kind: str(kind.__name__)), *(one.payload_type for one in handlers)]
+    bodies = sorted(answers | taken | {ProblemDocument}, key=lambda kind: str(kind.__name__))
+    kinds = [*bodies, *(one.payload_type for one in handlers)]
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=SCHEMAS + "{name}")
     named: Refs = dict(zip(kinds, refs, strict=True))
-    named |= {one.type: ref for one, ref in zip(handlers, refs[len(kinds) - len(handlers) :], strict=True)}
+    named |= {one.type: ref for one, ref in zip(handlers, refs[len(bodies) :], strict=True)}
     return named, {name: _strict(schema) for name, schema in schemas.items()}
 
 
@@ -272,7 +249,7 @@ def _problems(kinds: tuple[Kind, ...]) -> Document:
 
 
 def _problem(kinds: list[Kind]) -> Document:
-    content: Document = {"schema": {"$ref": SCHEMAS + "Problem"}}
+    content: Document = {"schema": {"$ref": SCHEMAS + ProblemDocument.__name__}}
     content["examples"] = {kind.slug: {"value": _example(kind)} for kind in kinds}
     body: Document = {"description": "; ".join(kind.title for kind in kinds), "content": {MEDIA_TYPE: content}}
     if kinds[0] in {Kind.QUOTA, Kind.RATE, Kind.CROWDED, Kind.BUSY, Kind.UNAVAILABLE}:

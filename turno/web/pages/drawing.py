@@ -1,5 +1,6 @@
 """Render pages in the reader's language, and redirect between them."""
 
+import json
 from typing import Any, Protocol, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -19,6 +20,7 @@ POLICY = (
 # The application decides what its layout loads.
 POLICY_IN_A_LAYOUT = "frame-ancestors 'none'; object-src 'none'; base-uri 'self'"
 SEE_OTHER = 303
+LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
 class Localized(Protocol):
@@ -108,3 +110,9 @@ def _here(**changed: Any) -> str:
     kept = urlencode({name: text for name, text in query.items() if text is not None})
     path = asked_path() if read else at("/")
     return f"{path}?{kept}" if kept else path
+
+
+def written(value: Any) -> str:
+    """Return a payload or a result as text, at most LONGEST_WRITTEN characters of it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if len(text) <= LONGEST_WRITTEN else f"{text[:LONGEST_WRITTEN]} …"
