@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.reference.commands import commands_page
 from tests.reference.settings import env_example, settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES: dict[str, Callable[[], str]] = {
     ".env.example": env_example,
+    "docs/commands.md": commands_page,
     "docs/settings.md": settings_page,
 }

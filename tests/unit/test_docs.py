@@ -8,7 +8,7 @@ import click
 import pytest
 
 from tax_authority.authorising.settings import VARIABLES
-from turno.commands.main import all_commands, main
+from turno.commands.main import main
 from turno.settings import ALSO_UNPREFIXED, PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,12 +83,6 @@ def test_the_readme_shows_a_handler_and_the_guide_its_test() -> None:
 
 def test_the_readme_stays_short() -> None:
     assert len(text_of(ROOT / "README.md").splitlines()) <= 200
-
-
-def test_the_commands_are_those_of_the_command_line() -> None:
-    rows = [f"| `turno {name}` | {entry.line} |" for name, entry in all_commands().items()]
-    shown = between(ROOT / "docs" / "commands.md", "commands")
-    assert shown == "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 
 def test_the_fixtures_are_those_of_the_kit() -> None:
