@@ -14,7 +14,7 @@ import pytest
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.acceptance.turno_process import bare_environment, turno
+from tests.acceptance.turno_process import as_checkout, bare_environment, turno
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def test_the_demo_invoices_everything_again_and_again_and_leaves_no_process(
 def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> Iterator[subprocess.Popen[str]]:
     """A demo that has left its pages open."""
     del interruptible
+    as_checkout(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-m", "turno.commands.main", "demo"],
         env=marked,

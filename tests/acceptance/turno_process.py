@@ -30,12 +30,17 @@ def bare_environment(**variables: str) -> dict[str, str]:
     return kept | {"TURNO_HANDLERS": HANDLERS, "TURNO_WEB_APP": WEB_APP, "PYTHONPATH": str(ROOT)} | variables
 
 
+def as_checkout(folder: Path) -> None:
+    """Give a folder the facts of this checkout's project."""
+    if not (project := folder / "pyproject.toml").exists():
+        project.write_text(f'[tool.turno]\nmigrations = "{TABLES}"\ncommands = "cli.commands:COMMANDS"\n')
+
+
 def turno(
     *arguments: str, environment: Mapping[str, str], folder: Path, answer: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Return the ended command; it runs in `folder`, as in this checkout's project, and reads `answer`."""
-    if not (project := folder / "pyproject.toml").exists():
-        project.write_text(f'[tool.turno]\nmigrations = "{TABLES}"\ncommands = "cli.commands:COMMANDS"\n')
+    as_checkout(folder)
     return subprocess.run(
         [sys.executable, "-m", "turno.commands.main", *arguments],
         env=environment,
