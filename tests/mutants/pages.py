@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a proxy that is not believed takes Secure from the cookies",
         COOKIE,
-        "turno/web/public_url.py",
+        "turno/web/addresses.py",
         "return request.is_secure or ",
         "return request.is_secure or False and ",
         (f"{PUBLIC}::test_every_cookie_is_secure_and_hsts_is_sent_whatever_headers_arrive",),

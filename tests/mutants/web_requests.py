@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant(
         "a job may have been due for two thousand years",
         HELD,
-        "turno/dispatch/times.py",
+        "turno/jobs/new_job.py",
         "if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:",
         "if run_at and run_at > now + FARTHEST:",
         (f"{REFUSALS}::test_a_wrong_field_is_named_and_nothing_is_stored[body42-run_at]",),

@@ -12,13 +12,12 @@ import click
 
 from turno.commands.filters import MOMENT
 from turno.commands.tenant_session import session_of
-from turno.dispatch.times import untimely
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.new_job import NewJob
+from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
 from turno.web.http.request_headers import IDEMPOTENCY_KEY

@@ -1,8 +1,9 @@
-"""Turno's addresses: below its own prefix, and below wherever the application that it is part of is mounted."""
+"""Addresses of Turno below its prefix and the mount point of the application, and the way browsers reach them."""
 
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from flask import request
+from flask import Request, request
 
 from turno.web.services import services
 
@@ -15,6 +16,20 @@ def at(path: str) -> str:
 def asked_path() -> str:
     """Return the address of the present request as a browser asked for it, without its query."""
     return _mounted() + request.path
+
+
+def over_https(request: Request) -> bool:
+    """Say whether browsers reach us over HTTPS: if TURNO_PUBLIC_URL says so, whatever a request's headers say."""
+    return request.is_secure or services().settings.public_url.startswith("https:")
+
+
+def asked_on_this_machine(request: Request) -> bool:
+    """Say whether the browser asked for a name that always means its own machine; any other may be led here."""
+    try:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _mounted() -> str:

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Response, current_app, g, request
 from werkzeug.sansio.utils import host_is_trusted
 
+from turno.web.addresses import over_https
 from turno.web.errors import problem_document
 from turno.web.http.problems import Kind, Problem
-from turno.web.public_url import over_https
 from turno.web.services import services
 
 log = logging.getLogger(__name__)

@@ -138,7 +138,7 @@ def test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_u
     assert (remains.blamed, remains.begun, remains.rest) == (batch[1], batch[:2], batch[2:])
 
 
-@pytest.mark.parametrize(("job", "known"), [(3, False), (1, True)])
+@pytest.mark.parametrize(("jobs", "known"), [(3, False), (1, True)])
 def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
     scene: Scene, jobs: int, *, known: bool
 ) -> None:

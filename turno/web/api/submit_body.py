@@ -11,11 +11,10 @@ from flask import request as current
 from msgspec import Meta
 
 from turno.dispatch.dispatcher import Behind
-from turno.dispatch.times import FARTHEST, untimely
 from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
 from turno.jobs.converter import converter
 from turno.jobs.handler import JobHandler
-from turno.jobs.new_job import NewJob, queue_of
+from turno.jobs.new_job import FARTHEST, NewJob, queue_of, untimely
 from turno.store.api import jobs as stored
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, Moment, described

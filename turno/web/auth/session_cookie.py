@@ -6,9 +6,8 @@ import re
 
 from flask import Request, Response
 
-from turno.web.addresses import at
+from turno.web.addresses import at, over_https
 from turno.web.auth.principal import Principal
-from turno.web.public_url import over_https
 
 # Browsers drop a cookie that is larger than 4096 bytes with its name and attributes.
 MAX_COOKIE_BYTES = 3800

@@ -6,11 +6,10 @@ from urllib.parse import urlencode, urlsplit
 
 from flask import Response, redirect, render_template, request
 
-from turno.web.addresses import asked_path, at
+from turno.web.addresses import asked_on_this_machine, asked_path, at
 from turno.web.pages.language import remember_language
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.visit import localizer, signed_in
-from turno.web.public_url import asked_on_this_machine
 from turno.web.services import services
 
 POLICY = (

@@ -4,8 +4,7 @@ from typing import Literal, get_args
 
 from flask import Request, Response
 
-from turno.web.addresses import at
-from turno.web.public_url import over_https
+from turno.web.addresses import at, over_https
 
 Language = Literal["en", "es"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)

@@ -4,14 +4,13 @@ import logging
 
 from flask import Response, request
 
-from turno.web.addresses import at
+from turno.web.addresses import asked_on_this_machine, at, over_https
 from turno.web.auth import session_cookie
 from turno.web.auth.csrf import require_same_origin
 from turno.web.auth.login import tokens
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import go, local, sign_in_page
 from turno.web.pages.page_routes import Pages
-from turno.web.public_url import asked_on_this_machine, over_https
 from turno.web.services import services
 
 log = logging.getLogger(__name__)
