@@ -376,10 +376,7 @@ def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
     """An application that keeps its customers apart by roles of its own: no role gives another customer jobs."""
     usage = sql.SQL("{} USAGE ON SCHEMA customer {} {}")
     world.admin.execute("CREATE SCHEMA customer")
-    world.rows(
-        "UPDATE turno.tenants SET adopted_schema = 'customer', table_owner = %s, table_rights = 'write'"
-        " WHERE slug = 'suc0001'", role,
-    )  # fmt: skip
+    world.rows("UPDATE turno.tenants SET adopted_schema = 'customer' WHERE slug = 'suc0001'")
     try:
         with pytest.raises(turno.NotEnqueued, match=f"{role} may not use the schema customer: GRANT USAGE"):
             turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS)
@@ -388,8 +385,7 @@ def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
         assert turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS).is_new
         erp.rollback()
     finally:
-        none = "adopted_schema = NULL, table_owner = NULL, table_rights = NULL"
-        world.rows(f"UPDATE turno.tenants SET {none} WHERE slug = 'suc0001'")  # noqa: S608
+        world.rows("UPDATE turno.tenants SET adopted_schema = NULL WHERE slug = 'suc0001'")
         world.admin.execute("DROP SCHEMA customer")
 
 

@@ -137,7 +137,7 @@ def test_money_is_exact_through_every_entry_point(
 def test_money_is_exact_through_the_command(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     by_command(
         world, monkeypatch,
-        *("jobs", "submit", "--tenant", "suc0001", "charge", "--payload", '{"amount": 12345678901234567.89}'),
+        *("job", "submit", "--tenant", "suc0001", "charge", "--payload", '{"amount": 12345678901234567.89}'),
     )  # fmt: skip
     assert received(world) == [Money(EXACT)]
 
