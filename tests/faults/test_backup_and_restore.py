@@ -30,6 +30,7 @@ from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
+from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.checker import Checker
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
     ):
         world.backend = "pool"
         world.extra[URL_VARIABLE] = authority.url
-        Host(world.url, world.admin).adopt("erp0001", schema="suc0001")
+        Host(world.url, world.admin).adopt("erp0001", schema="suc0001", migrations=packaged(ROOT / "migrations"))
         wanted = invoices(world, 6)
         world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of those that will be made
         enqueue_invoicing(world)

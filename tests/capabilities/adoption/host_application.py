@@ -79,7 +79,9 @@ class Host:
 
     def adopt(self, slug: str = "suc0001", rights: str = "write", **options: Any) -> Tenant:
         adoption = Adoption(options.get("schema", slug), options.get("owner"), TableRights.parse(rights))
-        return adopt(self.admin, self.logins, slug, adoption, company=slug, connections=16)
+        return adopt(
+            self.admin, self.logins, slug, adoption, company=slug, connections=16, migrations=options.get("migrations")
+        )
 
     def handler(self, slug: str) -> psycopg.Connection[Any]:
         tenant = read_tenant(self.admin, slug)

@@ -1,4 +1,4 @@
-"""The README's sample answers have the fields, and the words, that the API really answers."""
+"""The sample answers of docs/client.md have the fields and the words of the API's answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turno.commands.development_token import development_token
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+CLIENT = Path(__file__).resolve().parents[2] / "docs" / "client.md"
 CLOSING = {"{": "}", "[": "]"}
 
 
@@ -34,8 +34,8 @@ def sample(text: str) -> Any:
 
 
 def samples() -> list[Any]:
-    """Return each JSON answer that the README's console shows."""
-    consoles = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    """Return each JSON answer that the console of the page shows."""
+    consoles = re.findall(r"```console\n(.*?)```", CLIENT.read_text(encoding="utf-8"), re.DOTALL)
     answers = [
         text for console in consoles for text in re.findall(r"^\{.*?(?=^\$|\Z)", console, re.DOTALL | re.MULTILINE)
     ]
@@ -66,7 +66,7 @@ def test_a_sample_may_leave_things_out() -> None:
 
 @pytest.fixture
 def answers(world: ExampleInstallation) -> list[Any]:
-    """What the API answers to what the README asks: a batch whose orders were invoiced before, or are unknown."""
+    """The API's answers to the requests of the page: a batch whose orders were invoiced before, or are unknown."""
     orders = [*world.order_ids()[:2], 999_999]
     world.attempt(world.enqueue({"order_ids": orders[:2]}))
     token = development_token(world.settings, user="ana", tenants=("suc0001",))
@@ -81,7 +81,7 @@ def answers(world: ExampleInstallation) -> list[Any]:
         return [answer.get_json() for answer in (accepted, waiting, *ended)]
 
 
-def test_the_readme_shows_the_fields_and_words_of_the_real_answers(answers: list[Any]) -> None:
+def test_the_page_shows_fields_and_words_of_real_answers(answers: list[Any]) -> None:
     shown = samples()
     assert [unlike(*pair) for pair in zip(shown, answers, strict=True)] == [[]] * 4
     for one, real in zip(shown, answers, strict=True):
