@@ -11,7 +11,6 @@ import pytest
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
 from turno.capabilities.files.folder import Folder
-from turno.limits import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +140,9 @@ def test_a_link_from_before_the_tenant_s_tokens_were_revoked_is_refused(service:
 
 
 def test_a_tenant_s_files_have_a_limit_together(service: Service) -> None:
-    small = Caller(service.build(settings=replace(SETTINGS, limits=Limits(files_mb_per_tenant=1))), "south")
+    small = Caller(
+        service.build(settings=replace(SETTINGS, limits=replace(SETTINGS.limits, files_mb_per_tenant=1))), "south"
+    )
     assert announce(small, size=900_000).status_code == 201
     problem = problem_of(announce(small, size=900_000), 429)
     assert problem["limit"] == "files_mb_per_tenant"
@@ -175,7 +176,10 @@ def test_what_cannot_be_sent_in_one_part_is_sent_whole(ana: Caller, asked: str) 
 @pytest.fixture
 def bea(service: Service, tmp_path: Path) -> Caller:
     return Caller(
-        service.build(settings=replace(SETTINGS, files_folder=str(tmp_path), limits=Limits(file_mb=100))), "north"
+        service.build(
+            settings=replace(SETTINGS, files_folder=str(tmp_path), limits=replace(SETTINGS.limits, file_mb=100))
+        ),
+        "north",
     )
 
 

@@ -80,7 +80,7 @@ def broker_process_of(consumer: subprocess.Popen[str]) -> int:
 
 
 def relays(world: ExampleInstallation) -> bool:
-    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
+    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay' AND until > clock_timestamp()") != []
 
 
 def attempts_of(world: ExampleInstallation, *jobs: UUID) -> set[int]:

@@ -57,7 +57,7 @@ def once_each(world: ExampleInstallation, jobs: list[UUID]) -> bool:
 
 
 def relays(world: ExampleInstallation) -> bool:
-    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
+    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay' AND until > clock_timestamp()") != []
 
 
 class Load(Repeating):

@@ -318,7 +318,7 @@ def test_a_host_without_zone_data_leaves_the_schedule_due(
 ) -> None:
     save(world, cron="0 * * * *", zone="America/Argentina/Buenos_Aires")
     with monkeypatch.context() as patch:
-        patch.setattr("turno.jobs.recurrence._known", lambda _zone: False)
+        patch.setattr("turno.jobs.recurrence.known_zone", lambda _zone: False)
         assert sweep(world) == 0
         assert sweep(world) == 0
     row = stored(world)

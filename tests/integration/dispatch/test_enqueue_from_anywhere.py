@@ -24,7 +24,6 @@ from tests.installation import ExampleInstallation
 from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
 from turno.jobs.named_handlers import named_handlers
-from turno.limits import Limits
 from turno.servers.wait import wait_until
 from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.announcements import of
@@ -266,7 +265,10 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
 def test_a_user_may_have_any_number_of_open_jobs_where_the_limit_is_off(
     world: ExampleInstallation, erp: psycopg.Connection[Any]
 ) -> None:
-    handlers, off = of(named_handlers(world.registry)), replace(world.settings, limits=Limits(pending_jobs_per_user=0))
+    handlers, off = (
+        of(named_handlers(world.registry)),
+        replace(world.settings, limits=replace(world.settings.limits, pending_jobs_per_user=0)),
+    )
     world.engine.announce(handlers, off.limits.pending)
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(21)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")

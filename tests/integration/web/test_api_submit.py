@@ -12,7 +12,6 @@ import pytest
 from tests.api import SETTINGS, Caller, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
-from turno.limits import Limits
 from turno.traces import trace_id
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> N
 
 
 def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
-    able = replace(SETTINGS, smtp_from="turno@shop.example", limits=Limits(mails_per_day_per_user=2))
+    able = replace(SETTINGS, smtp_from="turno@shop.example", limits=replace(SETTINGS.limits, mails_per_day_per_user=2))
     app = service.build(settings=able)
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
     bea = Caller(app, "north", user="bea")

@@ -242,7 +242,9 @@ def test_one_payload_beyond_the_whole_limit_takes_all_of_it(service: Service) ->
 
 
 def test_jobs_within_the_request_are_counted_too(service: Service) -> None:
-    settings = replace(SETTINGS, limits=Limits(jobs_per_day_per_user=2, commands_per_minute_per_user=3))
+    settings = replace(
+        SETTINGS, limits=replace(SETTINGS.limits, jobs_per_day_per_user=2, commands_per_minute_per_user=3)
+    )
     ana = Caller(service.build(settings=settings, inline=lambda *_: {"done": 1}), "north")
     assert [ana.submit().status_code for _ in range(2)] == [200, 200]
     refused(ana.submit(), "jobs_per_day_per_user", within=43_200)
