@@ -66,7 +66,7 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
     assert versions(world, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
     assert print_standings(status(world.admin, world.logins, migrations=steps)) == 1
-    assert "run `turno db migrate`, which goes on" in capsys.readouterr().out
+    assert "run `turno db migrate`, which continues" in capsys.readouterr().out
     outcomes = migrate(lambda: psycopg.connect(world.url), world.logins, migrations=steps)
     assert failed(outcomes) == []
     assert versions(world, steps) == {"suc0001": latest, "suc0002": latest}

@@ -153,8 +153,8 @@ def test_a_client_finds_room_beside_any_number_of_slow_ones(web: DemoWeb) -> Non
             client.sendall(b"GET /healthz HTTP/1.1\r\n")
             slow.append(client)
         assert answers(web)
-        # It did not wait for the first of them to be given up, after which no more than 700 - 516 were left.
-        assert sum(map(is_open, slow)) > MOST_CONNECTIONS / 2
+        # The web closes only the connections above the maximum, without a wait for the time limit of slow clients.
+        assert MOST_CONNECTIONS / 2 < sum(map(is_open, slow)) <= MOST_CONNECTIONS
         newest = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
         newest.settimeout(20)
         newest.sendall(head("GET", "/healthz", {"Connection": "close"}) + b"\r\n")
