@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.environment import BenchEnvironment
 
 # Counted as by default, but never refused.
-UNLIMITED = {"TURNO_LIMITS": "commands_per_minute_per_tenant=0,jobs_per_day_per_tenant=0"}
+UNLIMITED = "commands_per_minute_per_tenant=0,jobs_per_day_per_tenant=0"
 TURNO = "from turno.commands.main import main; main(['serve'])"
 BARE = "from benchmarks.bare_web import serve; serve()"
 
@@ -55,7 +55,8 @@ def serving_process(bench: BenchEnvironment, code: str, **extra: str) -> Iterato
     """Run a server, say where it is once it listens, and end it."""
     port = free_port()
     log_path = bench.folder / f"web-{port}.log"
-    environment = bench.environment(TURNO_WEB_BIND=f"127.0.0.1:{port}", **UNLIMITED, **extra)
+    limits = ",".join(filter(None, (UNLIMITED, extra.pop("TURNO_LIMITS", ""))))
+    environment = bench.environment(TURNO_WEB_BIND=f"127.0.0.1:{port}", TURNO_LIMITS=limits, **extra)
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL

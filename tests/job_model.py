@@ -120,12 +120,12 @@ class Job:
         self.errors = 1 if reset_errors else self.errors + 1
         return self.wait(due=due) if again else self.end("failed")
 
-    def release(self, *, well: bool, due: bool, parked: bool) -> str:
+    def release(self, *, well: bool, due: bool) -> str:
         if self.cancel_requested:
             return self.end("cancelled")
         if well:
             self.errors = self.crashes = self.suspected = 0
-        return self.wait(due=due, parked=parked)
+        return self.wait(due=due)
 
     def rescue(self, *, counted: bool | None, due: bool) -> str:
         counts = counted if counted is not None else self.status == "running" or self.suspected > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.deep
 DOCKERFILE = (ROOT / "deploy" / "container" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 # What the reference application needs besides the library.
 FURTHER = re.findall(r'titles\]"((?: [\w-]+)+)', DOCKERFILE)[0].split()
-APPLICATION = {"app", "handlers", "imports", "migrations", "reports", "tax_authority", "tenants"}
+APPLICATION = {"app", "handlers", "imports", "migrations", "pyproject.toml", "reports", "tax_authority", "tenants"}
 LAST_STAGE = DOCKERFILE.rpartition("\nFROM ")[2]
 
 
@@ -37,6 +38,8 @@ def image(tmp_path: Path) -> Path:
     root.mkdir(parents=True)
     for source, target in re.findall(r"^COPY (\w+) (\w+)$", LAST_STAGE, re.MULTILINE):
         shutil.copytree(ROOT / source, root / target, ignore=shutil.ignore_patterns("__pycache__"))
+    (printed,) = re.findall(r"^RUN printf '%s\\n' (.*) > pyproject.toml$", LAST_STAGE, re.MULTILINE)
+    (root / "pyproject.toml").write_text("\n".join(shlex.split(printed)), encoding="utf-8")
     (tmp_path / "run" / "turno").mkdir(parents=True, mode=0o700)
     return root
 

@@ -252,7 +252,7 @@ MUTANTS = (
         RESULTS,
         "turno/jobs/json_text.py",
         "text = json_text(value)",
-        "text = dumps(value)",
+        "text = json.dumps(value)",
         (f"{SERIALISE}[nan]",),
     ),
     Mutant(

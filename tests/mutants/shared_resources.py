@@ -131,14 +131,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a broken chunk gets a second response",
-        "section 8: one request, one response",
-        "turno/http_server/client_connection.py",
-        "            self.cycle.disconnected = True\n",
-        "",
-        (f"{CONNECTIONS}::test_request_with_a_broken_chunk_gets_one_response[size]",),
-    ),
-    Mutant(
         "a million fresh rows are not in the planner's figures",
         "promise 7: the cost of finding does not grow",
         "turno/maintenance/tasks.py",

@@ -401,14 +401,6 @@ MUTANTS = (
         (f"{SLOW}::test_a_client_finds_room_beside_any_number_of_slow_ones",),
     ),
     Mutant(
-        "the rest of a refused body is the next request",
-        "section 8: a request is what its sender sent",
-        "turno/http_server/front.py",
-        "        if not keep:\n            connection.linger()\n",
-        "",
-        (f"{CONNECTIONS}::test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request[/nowhere]",),
-    ),
-    Mutant(
         "a key counts only while its job's times lie ahead",
         ONE_KEY,
         "turno/web/api/submit_body.py",

@@ -272,7 +272,7 @@ def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
         fail(world, world.one)
         began = monotonic()
         told.run_round()
-        assert monotonic() - began < 8
+        assert monotonic() - began < 5  # a delivery by mail gives up after 7 s
     assert events(webhook) == [("raised", world.one.slug)]
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         (waiting,) = alert_states.pending(operator)

@@ -333,18 +333,15 @@ class JobMachine(RuleBasedStateMachine):
     @rule(
         held=STARTED,
         outcome=st.sampled_from(["released", "rescheduled"]),
-        run_at=st.sampled_from(["past", "future", "infinity"]),
+        run_at=st.sampled_from(["past", "future"]),
     )
     def release(self, held: Held, outcome: str, run_at: str) -> None:
         moments: dict[str, Any] = {
             "past": datetime(2000, 1, 1, tzinfo=UTC),
             "future": datetime.now(UTC) + HOUR,
-            "infinity": "infinity",
         }
         status = attempts.release(self._session(held.job.tenant), held.claim, outcome, "back", moments[run_at])
-        assert status == held.job.release(
-            well=outcome == "rescheduled", due=run_at == "past", parked=run_at == "infinity"
-        )
+        assert status == held.job.release(well=outcome == "rescheduled", due=run_at == "past")
 
     @precondition(lambda self: self.held(started=True))
     @rule(held=STARTED)
@@ -429,7 +426,7 @@ class JobMachine(RuleBasedStateMachine):
                 case "completed":
                     one.job.end("completed")
                 case "released":
-                    assert statuses[one] == one.job.release(well=False, due=True, parked=False)
+                    assert statuses[one] == one.job.release(well=False, due=True)
                 case _:
                     assert statuses[one] == one.job.fail(again=end == "error", due=True, reset_errors=False)
 

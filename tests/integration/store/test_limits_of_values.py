@@ -123,6 +123,7 @@ WRITTEN: dict[str, tuple[Write, str]] = {
     "an item's error": (lambda s, c: attempts.items(s, c, [item(state="failed", error=[1])], 1), "error is an object"),
     "a result": (lambda s, c: attempt_steps.complete(s, c, json.dumps({"x": "y" * 1_100_000})), "result has at most"),
     "the time to run again": (lambda s, c: release_at(s, c, "294276-01-01"), "run_at is from 2000 to 9999"),
+    "no time at all": (lambda s, c: release_at(s, c, "infinity"), "run_at is finite for a job without a doubt"),
     "a time before time": (lambda s, c: release_at(s, c, "-infinity"), "run_at is from 2000 to 9999"),
 }
 

@@ -1,10 +1,15 @@
--- Back to waiting; the caller holds the ticket. A zero delay is ready at once.
+-- Back to waiting; the caller holds the ticket. A zero delay is ready at once. Only a job in doubt waits without a time:
+-- any other job would wait for ever, in no list of reviews.
 CREATE OR REPLACE FUNCTION job_requeue(
     p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     latest integer;
 BEGIN
+    IF p_run_at = 'infinity' AND NOT EXISTS (SELECT FROM background_jobs WHERE id = p_job AND in_doubt IS NOT NULL) THEN
+        RAISE EXCEPTION 'run_at is finite for a job without a doubt'
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'run_at is finite for a job without a doubt';
+    END IF;
     UPDATE background_jobs
     SET status = 'pending', run_at = p_run_at, reason = shortened(p_reason, 1000), error = error_kept(p_error),
         errors = errors + p_errors, crashes = crashes + p_crashes
