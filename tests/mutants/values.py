@@ -18,6 +18,14 @@ def _domain(name: str, check: str, test: str) -> Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "a job waits for ever in no list",
+        "section 3: a job that waits for a person is parked by a doubt",
+        "turno/migrations/tenant/functions/job_requeue.sql",
+        "IF p_run_at = 'infinity' AND NOT EXISTS",
+        "IF false AND NOT EXISTS",
+        ("tests/integration/store/test_limits_of_values.py::test_release_without_a_time_needs_a_doubt",),
+    ),
     _domain("a queue has any length", "CHECK (octet_length(VALUE) BETWEEN 1 AND 63)", f"{REFUSED}[queue]"),
     _domain("a type has any length", "CHECK (octet_length(VALUE) BETWEEN 1 AND 127)", f"{REFUSED}[type]"),
     _domain(

@@ -123,7 +123,6 @@ WRITTEN: dict[str, tuple[Write, str]] = {
     "an item's error": (lambda s, c: attempts.items(s, c, [item(state="failed", error=[1])], 1), "error is an object"),
     "a result": (lambda s, c: attempt_steps.complete(s, c, json.dumps({"x": "y" * 1_100_000})), "result has at most"),
     "the time to run again": (lambda s, c: release_at(s, c, "294276-01-01"), "run_at is from 2000 to 9999"),
-    "no time at all": (lambda s, c: release_at(s, c, "infinity"), "run_at is finite for a job without a doubt"),
     "a time before time": (lambda s, c: release_at(s, c, "-infinity"), "run_at is from 2000 to 9999"),
 }
 
@@ -144,6 +143,11 @@ def test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name(
     write, limit = WRITTEN[case]
     with pytest.raises(LimitExceeded, match=limit):
         write(session, running)
+
+
+def test_release_without_a_time_needs_a_doubt(session: HandlerConnection, running: Claim) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match="run_at is finite for a job without a doubt"):
+        release_at(session, running, "infinity")
 
 
 ERRORS: dict[str, Any] = {

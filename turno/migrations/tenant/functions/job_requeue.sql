@@ -7,8 +7,7 @@ DECLARE
     latest integer;
 BEGIN
     IF p_run_at = 'infinity' AND NOT EXISTS (SELECT FROM background_jobs WHERE id = p_job AND in_doubt IS NOT NULL) THEN
-        RAISE EXCEPTION 'run_at is finite for a job without a doubt'
-        USING ERRCODE = 'check_violation', CONSTRAINT = 'run_at is finite for a job without a doubt';
+        RAISE EXCEPTION 'run_at is finite for a job without a doubt' USING ERRCODE = 'check_violation';
     END IF;
     UPDATE background_jobs
     SET status = 'pending', run_at = p_run_at, reason = shortened(p_reason, 1000), error = error_kept(p_error),
