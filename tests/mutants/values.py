@@ -19,6 +19,14 @@ def _domain(name: str, check: str, test: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "ids of a millisecond are in no order",
+        "decision 7: ids sort by time",
+        "turno/migrations/control/functions/uuid_v7.sql",
+        "now.us % 1000 * 4096 / 1000",
+        "(random() * 4095)::integer",
+        ("tests/integration/store/test_ids.py::test_ids_keep_their_order_within_a_millisecond",),
+    ),
+    Mutant(
         "a job waits for ever in no list",
         "section 3: a job that waits for a person is parked by a doubt",
         "turno/migrations/tenant/functions/job_requeue.sql",
