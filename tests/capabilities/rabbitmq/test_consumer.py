@@ -232,7 +232,9 @@ def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_it
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_LIMITS="broker_messages_per_tenant=4")
+    world.start_consumer(
+        TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0", TURNO_LIMITS="broker_messages_per_tenant=4"
+    )
     assert wait_until(lambda: running(world, held), within=20)
     for _ in range(30):
         world.enqueue({"how": "ok"}, handler=Odd)
