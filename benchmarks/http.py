@@ -1,4 +1,4 @@
-"""POST to 202 through gunicorn: 8 clients against a bare Flask route with one INSERT; 5 a second with spawning."""
+"""POST to 202 through `turno serve`: 8 clients against a bare Flask route with one INSERT; 5 a second with spawning."""
 
 from __future__ import annotations
 

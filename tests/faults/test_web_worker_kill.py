@@ -24,7 +24,7 @@ STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launch
 
 @contextmanager
 def web_that_dies(world: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
-    """Serve with gunicorn; its process kills itself at the step, and its successors would too."""
+    """Serve with a web process that kills itself at the step, as its successors do."""
     port = free_port()
     environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
     if step:
@@ -52,7 +52,7 @@ def submit(world: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
 
 
 def web_processes(web: DemoWeb) -> list[int]:
-    """The gunicorn workers below the server that the test started."""
+    """The web processes below the server that the test started."""
     assert web._process is not None
     pid = web._process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -20,7 +20,7 @@ PRELOADED = (
     "cryptography.hazmat.primitives.serialization",
     "flask",
     "flask_sse",
-    "gunicorn.app.wsgiapp",
+    "uvicorn",
     "hypothesis",
     "jwt",
     "prometheus_client",

@@ -1,1 +1,1 @@
-"""The web server: gunicorn's threads, which wait for no client."""
+"""The web server: uvicorn's event loop waits for clients, threads run complete requests."""

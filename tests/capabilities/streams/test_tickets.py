@@ -115,7 +115,7 @@ def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: Ex
         with StreamClient(web.port, f"/api/stream?ticket={secrets[-1]}") as stream:
             stream.first_state()
         assert refused(web, f"/api/stream?ticket={secrets[-1]}")
-        # What gunicorn itself refuses, it logs.
+        # The server logs a request that it refuses itself.
         with StreamClient(web.port, f"/api/stream?ticket={secrets[0]}", {"Transfer-Encoding": "odd"}) as answer:
             assert answer.status >= 400
         log = web._log

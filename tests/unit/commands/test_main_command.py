@@ -14,7 +14,7 @@ from turno.commands.main import COMMANDS, main
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.shared import ROOT
 
-HEAVY = {"flask", "pydantic", "psycopg", "gunicorn", "jwt", "pika"}
+HEAVY = {"flask", "pydantic", "psycopg", "uvicorn", "jwt", "pika"}
 
 
 def modules_loaded_by(code: str) -> set[str]:
@@ -34,7 +34,7 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 def test_a_cron_job_loads_nothing_of_the_web() -> None:
     loaded = modules_loaded_by("import turno.commands.maintain, turno.commands.db")
-    assert not loaded & {"flask", "pydantic", "gunicorn", "jwt"}
+    assert not loaded & {"flask", "pydantic", "uvicorn", "jwt"}
 
 
 def test_a_launched_worker_loads_what_most_of_its_kind_need() -> None:
