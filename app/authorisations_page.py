@@ -28,7 +28,7 @@ FROM invoice_authorisations WHERE cae IS NOT NULL ORDER BY authorised_at DESC, i
 
 @authorisations_page.page("/authorisations")
 def index(visit: Visit, asked: HomeQuery) -> Response:
-    """Show what waits, the jobs under way, and the latest codes."""
+    """Show the waiting invoices, the jobs under way, and the latest codes."""
     context: dict[str, Any] = jobs_above(visit, SYNC, asked)
     with reading(visit) as reader:
         waiting = reader.execute(WAITING, (LARGEST,)).rowcount

@@ -23,7 +23,7 @@ CHOICES = {
 
 @import_page.page("/import")
 def index(visit: Visit, asked: HomeQuery) -> Response:
-    """Show the form, the imports under way and what became of the one just asked for."""
+    """Show the form, the imports under way and the requested import."""
     context = jobs_above(visit, IMPORT, asked)
     return draw("import.html", visit=visit, asked=asked, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
 

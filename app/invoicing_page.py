@@ -1,4 +1,4 @@
-"""GET /: the orders to invoice, what is under way, what was invoiced, and the jobs; POST /batches: invoice them."""
+"""GET /: the orders to invoice, the batches under way, the invoices, and the jobs; POST /batches: submit a batch."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ orders_page = Pages(
 
 BATCH = "batch_invoicing"
 ORDERS_SHOWN = 25
-LARGEST_BATCH = 50_000  # orders, as the handler takes them; what is left is listed for the next batch
+LARGEST_BATCH = 50_000  # orders, the limit of the handler; the page lists the remaining orders for the next batch
 LARGEST_ID = 2**63 - 1
 LARGEST_POINT = 99_999
 LONGEST_SEARCH = 255
@@ -36,7 +36,7 @@ MAX_DIGITS = 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersQuery(HomeQuery):
-    """Which orders are listed: those that fit a search, after one of them."""
+    """Filter of the order list: a search text and the order that precedes the page."""
 
     q: Annotated[str, Meta(max_length=LONGEST_SEARCH, pattern=r"^[^\x00]*$")] = ""
     after: Annotated[int, Meta(ge=0, le=LARGEST_ID)] = 0
@@ -60,7 +60,7 @@ def start(visit: Visit) -> Response:
     form_key()
     chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
     point = _point_of_sale()
-    # Asked after the orders were read: an earlier press may have invoiced the last of them.
+    # Read after the orders: an earlier submission may have invoiced the last of them.
     if earlier := submitted_before(visit, BATCH):
         return go(visit.to("/", job=earlier, notice="replayed"))
     if not chosen:
@@ -90,7 +90,7 @@ def _orders(reader: orders.Reader, query: OrdersQuery) -> dict[str, Any]:
 
 
 def _points(reader: orders.Reader, visit: Visit) -> dict[str, Any]:
-    """Return the points of sale to choose from, and the one that this user chose last."""
+    """Return the selectable points of sale, and the user's last selection."""
     return {"points": orders.points_of_sale(reader), "point": orders.last_point_of_sale(reader, visit.user, BATCH)}
 
 
@@ -99,7 +99,7 @@ def _chosen() -> list[int]:
 
 
 def _point_of_sale() -> dict[str, int]:
-    """Return what the form says of who numbers the invoices; without a word, the job's own default counts."""
+    """Return the point of sale of the form, or the job's default if the form has no value."""
     text = request.form.get("point")
     return {} if text is None else {"point_of_sale": _whole(text, 1, LARGEST_POINT)}
 

@@ -1,4 +1,4 @@
-"""What the pages that ask for one type of job show of it: those under way, the one just asked for, and their files."""
+"""Show the jobs of one type on their page: the jobs under way, the requested job, and their files."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from turno.pages import Visit, reading
 
 
 def jobs_above(visit: Visit, job_type: str, asked: HomeQuery) -> dict[str, Any]:
-    """Return the visitor's jobs of this type that are under way, the one that the address names, and their files."""
+    """Return the visitor's jobs of this type that are under way, the job of the address, and their files."""
     with reading(visit) as reader:
         jobs = under_way(reader, visit, job_type, asked)
         return {"jobs": jobs, "files": {job.id: files_of(reader, job.body.job_id) for job in jobs}}

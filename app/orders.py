@@ -1,4 +1,4 @@
-"""Read what the tenant's page shows of its business: the orders to invoice and the invoices' totals."""
+"""Read the tenant's figures for the page: the orders to invoice and the invoices' totals."""
 
 from typing import Any, LiteralString
 
@@ -6,7 +6,7 @@ import psycopg
 
 Reader = psycopg.Cursor[dict[str, Any]]
 
-# An order's number as it is, or a part of its customer's name.
+# An exact order number, or a part of its customer's name.
 _FOUND: LiteralString = """
 FROM billable_orders o
 WHERE (%(text)s = '' OR o.order_id::text = %(text)s OR strpos(lower(o.company_name), lower(%(text)s)) > 0)
@@ -25,7 +25,7 @@ def billable(reader: Reader, text: str, *, after: int, limit: int) -> list[dict[
 
 
 def billable_sums(reader: Reader, text: str) -> list[dict[str, Any]]:
-    """Return for each currency how many orders wait, what they come to and the last one's number."""
+    """Return for each currency the number of waiting orders, their sum and the last number."""
     reader.execute(
         "SELECT o.currency, count(*) AS orders, sum(o.net_amount) AS net_amount, max(o.order_id) AS last "
         + _FOUND
@@ -44,7 +44,7 @@ def billable_ids(reader: Reader, text: str, *, last: int) -> list[int]:
 
 
 def invoice_totals(reader: Reader) -> list[dict[str, Any]]:
-    """Return what was invoiced by letter and currency, and what credit notes take off, in negative amounts."""
+    """Return the invoiced totals by letter and currency, and the credit notes as negative amounts."""
     reader.execute(
         "SELECT 'invoice' AS kind, letter, currency, invoices, net_total, iva_total, total FROM invoice_totals"
         " UNION ALL SELECT 'credit note', letter, currency, credit_notes, -net_total, -iva_total, -total"
@@ -60,7 +60,7 @@ def points_of_sale(reader: Reader) -> list[dict[str, Any]]:
 
 
 def last_point_of_sale(reader: Reader, user_id: str, job_type: str) -> int | None:
-    """Return the point of sale of the latest job of this type that a user asked for."""
+    """Return the point of sale of the user's latest job of this type."""
     reader.execute(
         "SELECT (payload->>'point_of_sale')::integer AS point_of_sale FROM background_jobs"
         " WHERE user_id = %s AND type = %s ORDER BY id DESC LIMIT 1",

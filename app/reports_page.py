@@ -15,7 +15,7 @@ REPORT = "consolidated_report"
 
 @reports_page.page("/reports")
 def index(visit: Visit, asked: HomeQuery) -> Response:
-    """Show the form, the reports under way, and the file of the one just asked for."""
+    """Show the form, the reports under way, and the file of the requested report."""
     year = visit.localizer.now.year
     context = jobs_above(visit, REPORT, asked)
     return draw("reports.html", visit=visit, asked=asked, key=uuid4().hex, year=year, **context)

@@ -1,4 +1,4 @@
-"""Run one job by its id, then whatever else waits: `python cli/background_worker.py <job_id>`."""
+"""Run one job by its id, then the other waiting jobs: `python cli/background_worker.py <job_id>`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Run what RabbitMQ distributes: `turno work --from-broker`, as `python cli/rabbitmq_consumer.py`."""
+"""Run the jobs that RabbitMQ distributes: `turno work --from-broker`, as `python cli/rabbitmq_consumer.py`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Run what waits, with resident children: `turno work`, as `python cli/worker_pool.py`."""
+"""Run waiting jobs with resident children: `turno work`, as `python cli/worker_pool.py`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Invoice many orders of one branch; an order that cannot be invoiced does not stop the others."""
+"""Invoice many orders of one branch; an order that cannot be invoiced does not stop the remaining orders."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     retry = RetryPolicy(max_attempts=4)
     user_errors = (InvoicingError,)
     words = WORDS
-    part: ClassVar[int] = 2_500  # orders; a larger batch is split into parts of so many
+    part: ClassVar[int] = 2_500  # orders; a larger batch is split into parts of this size
 
     @classmethod
     def summary(cls, payload: BatchInvoicingPayload, language: str) -> str:

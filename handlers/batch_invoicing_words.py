@@ -1,4 +1,4 @@
-"""What the pages say of invoicing, in each language."""
+"""Texts of the pages about invoicing, in each language."""
 
 WORDS = {
     "en": {

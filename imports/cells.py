@@ -1,4 +1,4 @@
-"""What one cell may be, and how its text is read: numbers with either decimal mark, dates as people write them."""
+"""The types of cells, and how their text is read: numbers with either decimal mark, dates in common formats."""
 
 import re
 import unicodedata
@@ -26,7 +26,7 @@ LONGEST_NUMBER = 40
 
 
 def plain(cell: Cell) -> str:
-    """Return a cell as text, without what surrounds it: also spaces that do not break."""
+    """Return a cell as text without surrounding spaces, including spaces that do not break."""
     if isinstance(cell, Decimal):
         return f"{cell:f}"
     return cell.isoformat() if isinstance(cell, date) else cell.strip().strip("\xa0\ufeff")
@@ -62,7 +62,7 @@ def mark_shown(text: str) -> Mark | Literal["?"] | None:
 def decimal_mark(cells: Iterable[tuple[int, str]]) -> Mark:
     """Return a file's decimal mark, of the texts of its numbers with their lines.
 
-    Raises FileRefused if two lines contradict each other, or if nothing says what 1.234 means.
+    Raises FileRefused if two lines contradict each other, or if every number is as ambiguous as 1.234.
     """
     proofs: dict[str, int] = {}
     unclear: tuple[int, str] | None = None
@@ -119,7 +119,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of so many decimals; `percent` says that 15 % may stand for 0.15."""
+    """A number with limited digits; `percent` allows 15 % for 0.15."""
 
     low: Decimal
     high: Decimal
@@ -127,7 +127,7 @@ class Number:
     percent: bool = False
 
     def read(self, cell: Cell, mark: Mark) -> Decimal:
-        """Return it exactly as it is written; raises Wrong."""
+        """Return the text unchanged; raises Wrong."""
         text = plain(cell)
         value = cell if isinstance(cell, Decimal) else self._parsed(text, mark)
         if value != round(value, self.places):
@@ -177,7 +177,7 @@ class Choice:
     words: Mapping[str, str]
 
     def read(self, cell: Cell, mark: Mark) -> str:
-        """Return what the word stands for; raises Wrong."""
+        """Return the value of the word; raises Wrong."""
         del mark
         found = self.words.get(folded(plain(cell)))
         if found is None:

@@ -1,4 +1,4 @@
-"""The columns of customers, products and orders: their names in both languages, and what each may hold."""
+"""The columns of customers, products and orders: their names in both languages, and their types."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `names` are what its header may say beside its own name."""
+    """One column; `names` are the headers allowed beside its own name."""
 
     name: str
     kind: Kind
@@ -86,7 +86,7 @@ class Header:
 
     @classmethod
     def of(cls, table: TableName, cells: Sequence[Cell]) -> "Header":
-        """Return what a file's first line says; raises FileRefused if it does not fit the table."""
+        """Return the columns of a file's first line; raises FileRefused if they do not fit the table."""
         known = {folded(name): column.name for column in TABLES[table] for name in (column.name, *column.names)}
         places: dict[str, int] = {}
         unknown = []
@@ -110,7 +110,7 @@ class Header:
         return cls(table, places, len(cells))
 
     def key(self, cells: Sequence[Cell]) -> str:
-        """Return what names a line's customer, product or order."""
+        """Return the key of a line's customer, product or order."""
         place = self.places[TABLES[self.table][0].name]
         return plain(cells[place]) if place < len(cells) else ""
 
@@ -124,7 +124,7 @@ class Header:
         return found
 
     def read(self, line: int, cells: Sequence[Cell], mark: Mark, formulas: frozenset[int]) -> tuple[Row, list[Problem]]:
-        """Return a line's values, and what is wrong with it."""
+        """Return a line's values and its problems."""
         row: Row = {"line": line}
         problems: list[Problem] = []
         for column in TABLES[self.table]:

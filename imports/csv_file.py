@@ -19,7 +19,7 @@ _UNUSED = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
 class CsvFile:
-    """The lines of a CSV text, as often as they are asked for; raises FileRefused."""
+    """The lines of a CSV text, readable repeatedly; raises FileRefused."""
 
     def __init__(self, stream: BinaryIO, table: TableName, *, encoding: str | None, separator: str | None) -> None:
         self._stream = stream
@@ -40,7 +40,7 @@ class CsvFile:
             raise FileRefused("broken line", line=reader.line_num + 1) from error
 
     def _texts(self) -> Iterator[str]:
-        """Yield the text line by line, with what ends each: a cell may hold several."""
+        """Yield the text line by line, with the line's end: a cell may hold several."""
         self._stream.seek(0)
         text = io.TextIOWrapper(self._stream, encoding=self.encoding, newline="")
         try:
@@ -65,7 +65,7 @@ class CsvFile:
 
 
 def found_encoding(stream: BinaryIO) -> str:
-    """Return the encoding that a whole text is in; raises FileRefused if it is none of ours."""
+    """Return the encoding of a text; raises FileRefused for an unsupported encoding."""
     stream.seek(0)
     head = stream.read(4)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

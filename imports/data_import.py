@@ -1,4 +1,4 @@
-"""Import customers, products or orders from a file that somebody uploaded: what is wrong in it stops nothing else."""
+"""Import customers, products or orders from an uploaded file: a wrong line does not stop the import."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -19,7 +19,7 @@ ENCODINGS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "windows-1252": "cp1252"}
 
 @dataclass(frozen=True, slots=True)
 class DataImportPayload:
-    """The uploaded file and what it has; what is `auto` is found out from the file. A dry run keeps nothing."""
+    """The uploaded file and its format; `auto` is detected from the file. A dry run keeps nothing."""
 
     file_id: UUID
     table: Literal["customers", "products", "orders"]
@@ -43,7 +43,7 @@ class DataImport(JobHandler[DataImportPayload]):
 
     @classmethod
     def summary(cls, payload: DataImportPayload, language: str) -> str:
-        """Return what is imported, and whether it is only tried."""
+        """Return the table of the import, and whether it is a dry run."""
         name = TABLE_NAMES["es" if language == "es" else "en"][payload.table]
         if not payload.dry_run:
             return name

@@ -1,4 +1,4 @@
-"""Why a file, or a line of it, is not imported: in the words of whoever asked, with line and column."""
+"""Reasons to refuse a file or a line, in the user's language, with line and column."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,7 +110,7 @@ def say(code: str, language: Language, /, **values: object) -> str:
 
 
 class FileRefused(Exception):
-    """Nothing of the file is imported: `code` says why."""
+    """The whole file is refused; `code` is the reason."""
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__(code)
@@ -124,7 +124,7 @@ class FileRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one cell."""
+    """The problem of one cell."""
 
     line: int
     column: str
@@ -138,7 +138,7 @@ class Problem:
 
 
 class Wrong(Exception):
-    """A cell's value is not what its column takes; the caller knows which cell."""
+    """A cell's value does not fit its column; the caller knows the cell."""
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__(code)
@@ -154,6 +154,6 @@ class WrongLine(Exception):
 
 
 def short(value: object) -> str:
-    """Return a value as it is told: cut, and on one line."""
+    """Return a value for a message: cut, and on one line."""
     text = " ".join(str(value).split())
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

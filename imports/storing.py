@@ -1,4 +1,4 @@
-"""Write some customers, products or orders in one statement; what the database knows better is returned, not raised."""
+"""Write some customers, products or orders in one statement; return the conflicts that only the database finds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
@@ -45,7 +45,7 @@ _ORDERS: LiteralString = """
 
 
 def store(connection: Connection[Any], table: TableName, records: Sequence[Record]) -> dict[int, list[Problem]]:
-    """Write these records, which have no problems; return those of whatever was left out, by a record's first line."""
+    """Write these records, which have no problems; return the problems of skipped records by a record's first line."""
     if not records:
         return {}
     if table != "orders":
@@ -64,7 +64,7 @@ def store(connection: Connection[Any], table: TableName, records: Sequence[Recor
 
 
 def _unknown(connection: Connection[Any], records: Sequence[Record]) -> dict[int, list[Problem]]:
-    """Return what these orders refer to and is not there, and orders that are there already."""
+    """Return the missing references of these orders, and the orders that exist already."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_KNOWN, _columns([row for record in records for row in record.rows])).fetchone()
     assert found is not None  # noqa: S101 - a SELECT of three values has a row

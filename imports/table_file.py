@@ -17,7 +17,7 @@ Line = tuple[int, Sequence[Cell], frozenset[int]]
 
 
 class Lines(Protocol):
-    """A file's lines, as often as they are asked for."""
+    """A file's lines, readable repeatedly."""
 
     def lines(self) -> Iterator[Line]:
         """Yield each line that has anything in it."""
@@ -25,7 +25,7 @@ class Lines(Protocol):
 
 @dataclass(slots=True)
 class Record:
-    """What is imported or refused as one: a line, or all lines of an order; `line` is its first."""
+    """The unit of an import: a line, or all lines of an order; `line` is its first."""
 
     line: int
     rows: list[Row] = field(default_factory=list)
@@ -35,8 +35,8 @@ class Record:
 class TableFile:
     """A file's records; raises FileRefused where nothing of it can be imported.
 
-    The first pass finds out what each record depends on: how many there are, the decimal mark, and which of them name
-    the same thing. The second gives the values. No more than one record is in memory, beside the numbers of all lines.
+    The first pass detects the dependencies of records: their number, the decimal mark, and records with the same key.
+    The second gives the values. No more than one record is in memory, beside the numbers of all lines.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TableFile:
         return told
 
     def read(self) -> Iterator[Record]:
-        """Yield the records in the order of the file, each with its values and what is wrong with it."""
+        """Yield the records in the order of the file, each with its values and problems."""
         lines = self._file.lines()
         next(lines, None)
         record: Record | None = None
@@ -126,7 +126,7 @@ class TableFile:
             record.problems.append(Problem(record.line, column, code, {"value": short(key), "other": other}))
 
     def _differing(self, record: Record, row: Row) -> list[Problem]:
-        """Return what an order's line says otherwise than the order's first one."""
+        """Return the columns in which an order's line differs from its first line."""
         if not self._grouped or not record.rows:
             return []
         first = record.rows[0]
@@ -138,14 +138,14 @@ class TableFile:
 
 
 class Window:
-    """Records by their first lines, read once and in order; those asked for last may be asked for again."""
+    """Records by their first lines, read once and in order; the last call's records may be read again."""
 
     def __init__(self, records: Iterator[Record]) -> None:
         self._records = records
         self._kept: dict[int, Record] = {}
 
     def take(self, lines: Sequence[int]) -> list[Record]:
-        """Return these records, whose lines come after those of earlier calls, or were the last call's."""
+        """Return these records; their lines follow the earlier calls' lines, or equal the last call's."""
         if any(line not in self._kept for line in lines):
             self._kept = {}
             wanted = set(lines)

@@ -1,4 +1,4 @@
-"""What the pages say of imports, in each language."""
+"""Texts of the pages about imports, in each language."""
 
 TABLE_NAMES = {
     "en": {"customers": "Customers", "products": "Products", "orders": "Orders"},

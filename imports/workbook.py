@@ -21,7 +21,7 @@ MOST_ROWS = 200_001
 MOST_COLUMNS = 50
 PIECE = 262_144  # bytes
 MOST_CELLS = 2_000_000  # of all sheets, and of the texts that they share: a cell takes some 100 bytes of memory
-MOST_FORMULAS = 10_000  # cells that are told one by one
+MOST_FORMULAS = 10_000  # number of cells that are listed individually
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -120,7 +120,7 @@ def _inspect(book: zipfile.ZipFile, part: zipfile.ZipInfo, formulas: dict[int, s
                 raise FileRefused("foreign parts", value="<!DOCTYPE>")
             if shared_texts:
                 seen.cells += data.count(b"<si")
-            # A row may be cut in two: what follows the last one that ended is looked at with what comes next.
+            # A row may be cut in two: keep the bytes after the last complete row for the next piece.
             end = text.rfind(b"row>") + 4 if formulas is not None else max(0, len(text) - 16)
             if formulas is not None and end > 4:  # noqa: PLR2004 - none was found
                 _look(text[:end], formulas, seen)

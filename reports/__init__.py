@@ -1,1 +1,1 @@
-"""Figures of many branches, read a few rows at a time, and the files that hold them."""
+"""Figures of many branches, read in small batches of rows, and the files that hold them."""

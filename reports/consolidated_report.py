@@ -16,7 +16,7 @@ LONGEST_DAYS = 366 * 10
 
 @dataclass(frozen=True, slots=True)
 class ConsolidatedReportPayload:
-    """From which day to which, both included, and as what kind of file."""
+    """The first and last day, both included, and the file format."""
 
     since: date
     until: date
@@ -25,7 +25,7 @@ class ConsolidatedReportPayload:
 
 
 class ConsolidatedReport(JobHandler[ConsolidatedReportPayload]):
-    """Reads every branch over the login that reads and nothing else, a few rows at a time, and writes a file."""
+    """Reads every branch over the read-only login, in small batches of rows, and writes a file."""
 
     type = "consolidated_report"
     queue = "cold"

@@ -1,4 +1,4 @@
-"""What one branch sold: by customer, month, currency and IVA rate, credit notes taken off."""
+"""One branch's sales: by customer, month, currency and IVA rate, less credit notes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import Connection, sql
 from psycopg.rows import class_row
 
-FETCHED = 2000  # rows that are in memory at a time
+FETCHED = 2000  # rows of one FETCH
 
 _SALES = """
 DECLARE sales NO SCROLL CURSOR FOR
@@ -51,7 +51,7 @@ class Sale:
 
 
 def sales_of_branch(connection: Connection[Any], schema: str, since: date, until: date) -> Iterator[Sale]:
-    """Yield what a branch sold, by a cursor of the server: at most FETCHED rows of it are here.
+    """Yield a branch's sales by a server cursor: at most FETCHED rows are in memory.
 
     The connection is in a transaction; the cursor ends with it, or when all was read.
     """

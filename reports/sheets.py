@@ -10,7 +10,7 @@ from typing import IO, Any, Protocol, cast
 import xlsxwriter
 
 LARGEST_SHEET = 1_000_000  # rows; a workbook's sheet holds 1,048,576
-# What a spreadsheet takes for the beginning of a formula when it opens a CSV.
+# Characters that begin a formula when a spreadsheet opens a CSV.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # A workbook's numbers are binary: a larger amount would lose its cents, and is written as a text.
 LARGEST_NUMBER = 10**13
@@ -60,7 +60,7 @@ class CsvSheet:
 
 
 class XlsxSheet:
-    """The first sheet of a workbook; texts are written as texts, whatever they begin with."""
+    """The first sheet of a workbook; texts stay texts, also with the first character of a formula."""
 
     def __init__(self, book: Any) -> None:
         self._sheet = book.add_worksheet()

@@ -1,4 +1,4 @@
-"""What the pages and the file say of the consolidated report, in each language."""
+"""Texts of the pages and the file about the consolidated report, in each language."""
 
 HEADERS = {
     "en": ("branch", "customer", "name", "month", "currency", "IVA rate", "documents", "net", "IVA", "total"),

@@ -1,6 +1,6 @@
 """Ask the tax authority, over its own interfaces: its registry of taxpayers, and to authorise vouchers.
 
-Knows nothing of jobs. What reads XML is imported by the first call, not with this package.
+Knows nothing of jobs. The first call imports the XML reader, not this package.
 """
 
 from tax_authority.client import TaxAuthority

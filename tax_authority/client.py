@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class TaxAuthority:
-    """Asks the authority in the name of one CUIT.
+    """Calls the authority in the name of one CUIT.
 
     Each of a call's requests takes at most `connect_seconds` and `read_seconds`: one for the answer, before it one for
     a login where the store has no valid ticket, and both once more where the ticket was not accepted.
@@ -39,7 +39,7 @@ class TaxAuthority:
         connect_seconds: float = 5.0,
         read_seconds: float = 10.0,
     ) -> None:
-        """Keep whom to ask for and where; nothing is sent."""
+        """Keep the credentials and addresses; nothing is sent."""
         self.service = service
         self.credentials = credentials
         self.tickets = tickets
@@ -47,7 +47,7 @@ class TaxAuthority:
         self.read_seconds = read_seconds
 
     def last_authorised(self, point_of_sale: int, kind: int) -> int:
-        """Return the number of the last voucher of this kind, 0 if there is none."""
+        """Return the number of the last voucher of this kind, 0 without a voucher."""
         wsfe = self._operations().wsfe
         return self._with_ticket("wsfe", lambda ticket: wsfe.last_authorised(ticket, point_of_sale, kind))
 
@@ -66,7 +66,7 @@ class TaxAuthority:
             raise self._not_next(voucher, error) from error
 
     def consult(self, point_of_sale: int, kind: int, number: int) -> Authorisation | None:
-        """Return what was granted under this number, None if nothing was; raises AuthorityUnclear if it can't tell."""
+        """Return the voucher granted under this number, None if absent; raises AuthorityUnclear."""
         wsfe = self._operations().wsfe
         try:
             return self._with_ticket("wsfe", lambda ticket: wsfe.consult(ticket, point_of_sale, kind, number))
@@ -74,13 +74,13 @@ class TaxAuthority:
             raise AuthorityUnclear(str(error)) from error
 
     def taxpayer(self, cuit: str) -> Taxpayer:
-        """Return who this is and under which condition; raises NotThere if the registry does not know the CUIT."""
+        """Return the taxpayer's name and condition; raises NotThere if the registry does not know the CUIT."""
         padron = self._operations().padron
         service = "ws_sr_constancia_inscripcion"
         return self._with_ticket(service, lambda ticket: padron.taxpayer(ticket, cuit.replace("-", "")))
 
     def status(self) -> dict[str, str]:
-        """Return what the service of authorisations says of its parts, each `OK` if in order; needs no ticket."""
+        """Return the state of each part of the authorisation service, `OK` if in order; needs no ticket."""
         return self._operations().wsfe.status()
 
     def _operations(self) -> Operations:
@@ -100,9 +100,9 @@ class TaxAuthority:
             return ask(self.tickets.ticket(service, renew, refused=ticket))
 
     def _not_next(self, voucher: Voucher, error: AuthorityRefused) -> Exception:
-        """Say what a refused number means: that of a voucher that was granted is refused in the same words.
+        """Explain a refused number: the authority refuses a granted number with the same words.
 
-        Whoever forwards a request twice, as a proxy may, gets the refusal of the second as its answer.
+        A proxy that forwards a request twice receives the refusal of the second as its answer.
         """
         try:
             last = self.last_authorised(voucher.point_of_sale, voucher.kind)

@@ -1,4 +1,4 @@
-"""What went wrong with a request, by what is known of its effect."""
+"""Errors of a request, by the certainty about its effect."""
 
 # The number is not the next one, or the date is before the last one's.
 NUMBER_OR_DATE = 10016
@@ -21,7 +21,7 @@ class TicketHeldElsewhere(AuthorityBusy):
 
 
 class NotNext(AuthorityRefused):
-    """The voucher's number is past the next one, which is `expected`; where it is that one, its date is the reason.
+    """The voucher's number is past the next one, which is `expected`; where both are equal, its date is the reason.
 
     The date may not be before the last voucher's, nor more than five days from today.
     """
@@ -36,11 +36,11 @@ class NotThere(AuthorityRefused):
 
 
 class AuthorityUnreachable(Exception):
-    """Nothing was asked: no connection came about, or no login before it."""
+    """No request was sent: no connection came about, or no login before it."""
 
 
 class AuthorityUnclear(Exception):
-    """The request was sent, and its reply did not come or made no sense: whether it was done, nobody here knows."""
+    """The request was sent, and its reply is missing or unreadable: its effect is unknown."""
 
 
 class TicketRefused(AuthorityRefused):

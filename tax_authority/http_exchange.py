@@ -1,4 +1,4 @@
-"""One request and its reply over HTTP, with limits of time and size, and errors by what is known of the effect."""
+"""One request and its reply over HTTP, with limits of time and size, and errors by the certainty about the effect."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import socket
 
 LARGEST_REPLY_BYTES = 262_144
-# Answers that say the request itself was turned away, unread or unlike what is served there. Any other than these and
-# 200 says nothing of what was done; a SOAP fault comes with 500.
+# Status codes of requests that the server rejected without processing. Any other status except 200 leaves the effect
+# unknown; a SOAP fault comes with 500.
 TURNED_AWAY = frozenset({400, 401, 403, 404, 405, 411, 413, 414, 415})
 TOO_MANY_REQUESTS = 429
 READABLE = frozenset({200, 500})
@@ -32,7 +32,7 @@ READABLE = frozenset({200, 500})
 
 @dataclass(frozen=True, slots=True)
 class HttpExchange:
-    """Posts with a connection of its own for each request, follows no redirect, and waits no longer than it says."""
+    """Posts over a new connection for each request, follows no redirect, and waits at most the configured time."""
 
     connect_seconds: float
     read_seconds: float

@@ -1,7 +1,7 @@
 """One invoice's authorisation, as `job.once` makes it and looks it up: its number is the key, which is granted once.
 
 The authority has no key for requests. It takes the number after the last one of a point of sale and kind, and refuses
-every other. So it refuses a request that comes twice or late, and what it holds under a number tells what was done.
+every other. So it refuses a repeated or late request, and the voucher under a number proves the effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OtherVoucher(Exception):
 
 
 class TooEarly(Exception):
-    """What was sent may still be done: it is looked up again later."""
+    """The request may still take effect: it is looked up again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class InvoiceAuthorisation:
     latest: float
 
     def call(self, _effect: Effect) -> dict[str, Any]:
-        """Have it authorised; what is authorised already is taken over if it is this invoice."""
+        """Have it authorised; an existing authorisation is taken over if it is this invoice."""
         number = self.voucher.number
         if self.last < number - 1:
             missing = self.invoice.label_of(self.last + 1)
@@ -62,7 +62,7 @@ class InvoiceAuthorisation:
         try:
             granted = self.authority.authorise(self.voucher)
         except AuthorityBusy:
-            raise  # the job comes again, as after any error that says nothing of the invoice
+            raise  # the job retries, as after any error that leaves the invoice unknown
         except AuthorityRefused as refusal:
             raise NotAuthorised(str(refusal)) from refusal
         if not is_of(self.voucher, granted):
@@ -70,7 +70,7 @@ class InvoiceAuthorisation:
         return as_result(granted)
 
     def reconcile(self, effect: Effect) -> Finding:
-        """Look up what the authority holds under the number."""
+        """Look up the voucher under the number."""
         held = self._held()
         if held is not None:
             found = is_of(self.voucher, held)
@@ -80,7 +80,7 @@ class InvoiceAuthorisation:
         return Absent()
 
     def held_result(self) -> dict[str, Any]:
-        """Return what stands under the number, which a person has said to be this invoice."""
+        """Return the voucher under the number, which a person has confirmed as this invoice."""
         if (held := self._held()) is None:
             raise AuthorityUnclear(f"the tax authority does not find {self.invoice.label}, which a person has settled")
         return as_result(held)
@@ -99,7 +99,7 @@ class InvoiceAuthorisation:
 
 
 def as_result(granted: Authorisation) -> dict[str, Any]:
-    """Return what is kept of an authorisation, as plain JSON."""
+    """Return the stored fields of an authorisation, as plain JSON."""
     return {
         "cae": granted.cae,
         "expires_on": granted.expires_on.isoformat(),

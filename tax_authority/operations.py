@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """What can be asked, with a ticket, and the login that gets one."""
+    """The operations of the authority that need a ticket, and the login that gets a ticket."""
 
     wsfe: Wsfe
     padron: Padron
@@ -28,7 +28,7 @@ class Operations:
 
     @classmethod
     def of(cls, at: Addresses, credentials: Credentials, connect_seconds: float, read_seconds: float) -> Self:
-        """Return them for one CUIT; raises AuthorityRefused if it is none."""
+        """Return them for one CUIT; raises AuthorityRefused for an invalid CUIT."""
         if not (credentials.cuit.isascii() and credentials.cuit.isdigit()):
             raise AuthorityRefused("the branch's own CUIT is eleven digits: correct it and try again")
         http, cuit = HttpExchange(connect_seconds, read_seconds), int(credentials.cuit)

@@ -1,4 +1,4 @@
-"""The registry of taxpayers (`ws_sr_constancia_inscripcion`): who a CUIT is, and under which condition."""
+"""The registry of taxpayers (`ws_sr_constancia_inscripcion`): the name and condition of a CUIT."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tax_authority.tickets import Ticket
 
 SERVICE = "ws_sr_constancia_inscripcion"
-VALIDATION = "SRValidationException"  # the detail of a fault that says something of the request
+VALIDATION = "SRValidationException"  # the detail of a fault that concerns the request
 UNKNOWN = "no existe persona"
 
 # The registry does not say the condition; it follows from the taxes that someone is registered for, the first of these
-# by the authority's number for it. The right side is what a voucher says in CondicionIVAReceptorId.
+# by the authority's number for it. The right side is the value of CondicionIVAReceptorId in a voucher.
 SIMPLIFIED, VAT, VAT_EXEMPT, OUT_OF_SCOPE = 20, 30, 32, 34
 CONDITIONS = ((VAT, 1), (SIMPLIFIED, 6), (VAT_EXEMPT, 4), (OUT_OF_SCOPE, 15))
 FINAL_CONSUMER, NOT_CATEGORISED = 5, 7
@@ -27,13 +27,13 @@ ACTIVE = ("", "AC")
 
 @dataclass(frozen=True, slots=True)
 class Padron:
-    """The one operation of the registry that is used, in the name of one CUIT."""
+    """The registry's look-up of a taxpayer, in the name of one CUIT."""
 
     soap: SoapService
     cuit: int
 
     def taxpayer(self, ticket: Ticket, cuit: str) -> Taxpayer:
-        """Return whom the registry has under a CUIT."""
+        """Return the taxpayer of a CUIT."""
         if not (cuit.isascii() and cuit.isdigit()):
             raise NotThere("a CUIT is eleven digits")
         asked = {"token": ticket.token, "sign": ticket.sign, "cuitRepresentada": self.cuit, "idPersona": int(cuit)}

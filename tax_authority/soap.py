@@ -22,7 +22,7 @@ LONGEST_TEXT = 500
 
 
 class SoapFault(Exception):
-    """The service answered with a fault: its code without a namespace's prefix, and what its details are called."""
+    """The service answered with a fault: its code without a namespace's prefix, and the names of its details."""
 
     def __init__(self, code: str, text: str, details: tuple[str, ...] = ()) -> None:
         super().__init__(f"{code}: {text}")
@@ -33,7 +33,7 @@ class SoapFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SoapService:
-    """One service of the authority: its description, its address, and what its operations' SOAP actions begin with."""
+    """One service of the authority: its description, its address, and the prefix of its SOAP actions."""
 
     description: str
     address: str
@@ -43,8 +43,8 @@ class SoapService:
     def call(self, operation: str, **fields: Any) -> Any:
         """Return the element in the reply's body.
 
-        Raises AuthorityRefused if the fields do not fit the description (nothing is sent), SoapFault, and what
-        HttpExchange raises; AuthorityUnclear for a reply that is no SOAP.
+        Raises AuthorityRefused if the fields do not fit the description (nothing is sent), SoapFault, and the errors of
+        HttpExchange; AuthorityUnclear for a reply that is no SOAP.
         """
         client = _client(self.description)
         try:
@@ -69,7 +69,7 @@ def parse(content: bytes) -> Any:
 
 
 def text_at(element: Any, path: str) -> str:
-    """Return the text below these elements, whatever their namespaces; empty where there is none."""
+    """Return the text below these elements in any namespace; empty for a missing element."""
     return (element.findtext(_in_any_namespace(path)) or "").strip()
 
 
@@ -79,7 +79,7 @@ def sentence_at(element: Any, path: str) -> str:
 
 
 def all_at(element: Any, path: str) -> list[Any]:
-    """Return the elements below these, whatever their namespaces."""
+    """Return the elements below these in any namespace."""
     return list(element.findall(_in_any_namespace(path)))
 
 

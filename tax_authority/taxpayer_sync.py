@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST = 250  # customers and invoices of one job: each takes the authority a second or two
-# Once so many seconds have passed, what the authority was sent has been done or never will be.
+# Seconds after which a request has taken effect or never will.
 LATEST = 60.0
 INVOICES, REGISTRY = "wsfe", "padron"
 
@@ -52,11 +52,11 @@ class UnknownCustomer(Exception):
 
 
 class UnknownCondition(Exception):
-    """The registry says a condition that this branch has no word for."""
+    """The registry reports a condition that this branch has no word for."""
 
 
 class NotSetUp(PermanentFailure):
-    """Nothing says where the tax authority is."""
+    """The address of the tax authority is not set."""
 
 
 class NoCertificate(PermanentFailure):
@@ -64,11 +64,11 @@ class NoCertificate(PermanentFailure):
 
 
 class CertificateExpired(PermanentFailure):
-    """What the branch asks with is no longer taken."""
+    """The branch's certificate has expired."""
 
 
 class Away(Exception):
-    """A service of the authority does not answer, and nothing was asked of it: the job waits, whoever runs it."""
+    """A service of the authority does not answer, and no request was sent: the job waits, on any worker."""
 
     def __init__(self, service: str) -> None:
         super().__init__(service)
@@ -84,10 +84,9 @@ class TaxpayerSyncPayload:
 
 
 class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
-    """Ask the tax authority about each customer and invoice; an authorisation is asked for once, whatever fails.
+    """Ask the tax authority about each customer and invoice; an authorisation is requested once despite failures.
 
-    One job of a branch asks at a time: the authority takes invoices one after another, and what it may be asked in a
-    minute is then this job's to keep.
+    One job of a branch runs: the authority takes invoices one after another, and this job alone keeps its rate limit.
     """
 
     type = "taxpayer_sync"
@@ -95,7 +94,7 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
     timeout = 3600.0
     key_limit = 1
     key_rate = (30, 60.0)
-    # An error leaves an invoice in doubt: by the next attempt what was sent has been done or never will be.
+    # An error leaves an invoice in doubt: by the next attempt the request has taken effect or never will.
     retry = RetryPolicy(max_attempts=6, first=90.0)
     user_errors = (
         UnknownInvoice, UnknownCustomer, UnknownCondition, CannotAuthorise, TooEarly, OtherVoucher,
@@ -110,7 +109,7 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
 
     @classmethod
     def concurrency_key(cls, payload: TaxpayerSyncPayload) -> str:  # noqa: ARG003 - all take turns
-        """Return what one job of a branch is at."""
+        """Return the same key for every job of a branch."""
         return "tax authority"
 
     @classmethod
@@ -136,7 +135,7 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
         try:
             for step in batch:
                 kind, name = step.value
-                # Asked before the item begins: that nobody answers is no item's error.
+                # Called before the item begins: an outage is no item's error.
                 work = desk.customer(name) if kind == "customer" else desk.invoice(invoices.get(int(name)), name)
                 with step as item:
                     item.ref = work()
@@ -175,7 +174,7 @@ class Desk:
         )
 
     def customer(self, customer_id: str) -> Callable[[], str]:
-        """Ask the registry about a customer; return what takes over its word. Raises Away."""
+        """Ask the registry about a customer; return a function that stores the answer. Raises Away."""
         row = self._job.connection.execute("SELECT tax_id FROM customers WHERE id = %s", (customer_id,)).fetchone()
         cuit = row and row[0]
         if not cuit or len(cuit) != CUIT_DIGITS:
@@ -197,7 +196,7 @@ class Desk:
         return take_over
 
     def invoice(self, invoice: KeptInvoice | None, name: str) -> Callable[[], str]:
-        """Ask which number is next; return what has the invoice authorised. Raises Away."""
+        """Ask for the next number; return a function that has the invoice authorised. Raises Away."""
         if invoice is None:
             return _refusing(UnknownInvoice(f"there is no invoice {name} in this branch"))
         if (cae := invoice.facts["cae"]) is not None:
@@ -213,7 +212,7 @@ class Desk:
         return lambda: self._authorised(wanted)
 
     def close(self, service: str) -> Reschedule:
-        """Have every job of the branch leave the service alone for a while, and this one go on after that."""
+        """Postpone every job of the branch that needs the service, and this job."""
         at = outages.note_outage(self._job.connection, service)
         self._job.checkpoint(None)
         return Reschedule(at=at)
@@ -222,11 +221,11 @@ class Desk:
         label = wanted.invoice.label
         self._pace.wait()
         with self._tickets.offline():
-            # The number is the authority's key: it refuses the second use of one, so what is absent may be sent again
-            # although nobody has seen the process end that sent it first.
+            # The number is the authority's key: it refuses a second use, so an absent voucher may be sent again
+            # although the end of the sending process is not confirmed.
             granted = self._job.once(f"authorisation of {label}", wanted.call, wanted.reconcile, idempotent=True)
         if not isinstance(granted, dict) or not {"cae", "expires_on"} <= granted.keys():
-            granted = wanted.held_result()  # a person has said that it is done, and not as what
+            granted = wanted.held_result()  # a person has confirmed the effect, with another result
         keep_authorisation(self._job.connection, wanted.invoice, granted["cae"], granted["expires_on"])
         return f"{label}: CAE {granted['cae']}"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a login gives: it opens one service of the authority until it expires, some twelve hours later."""
+    """A login's result: it opens one service of the authority until it expires, some twelve hours later."""
 
     token: str = field(repr=False)
     sign: str = field(repr=False)
@@ -25,6 +25,6 @@ class TicketStore(Protocol):
     def ticket(self, service: str, renew: Callable[[], Ticket], *, refused: Ticket | None = None) -> Ticket:
         """Return the ticket that is kept if it is valid for some minutes more and is not `refused`; else renew it.
 
-        One process at a time renews; the others wait and take over its ticket. What `renew` raises goes through,
-        and then nothing is kept.
+        One process renews; waiting processes take over its ticket. An exception of `renew` propagates, and no ticket is
+        kept.
         """

@@ -1,4 +1,4 @@
-"""What the authority is asked with, and what it answers, as plain values."""
+"""The requests to the authority and its answers, as plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Whom we ask for, by CUIT, and the certificate and unencrypted key, in PEM, that prove it."""
+    """The taxpayer's CUIT, and the certificate and unencrypted key, in PEM, that prove it."""
 
     cuit: str
     certificate: bytes = field(repr=False)
@@ -30,7 +30,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class VatLine:
-    """The amount of VAT at one rate, which the authority numbers (5 is 21 %), and what it was reckoned on."""
+    """The amount of VAT at one rate, which the authority numbers (5 is 21 %), and its base."""
 
     rate_id: int
     base: Decimal
@@ -69,7 +69,7 @@ class Voucher:
 
 @dataclass(frozen=True, slots=True)
 class Authorisation:
-    """What the authority granted: its code, and the voucher that it keeps under it."""
+    """The authority's code, and the voucher that it keeps under the code."""
 
     cae: str
     expires_on: date

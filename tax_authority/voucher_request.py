@@ -16,7 +16,7 @@ CENT = Decimal("0.01")
 
 
 def detail(voucher: Voucher, cuit: int) -> dict[str, Any]:
-    """Return the fields of a FECAEDetRequest; raises AuthorityRefused for what cannot be put in them."""
+    """Return the fields of a FECAEDetRequest; raises AuthorityRefused for values that do not fit."""
     fields: dict[str, Any] = {
         "Concepto": PRODUCTS,
         "DocTipo": voucher.document_type,

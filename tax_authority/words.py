@@ -1,4 +1,4 @@
-"""What the pages say of a branch's dealings with the tax authority, in each language."""
+"""Texts of the pages about the tax authority, in each language."""
 
 WORDS = {
     "en": {

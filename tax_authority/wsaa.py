@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 # Our clock may be so far from the authority's; it takes requests of the last and the next 24 hours.
 CLOCK_TOLERANCE = timedelta(minutes=10)
 HELD = "coe.alreadyAuthenticated"
-# Out of order for now, the specification says; every other fault stays until somebody mends its cause.
+# Temporarily out of order by the specification; every other fault stays until a person corrects its cause.
 PASSING = ("wsaa.", "wsn.unavailable")
 
 
 def log_in(soap: SoapService, credentials: Credentials, service: str) -> Ticket:
     """Return a new ticket for a service of the authority.
 
-    Raises AuthorityRefused with the reason, of which TicketHeldElsewhere is one; AuthorityUnreachable if no ticket
-    came for whatever other reason. Nothing that needs the ticket has been asked then.
+    Raises AuthorityRefused with the reason, of which TicketHeldElsewhere is one; AuthorityUnreachable if no ticket came
+    for any other reason. No operation that needs the ticket has been called then.
     """
     request = b64encode(sign(login_request(service, datetime.now(UTC)), credentials)).decode()
     try:

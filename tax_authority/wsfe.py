@@ -25,7 +25,7 @@ ACTIONS = "http://ar.gov.afip.dif.FEV1/"
 
 TICKET_INVALID = 600
 NO_SUCH_VOUCHER = 602
-# Below it, the authority's own infrastructure failed (500 to 502): that says nothing of what it did before.
+# Below it, the authority's own infrastructure failed (500 to 502): the effect is unknown.
 FIRST_REFUSAL = 600
 
 Reasons = tuple[tuple[int, str], ...]
@@ -39,7 +39,7 @@ class Wsfe:
     cuit: int
 
     def last_authorised(self, ticket: Ticket, point_of_sale: int, kind: int) -> int:
-        """Return the last number of this kind, 0 if there is none."""
+        """Return the last number of this kind, 0 without a voucher."""
         result = self._ask("FECompUltimoAutorizado", ticket, PtoVta=point_of_sale, CbteTipo=kind)
         if reasons := _reasons(result, "Errors/Err"):
             raise refusal(reasons)
@@ -49,7 +49,8 @@ class Wsfe:
     def authorise(self, ticket: Ticket, voucher: Voucher) -> Authorisation:
         """Have one voucher authorised.
 
-        Raises AuthorityRefused if it certainly was not, by this request; AuthorityUnclear if nobody knows.
+        Raises AuthorityRefused if this request certainly did not authorise it; AuthorityUnclear if the effect is
+        unknown.
         """
         head = {"CantReg": 1, "PtoVta": voucher.point_of_sale, "CbteTipo": voucher.kind}
         request = {"FeCabReq": head, "FeDetReq": {"FECAEDetRequest": [detail(voucher, self.cuit)]}}
@@ -80,7 +81,7 @@ class Wsfe:
         )
 
     def consult(self, ticket: Ticket, point_of_sale: int, kind: int, number: int) -> Authorisation | None:
-        """Return what is kept under a number, None if the authority says that it keeps nothing."""
+        """Return the voucher under a number, None if the authority has none."""
         which = {"CbteTipo": kind, "CbteNro": number, "PtoVta": point_of_sale}
         result = self._ask("FECompConsultar", ticket, FeCompConsReq=which)
         found = all_at(result, "ResultGet")
@@ -104,7 +105,7 @@ class Wsfe:
         )
 
     def status(self) -> dict[str, str]:
-        """Return what the service says of its own parts, each `OK` if it is in order; asks without a ticket."""
+        """Return the state of each of the service's parts, `OK` if it is in order; needs no ticket."""
         result = self._result("FEDummy")
         return {name: text_at(result, name) for name in ("AppServer", "DbServer", "AuthServer")}
 
@@ -136,7 +137,7 @@ def refusal(reasons: Reasons) -> Exception:
     text = "; ".join(_texts(reasons))[:LONGEST_TEXT] or "it gives no reason"
     if any(code < FIRST_REFUSAL for code in codes):
         return AuthorityUnclear(f"the tax authority failed: {text}")
-    # 600 is also said of a CUIT that the ticket does not cover, and a new ticket would not.
+    # The authority also reports 600 for a CUIT outside the ticket, which a new ticket would not repair.
     if TICKET_INVALID in codes and "CUIT" not in text:
         return TicketRefused(f"the tax authority does not accept the ticket: {text}", codes)
     return AuthorityRefused(f"the tax authority refused it: {text}", codes)

@@ -1,1 +1,1 @@
-"""Who this application's tenants are: one company, its branches, and the orders that each begins with."""
+"""The application's tenants: one company, its branches, and their initial orders."""

@@ -56,7 +56,7 @@ function prepare() {
     let quarter = -1;
     const show = (share) => {
       bar.value = share;
-      // Said aloud at each quarter, not at each piece.
+      // A screen reader announces each quarter, not each piece.
       if (Math.floor(share * 4) > quarter) said.textContent = words.sending.replace("{share}", numbers.format(share));
       quarter = Math.max(quarter, Math.floor(share * 4));
     };

@@ -1,4 +1,4 @@
-"""Get the tools that `turno test` and `turno docs` run: whoever only wants the demo does not install them."""
+"""Install the tools of `turno test` and `turno docs` on demand: the demo does not need them."""
 
 from __future__ import annotations
 

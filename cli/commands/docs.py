@@ -24,7 +24,7 @@ def docs(*, folder: Path) -> None:
     if not (ROOT / "docs").is_dir():
         raise click.ClickException("the documentation is not part of the installed package: run this in a checkout")
     begin_anew_with_tools(["sphinx", "myst_parser", "furo"], group="docs")
-    # What an earlier run has read is not kept: its pages would not be checked, as they have not changed.
+    # Discard the doctrees of an earlier run: Sphinx would not check the pages that have not changed.
     with TemporaryDirectory() as read:
         command = ["-m", "sphinx", "--fail-on-warning", "--quiet", "--doctree-dir", read, "--conf-dir", f"{ROOT}/docs"]
         ended = subprocess.run([sys.executable, *command, str(ROOT), str(folder)], check=False)

@@ -40,7 +40,7 @@ def nemesis(
     without: str | None,
     as_json: bool,
 ) -> None:
-    """Do real work on a server of its own, break everything at random, heal, drain, and judge what is left.
+    """Run real jobs on a private server, inject random faults, heal, drain, and check the promises.
 
     The seed fixes the schedule, which is printed first. Exit status 0 means that no invariant was violated. With
     --without, the run must fail: that proves that the judge would notice.
@@ -57,7 +57,7 @@ def nemesis(
         click.echo(str(fault))
     from nemesis.run import Run, print_verdict  # noqa: PLC0415 - help for the command must not load everything
 
-    # As Ctrl-C: what it started must end with it.
+    # SIGTERM acts like Ctrl-C: its children must end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     verdict = Run(schedule, Workload(wanted, most_open), patience=patience).run()
     print_verdict(verdict)
@@ -76,7 +76,7 @@ def _named(text: str | None, known: Iterable[str], what: str) -> tuple[str, ...]
 
 
 def _in_a_copy(guard: str, arguments: Sequence[str]) -> int:
-    """Run the same command in a copy of this checkout whose guard is cut out; production has no switch for it."""
+    """Run the same command in a copy of this checkout without the guard; production has no switch for it."""
     if not (ROOT / "tests").is_dir():
         raise click.ClickException("only a checkout can be run without a guard: the tests know how to cut it out")
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""The commands `turno tax-authority …`: what a branch asks the tax authority with."""
+"""The commands `turno tax-authority …`: a branch's access to the tax authority."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def tax_authority() -> None:
 
 @tax_authority.command()
 @click.option("--tenant", required=True, help="Whose certificate.")
-@click.option("--cuit", required=True, help="Whom the branch invoices for, such as 30-71234567-1.")
+@click.option("--cuit", required=True, help="The branch's taxpayer number, such as 30-71234567-1.")
 @click.option("--certificate", required=True, type=pem, help="The file that the tax authority returned, in PEM.")
-@click.option("--key", required=True, type=pem, help="The key that it was asked for with, in PEM, unencrypted.")
+@click.option("--key", required=True, type=pem, help="The unencrypted private key of the certificate, in PEM.")
 def certificate(*, tenant: str, cuit: str, certificate: Path, key: Path) -> None:
-    """Keep what a branch asks with from now on, once it is sure that its parts belong together."""
+    """Store a branch's access after checking that its CUIT, certificate and key belong together."""
     try:
         credentials, expires_at = checked_access(cuit, certificate.read_bytes(), key.read_bytes())
     except UnfitAccess as error:
@@ -39,7 +39,7 @@ def certificate(*, tenant: str, cuit: str, certificate: Path, key: Path) -> None
 @tax_authority.command()
 @click.option("--tenant", required=True, help="Whose access.")
 def show(*, tenant: str) -> None:
-    """Say as whom a branch asks, and until when; exit status 1 if it cannot."""
+    """Show the CUIT of a branch and the end of its certificate; exit status 1 without a valid certificate."""
     with Administration().as_owner(tenant) as owner:
         access = read_access(owner)
     if access is None:

@@ -11,10 +11,11 @@ import click
 @click.command("tax-authority-stub")
 @click.option("--port", type=click.IntRange(1, 65535), default=8099, show_default=True, help="Where it listens.")
 def tax_authority_stub(*, port: int) -> None:
-    """Stand in for the tax authority (AFIP) on this machine, until Ctrl-C or SIGTERM.
+    """Simulate the tax authority (AFIP) on this machine, until Ctrl-C or SIGTERM.
 
-    It speaks the login, the authorisation of vouchers and the registry of taxpayers, keeps everything in memory, and
-    fails as it is told to at its control address. Its page at / says how, and lists what was granted.
+    It implements the login, the authorisation of vouchers and the registry of taxpayers, keeps everything in memory,
+    and fails on request at its control address. Its page at / documents the control address, and lists the granted
+    vouchers.
     """
     from tax_authority.stub.server import serving  # noqa: PLC0415 - lxml and cryptography, for this command alone
 

@@ -1,4 +1,4 @@
-"""The command `turno test`: what a change has to pass, in two rings, from one line."""
+"""The command `turno test`: the checks of a change, in two rings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cli.commands.development_tools import begin_anew_with_tools
 from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests, tests_compiled
 from cli.servers import system_packages
 
-# What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
+# The fast ring: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
 FAST_RING = ("tests/test_architecture.py", "tests/unit", "tests/integration", "tests/acceptance/test_worker.py")
-# And what it leaves to the deep one, by marker: what needs a package of the system, or root, or takes long.
+# The markers of the deep ring: tests that need a system package, or root, or take long.
 DEEP = (*(package.marker for package in system_packages.WANTED), "root", "deep")
 
 
@@ -56,7 +56,7 @@ def test(*, deep: bool, yes: bool, coverage: bool, pytest_arguments: tuple[str, 
 
 
 def get_ready(*, yes: bool) -> dict[str, str]:
-    """Get what is missing; return for each marker whose tests cannot run what is lacking, and why."""
+    """Install missing packages; return for each marker that cannot run the missing package and the reason."""
     absent = system_packages.missing()
     why = system_packages.reason_not_to_install()
     if absent and why is None:
@@ -80,5 +80,5 @@ def get_ready(*, yes: bool) -> dict[str, str]:
 
 
 def someone_can_answer() -> bool:
-    """Tell whether questions reach a person."""
+    """Return whether questions reach a person."""
     return sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""Run the static checks and the tests, and remember what they said."""
+"""Run the static checks and the tests, and collect their results."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FAIL_UNDER = 85
 TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
 FEW = 12
 WAITING_WORKERS = 4  # of the whole suite, beside one that computes for each core; see tests/scheduling.py
-SLOWEST = 40  # tests of the whole suite whose seconds are told
+SLOWEST = 40  # number of the slowest tests in the summary of the whole suite
 CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
-# Names of tests may have spaces; what went wrong follows after a dash.
+# Names of tests may have spaces; the reason follows after a dash.
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?: - .*)?$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -54,7 +54,7 @@ class Report:
 
 
 def run_static_checks(report: Report) -> None:
-    """Run every check, each under its name, and note those that fail."""
+    """Run every check, each under its name, and record the failures."""
     for name, arguments in STATIC_CHECKS.items():
         print(f"--- {name}", flush=True)
         if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode != 0:
@@ -65,7 +65,7 @@ def run_static_checks(report: Report) -> None:
 def tests_compiled() -> Iterator[None]:
     """Have one pytest compile all tests meanwhile: in a fresh checkout each of its workers would, at the same time."""
     collect = (sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider")
-    nowhere = subprocess.DEVNULL  # what cannot be collected is said when the tests run
+    nowhere = subprocess.DEVNULL  # the test run reports errors of collection
     with subprocess.Popen(collect, cwd=ROOT, stdout=nowhere, stderr=nowhere, env=_with_bytecode(os.environ)):
         yield
 
@@ -103,7 +103,7 @@ def few_failed(closing_line: str) -> bool:
 
 
 def _run_alone(command: Sequence[str], first: str) -> Ended:
-    """Run the few tests that failed once more, one at a time: a crowded machine fails some that pass alone."""
+    """Run the few failed tests once more, one after another: a crowded machine fails some that pass alone."""
     print(f"--- pytest, once more and alone, what failed in: {first.strip('= ')}", flush=True)
     return run_and_listen([*command, "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"])
 
@@ -129,7 +129,7 @@ class Ended(NamedTuple):
 def run_and_listen(command: Sequence[str]) -> Ended:
     """Run `command`, show its output as it comes, and return how it ended."""
     heard = bytearray()
-    # A group of its own, so that one Ctrl-C reaches it once, and we stay until it has ended its servers.
+    # A separate process group: Ctrl-C reaches it once, and this process waits until it has ended its servers.
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, process_group=0, env=_with_bytecode(os.environ)
     ) as process:
@@ -150,7 +150,7 @@ def run_and_listen(command: Sequence[str]) -> Ended:
 
 
 def _with_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
-    """Let the hundreds of interpreters that tests start find every module compiled, whatever the shell says."""
+    """Let the interpreters that tests start find every module compiled, despite the shell's setting."""
     return {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

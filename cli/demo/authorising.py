@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from tax_authority.stub.stub import TaxAuthorityStub
     from turno.administration import Administration
 
-ORDER = 2 * FRESH + 1  # in pesos, which alone the authority is sent; beyond what people find to invoice
+# In pesos, the only currency that the sync sends; numbered beyond the orders that the demo leaves to invoice.
+ORDER = 2 * FRESH + 1
 POINT_OF_SALE = 2
 VALID = timedelta(days=730)
 WITHIN_SECONDS = 60.0
 
 
 def variables(stub: TaxAuthorityStub) -> dict[str, str]:
-    """Return what tells the workers where the stub is."""
+    """Return the variables with the stub's address for the workers."""
     return {URLS[name]: address for name, address in stub.addresses.items()}
 
 
 def give_certificates(installation: Administration) -> None:
-    """Give each branch a certificate for a CUIT of its own."""
+    """Give each branch a certificate with a separate CUIT."""
     until = datetime.now(UTC) + VALID
     for slug, cuit in CUITS.items():
         made = make_certificate(cuit, until=until)

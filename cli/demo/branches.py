@@ -12,14 +12,14 @@ from tenants.northwind.load import BRANCH_SHARES, expected_net_total, load_order
 from turno.administration import Administration, MigrationFailed
 from turno.servers.wait import wait_until
 
-# What people find to invoice once the demo has played: numbers of their own, beyond the real orders'.
+# Orders that remain to invoice after the demo, numbered beyond the real orders.
 FRESH = 100_000
 ORDERS = sum(len(share) for share in BRANCH_SHARES)
 
 
 @dataclass(frozen=True, slots=True)
 class Invoiced:
-    """What one branch has invoiced, as its tables say."""
+    """A branch's invoices, counted in its tables."""
 
     invoices: int
     lines: int
@@ -30,7 +30,7 @@ class Invoiced:
 
 
 def provision(installation: Administration) -> None:
-    """Migrate the branches to this release, and make those that are missing."""
+    """Migrate the branches to this release, and create missing branches."""
     try:
         installation.migrate()
     except MigrationFailed as failed:
@@ -73,7 +73,7 @@ def restock(installation: Administration, slug: str) -> int:
 
 
 def invoiced(installation: Administration, slug: str) -> Invoiced:
-    """Return what a branch has invoiced and whether it adds up."""
+    """Return a branch's invoices and whether they add up."""
     with installation.as_owner(slug) as admin:
         row = admin.execute(
             """
@@ -88,7 +88,7 @@ def invoiced(installation: Administration, slug: str) -> Invoiced:
 
 
 def orders_net_total() -> Decimal:
-    """Return what all orders come to, from their file alone."""
+    """Return the total of all orders, read from their file alone."""
     return sum(map(expected_net_total, BRANCH_SHARES), Decimal(0))
 
 

@@ -1,4 +1,4 @@
-"""What a browser or another program would ask of the web, as one user of one tenant."""
+"""A user of one tenant, calling the web like a browser or another program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Asks the web on a loopback port."""
+    """Calls the web on a loopback port."""
 
     port: int
     tenant: str

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DATABASE = "turno"
 USER = "ana"
-# As a spreadsheet saves it here: semicolons, Windows-1252, and three lines that somebody has to mend.
+# A spreadsheet's format: semicolons, Windows-1252, and three wrong lines.
 CUSTOMERS = """\
 código;razón social;condición IVA;ciudad
 PANAD;Panadería Ñandú;Responsable inscripto;Córdoba
@@ -77,7 +77,7 @@ class Demo:
         self._held.close()
 
     def invitation(self) -> str:
-        """Give people something of their own to invoice, and return what they can do with the running demo."""
+        """Create orders to invoice, and return the instructions for the running demo."""
         first = BRANCHES[0]
         orders = branches.restock(self._installation, first)
         next_at = self._schedule(first)
@@ -101,7 +101,7 @@ class Demo:
         )
 
     def _import(self, branch: str) -> str:
-        """Import customers, three of whom are written wrongly; return the job's id."""
+        """Import customers with three wrong lines; return the job's id."""
         client = Client(self._port, branch, self.token)
         file_id = client.upload("clientes.csv", CUSTOMERS.encode("cp1252"))
         return client.submit("data_import", {"file_id": file_id, "table": "customers"})[0]
@@ -141,7 +141,7 @@ class Demo:
             url = own or self._embedded()
             own_variables = self._folder.variables(given, url, self._port) | authorising.variables(self._stub)
             self._installation = Administration(given | own_variables)
-            # Before anything else writes: the keys in here are what opens the database next time.
+            # Written before any row: these keys open the database at the next start.
             self._folder.write(own_variables)
             version = self._installation.server_version()
             place = (
@@ -184,7 +184,7 @@ class Demo:
         with step("start the web") as told:
             environment = self._environment | {"TURNO_DEMO_TOKEN": self.token}
             self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
-            # Workers are ended once nobody can launch another, and before their database goes.
+            # Workers end after their launchers, and before their database.
             self._held.callback(end_marked, str(self._folder.path), patience=PATIENCE)
             self._held.callback(self.web.stop)
             self.web.start()

@@ -4,4 +4,4 @@ from turno import TurnoError
 
 
 class DemoFailed(TurnoError):
-    """A step of the demo failed; the message says which, why, and where to look."""
+    """A step of the demo failed; the message names the step, the reason, and the log."""

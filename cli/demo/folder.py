@@ -1,4 +1,4 @@
-"""The folder `.turno`: the demo's database, its keys, and what another terminal needs to reach them."""
+"""The folder `.turno`: the demo's database, its keys, and the connection data for another terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DemoFolder:
     def make(self) -> None:
         """Make the folder, or close it: its logs, too, are its owner's alone."""
         self.path.mkdir(parents=True, exist_ok=True)
-        # Root's server runs as somebody else, who must get to its data through here.
+        # A server of root runs as another user, which must reach its data through this folder.
         self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
 
     @property
@@ -40,7 +40,7 @@ class DemoFolder:
 
     @property
     def environment_file(self) -> Path:
-        """The variables that `turno` reads by itself in this folder."""
+        """The variables that `turno` reads from this folder without a setting."""
         return self.path / "demo.env"
 
     @property
@@ -50,7 +50,7 @@ class DemoFolder:
 
     @property
     def worker_log(self) -> Path:
-        """What the spawned workers say."""
+        """The output of the spawned workers."""
         return self.path / "slots" / "workers.log"
 
     def variables(self, given: Mapping[str, str], admin_url: str, port: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from handlers.invoicing import Invoice, InvoicingError, issue_all
 
 @dataclass(frozen=True, slots=True)
 class InvoiceIntegrity:
-    """How many faults of each kind there are; all zero is what must hold."""
+    """The number of faults of each kind; all must be zero."""
 
     missing_numbers: int
     doubled_orders: int

@@ -19,7 +19,7 @@ STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One piece of work: what it is, how much of it is done, and a word about it."""
+    """The progress of one step: its label, its completed share, and a note."""
 
     label: str
     done: int
@@ -72,7 +72,7 @@ class PlainBars:
         self._said: dict[str, tuple[int, str]] = {}
 
     def show(self, bars: Sequence[Bar]) -> None:
-        """Write what is worth a line."""
+        """Write the lines that have changed."""
         for bar in bars:
             state = (STEPS * bar.done // bar.total if bar.total else 0, bar.note)
             if self._said.get(bar.label) != state:

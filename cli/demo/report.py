@@ -1,4 +1,4 @@
-"""What the demo did, in numbers: for people and, as one line of JSON, for programs."""
+"""The demo's results in numbers: a text, and one line of JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell the demo's steps as they are done, each with its seconds; a failing one in one clear sentence."""
+"""Print the demo's steps, each with its seconds; a failed step in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 68
 
 
 class Step:
-    """What is done and, once it is, what there is to say about it."""
+    """A step's label and, after its end, its result."""
 
     def __init__(self, what: str) -> None:
         self.done = what
@@ -23,7 +23,7 @@ class Step:
 
 @contextmanager
 def step(what: str) -> Iterator[Step]:
-    """Run one step, such as "start the web"; set `done` to what to print after it.
+    """Run one step, such as "start the web"; set `done` to the text to print after it.
 
     Raises DemoFailed with the step and the error's own words.
     """

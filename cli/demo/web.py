@@ -1,4 +1,4 @@
-"""The demo's web: `turno serve` as a process of its own on a loopback port."""
+"""The demo's web: `turno serve` as a separate process on a loopback port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find and end what a demo started, also what has outlived it: each process carries the demo's folder as a mark."""
+"""Find and end the processes of a demo, including survivors: each process carries the demo's folder as a mark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = (b"turno.commands.",)
 
 
 def marks(value: str) -> dict[str, str]:
-    """Return the variables that mark a process, and let whoever started it look at them."""
+    """Return the variables that mark a process and keep its environment readable."""
     return {MARK: value, VISIBLE: "yes"}
 
 

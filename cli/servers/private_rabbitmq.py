@@ -41,7 +41,7 @@ class NodeError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a node listens, for clients and other nodes, and what makes a command run there."""
+    """A node's addresses, for clients and other nodes, and the prefix of its commands."""
 
     address: str = "127.0.0.1"
     port: int = field(default_factory=free_port)
@@ -50,7 +50,7 @@ class Place:
 
     @property
     def at_home(self) -> bool:
-        """Whether nobody else reaches it."""
+        """Whether only this machine reaches the node."""
         return self.address.startswith("127.")
 
 
@@ -81,7 +81,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """What other nodes and the broker's commands call it."""
+        """The node's name for other nodes and for the broker's commands."""
         return f"turno-{self.port}@{self._place.address}"
 
     @property
@@ -123,7 +123,7 @@ class Node:
             raise
 
     def answers(self) -> bool:
-        """Greet with a version nobody speaks: a node that is ready answers with the one it does."""
+        """Greet with an unknown version: a node that is ready answers with its own version."""
         try:
             with socket.create_connection((self._place.address, self.port), timeout=5) as connection:
                 connection.sendall(b"AMQP\x00\x00\x00\x00")
@@ -156,7 +156,7 @@ class Node:
         return self._environment | {"PATH": f"{server.parent}:{self._environment['PATH']}"}
 
     def control(self, *command: str) -> str:
-        """Run rabbitmqctl on the running node and return what it printed."""
+        """Run rabbitmqctl on the running node and return its output."""
         if not self._processes:
             # Without a name server the command would start one, and leave it behind.
             raise NodeError(f"the node in {self.folder} is not started")

@@ -41,20 +41,20 @@ class SystemPackage:
 RABBITMQ = SystemPackage(
     name="rabbitmq-server",
     marker="rabbitmq",
-    # Not Debian's own wrapper on PATH: that one switches to a system user.
+    # Not Debian's wrapper on PATH, because the wrapper switches to a system user.
     programs=("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
 )
 CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
 TYPESCRIPT = SystemPackage(name="node-typescript", marker="typescript", programs=("tsc",))
-# Its driver for PostgreSQL is a package of its own, without a program.
+# The driver for PostgreSQL is a separate package without a program.
 PHP = SystemPackage(name="php-cli php-pgsql", marker="php", programs=("php",))
-# The oldest server that is supported, beside the one that is embedded.
+# The oldest supported server, beside the embedded server.
 POSTGRES_15 = SystemPackage(
     name="postgresql-15", marker="postgres15", programs=("/usr/lib/postgresql/15/bin/postgres",)
 )
 # A pooler as an application has it between itself and its database.
 PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/sbin/pgbouncer", "pgbouncer"))
-# What reads the files of deploy/ where they are used.
+# Reads the files of deploy/ in tests.
 NGINX = SystemPackage(name="nginx", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
 PROMTOOL = SystemPackage(name="prometheus", marker="promtool", programs=("promtool",))
 SYSTEMD_ANALYZE = SystemPackage(name="systemd", marker="systemd_analyze", programs=("systemd-analyze",))
@@ -72,7 +72,7 @@ WANTED = (
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:
-    """Return the packages whose program is nowhere to be found."""
+    """Return the packages without an installed program."""
     return [package for package in packages if package.find() is None]
 
 
@@ -86,7 +86,7 @@ def reason_not_to_install() -> str | None:
 
 
 def install(packages: Sequence[SystemPackage], *, policy: Path = POLICY) -> bool:
-    """Install `packages` without letting any of them start a service; tell whether apt-get was content."""
+    """Install `packages` without starting a service; return whether apt-get succeeded."""
     with no_service_starts(policy):
         # A bare image often has no package lists; they are fetched only when they are missed.
         return _apt_get("install", packages) or (_apt_get("update") and _apt_get("install", packages))
@@ -94,7 +94,7 @@ def install(packages: Sequence[SystemPackage], *, policy: Path = POLICY) -> bool
 
 @contextlib.contextmanager
 def no_service_starts(policy: Path = POLICY) -> Iterator[None]:
-    """Forbid packages to start services; afterwards the policy is what it was before."""
+    """Forbid packages to start services; restore the policy afterwards."""
     saved = policy.with_name(f"{policy.name}.before-turno")
     if policy.exists() and not saved.exists():
         policy.rename(saved)

@@ -1,5 +1,5 @@
--- For restore-tenant.sh and move-tenant.sh, in their transaction: makes anew what the control schema has of one tenant,
--- whose number is :tenant, from the schema :schema. Maintenance makes the tickets.
+-- For restore-tenant.sh and move-tenant.sh, in their transaction: derives the control schema's rows of tenant :tenant
+-- from the schema :schema. Maintenance makes the tickets.
 DELETE FROM turno.tickets WHERE tenant_id = :tenant;
 -- Jobs that are open again, or that the backup lacks, leave the list of ended jobs; their outcomes stay counted.
 UPDATE turno.outcome_batches b

@@ -1,4 +1,4 @@
-"""A small ERP, one schema a branch: each sale asks for its month's report, in the same transaction."""
+"""A small ERP, one schema per branch: each sale enqueues its month's report in the same transaction."""
 
 import os
 from typing import Any

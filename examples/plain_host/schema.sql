@@ -1,4 +1,4 @@
--- What was here before Turno: a schema for each branch, with tables of the application's own.
+-- The schema before Turno: a schema for each branch, with the application's tables.
 CREATE SCHEMA suc0001;
 CREATE TABLE suc0001.sales (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, month text NOT NULL, total numeric NOT NULL);
 CREATE TABLE suc0001.reports (month text PRIMARY KEY, total numeric NOT NULL);

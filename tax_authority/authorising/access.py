@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the branch asks with, until when, and whether that has passed by the database's clock."""
+    """The branch's CUIT, certificate and key, and whether the certificate has expired by the database's clock."""
 
     credentials: Credentials
     expires_at: datetime

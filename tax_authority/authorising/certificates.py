@@ -1,4 +1,4 @@
-"""Whether a certificate, a key and a CUIT belong together, and until when: asked before they are kept."""
+"""Check that a certificate, a key and a CUIT belong together, and return their end of validity."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FEWEST_BITS = 2048
 
 
 class UnfitAccess(ValueError):
-    """What was given cannot be asked with; the message says why, and what to do."""
+    """The access is not usable; the message states the reason and the remedy."""
 
 
 def checked_cuit(text: str) -> str:
-    """Return a CUIT as its eleven digits; raises UnfitAccess if it is none."""
+    """Return a CUIT as its eleven digits; raises UnfitAccess for any other text."""
     cuit = re.sub(r"[-\s]", "", text)
     if not re.fullmatch(r"[0-9]{11}", cuit):
         raise UnfitAccess(f"{text[:40]}: a CUIT has eleven digits, such as 30-71234567-1")
@@ -38,13 +38,13 @@ def checked_cuit(text: str) -> str:
 
 
 def check_digit(ten: str) -> str:
-    """Return the last digit of the CUIT that begins with these ten."""
+    """Return the last digit of the CUIT with these first ten."""
     rest = -sum(weight * int(digit) for weight, digit in zip(WEIGHTS, ten, strict=True)) % 11
     return "9" if rest == 10 else str(rest)  # noqa: PLR2004 - the one remainder that is no digit
 
 
 def checked_access(cuit: str, certificate: bytes, key: bytes) -> tuple[Credentials, datetime]:
-    """Return what to ask with and until when; raises UnfitAccess unless all parts belong together and are valid now."""
+    """Return the credentials and their end; raises UnfitAccess unless all parts belong together and are valid."""
     cuit = checked_cuit(cuit)
     try:
         read = x509.load_pem_x509_certificate(certificate)

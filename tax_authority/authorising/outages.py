@@ -1,4 +1,4 @@
-"""Which services of the tax authority do not answer, as the whole branch knows it: nobody asks before time."""
+"""Unavailable services of the tax authority, shared by the whole branch: no job calls a service before its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 15.0, 600.0
 
 
 def ask_again_at(connection: Connection[Any], services: Sequence[str]) -> datetime | None:
-    """Return when the last of these services may be asked again, None if all of them may be now."""
+    """Return the earliest time for a request to all of these services, None for now."""
     row = connection.execute(
         "SELECT max(ask_again_at) FROM tax_authority_outages"
         " WHERE service = ANY (%s) AND ask_again_at > clock_timestamp()",
@@ -24,7 +24,7 @@ def ask_again_at(connection: Connection[Any], services: Sequence[str]) -> dateti
 
 
 def note_outage(connection: Connection[Any], service: str) -> datetime:
-    """Write down that a service did not answer, and return when it may be asked again: later with each time."""
+    """Record a service's failure, and return the time of the next request: each failure extends the delay."""
     row = connection.execute(
         """
         INSERT INTO tax_authority_outages AS o (service, failures, ask_again_at)

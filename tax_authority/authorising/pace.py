@@ -1,10 +1,10 @@
-"""So many requests a minute and no more, from the one process that asks for a branch."""
+"""A limit of requests per minute, in the only process that calls the authority for a branch."""
 
 from time import monotonic, sleep
 
 
 class Pace:
-    """Waits before a request until it keeps its distance from the one before."""
+    """Waits before a request until the minimum distance to the previous request has passed."""
 
     def __init__(self, per_minute: int) -> None:
         """Keep the distance in seconds."""

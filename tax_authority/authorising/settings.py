@@ -1,4 +1,4 @@
-"""What this installation says of the tax authority: where it is, how long it is waited for, how often it is asked."""
+"""The settings of the tax authority: its address, its timeouts, and the rate of requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WrongAuthoritySettings(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AuthoritySettings:
-    """Where the authority is, None where nothing was said; the limits of one request, and of requests a minute."""
+    """The authority's address, None if not set; the limits of one request, and of requests a minute."""
 
     addresses: Addresses | None
     connect_seconds: float = 5.0
@@ -48,7 +48,7 @@ class AuthoritySettings:
 
     @classmethod
     def of_environment(cls, variables: Mapping[str, str] | None = None) -> Self:
-        """Return what the environment says; raises WrongAuthoritySettings."""
+        """Return the settings of the environment; raises WrongAuthoritySettings."""
         said = _Said(os.environ if variables is None else variables)
         settings = cls(
             said.addresses(),
@@ -62,7 +62,7 @@ class AuthoritySettings:
 
 
 class _Said:
-    """Reads variables one by one and collects what is wrong with them."""
+    """Reads variables and collects their problems."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables

@@ -17,11 +17,11 @@ LEFT_AT_LEAST = timedelta(minutes=10)  # a ticket with less is renewed: no reque
 
 
 class StoredTickets:
-    """Lends the branch's tickets; one process at a time renews one, under its row's lock.
+    """Lends the branch's tickets; one process renews a ticket, under its row's lock.
 
-    A process that waits longer for that than the session's lock_timeout gets LockNotAvailable. `renewed` says that a
-    ticket was got that the caller has not committed yet: until then it is lost with this process, and the authority
-    gives no second one for minutes.
+    A process that waits longer for that than the session's lock_timeout gets LockNotAvailable. `renewed` means that the
+    caller has not committed a new ticket yet: until then this process can lose it, and the authority gives no second
+    ticket for minutes.
     """
 
     def __init__(self, connection: Callable[[], Connection[Any]]) -> None:
@@ -33,7 +33,7 @@ class StoredTickets:
 
     @contextmanager
     def offline(self) -> Iterator[None]:
-        """Lend within the block what is known here already, and ask neither the database nor the authority."""
+        """Lend the known tickets within the block, without a query to the database or the authority."""
         self._offline = True
         try:
             yield

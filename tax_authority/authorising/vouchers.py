@@ -1,4 +1,4 @@
-"""Invoices as the tax authority takes them, and whether what it holds under a number is one of them."""
+"""Invoices in the tax authority's format, and the comparison with the vouchers that it holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = {
 RATES = {"0.00": 3, "10.50": 4, "21.00": 5, "27.00": 6}
 PESOS = "ARS"
 RECEIVERS = {"registered": 1, "exempt": 4, "final_consumer": 5, "monotributo": 6}
-# What the registry may say, as the word that this branch keeps with a customer.
+# The registry's conditions, mapped to the word that this branch keeps with a customer.
 CONDITIONS = {number: word for word, number in RECEIVERS.items()} | {
     7: "final_consumer",
     13: "monotributo",
@@ -41,7 +41,7 @@ CUIT, DNI, NOBODY = 80, 96, 99
 
 
 class CannotAuthorise(Exception):
-    """The invoice cannot be sent as it is."""
+    """The invoice cannot be sent in its present state."""
 
 
 class NoTaxId(CannotAuthorise):
@@ -50,7 +50,7 @@ class NoTaxId(CannotAuthorise):
 
 @dataclass(frozen=True, slots=True)
 class KeptInvoice:
-    """One invoice or credit note of the branch, with what the authority is sent of it; `cae` if it is authorised."""
+    """One invoice or credit note of the branch, with its fields for the authority; `cae` if it is authorised."""
 
     facts: dict[str, Any]
     rates: tuple[VatLine, ...]
@@ -67,7 +67,7 @@ class KeptInvoice:
 
     @property
     def kind(self) -> int:
-        """The authority's number for what it is."""
+        """The authority's number for the kind of voucher."""
         return KINDS[self.facts["kind"], self.facts["letter"]]
 
     def voucher(self) -> Voucher:
@@ -103,7 +103,7 @@ class KeptInvoice:
 
 
 def read_invoices(connection: Connection[Any], ids: Collection[int]) -> list[KeptInvoice]:
-    """Return those of these invoices that there are, in the order in which the authority takes them."""
+    """Return the existing invoices among these, in the order in which the authority takes them."""
     rates: dict[int, list[VatLine]] = defaultdict(list)
     lines: list[tuple[int, Decimal, Decimal, Decimal]] = connection.execute(
         "SELECT invoice_id, iva_rate, sum(net), sum(iva) FROM invoice_lines WHERE invoice_id = ANY (%s)"
@@ -131,7 +131,7 @@ def read_invoices(connection: Connection[Any], ids: Collection[int]) -> list[Kep
 
 
 def keep_authorisation(connection: Connection[Any], invoice: KeptInvoice, cae: str, expires_on: str) -> None:
-    """Write down what an invoice was granted; what is written stays."""
+    """Store an invoice's authorisation; a stored authorisation stays."""
     connection.execute(
         "UPDATE invoices SET cae = %s, cae_expires_on = %s, authorised_at = clock_timestamp()"
         " WHERE id = %s AND cae IS NULL",
@@ -140,7 +140,7 @@ def keep_authorisation(connection: Connection[Any], invoice: KeptInvoice, cae: s
 
 
 def is_of(voucher: Voucher, held: Authorisation) -> bool:
-    """Say whether what the authority holds under the voucher's number is this voucher, and nothing else's."""
+    """Return whether the voucher that the authority holds under the number is exactly this voucher."""
     return (
         held.number == voucher.number
         and held.total == voucher.total

@@ -1,4 +1,4 @@
-"""A tax authority on this machine, for the demo and the tests: it authorises in memory, and fails when it is told to.
+"""A tax authority on this machine, for the demo and the tests: it authorises in memory, and fails on request.
 
 It speaks the interfaces that the real one publishes and knows nothing of this application.
 """

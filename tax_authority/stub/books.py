@@ -1,4 +1,4 @@
-"""What the stub keeps, in memory: vouchers that it granted, and taxpayers."""
+"""The stub's data, in memory: granted vouchers, and taxpayers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_CODE = 76_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One run of numbers: what a CUIT issues of one kind at one point of sale."""
+    """One sequence of numbers: a CUIT's vouchers of one kind at one point of sale."""
 
     cuit: str
     point_of_sale: int
@@ -25,7 +25,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A voucher that was authorised, and the fields that it was asked for with."""
+    """An authorised voucher, and the fields of its request."""
 
     series: Series
     number: int
@@ -42,7 +42,7 @@ class Granted:
         return self.issued_on + CODE_IS_VALID
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a person wants to see of it."""
+        """Return the fields for the page."""
         shown = {"number": self.number, "issued_on": self.issued_on.isoformat(), "total": self.total, "cae": self.cae}
         return asdict(self.series) | shown | {"document_number": self.document_number}
 
@@ -73,7 +73,7 @@ class Books:
             return [voucher for numbers in self._series.values() for voucher in numbers.values()]
 
     def register(self, taxpayer: Taxpayer) -> None:
-        """Take someone into the registry, in place of who had the CUIT."""
+        """Add a taxpayer to the registry; replaces an earlier taxpayer of the CUIT."""
         with self.lock:
             self.taxpayers[taxpayer.cuit] = taxpayer
 
@@ -83,7 +83,7 @@ class Books:
         return numbers[max(numbers)] if numbers else None
 
     def find(self, series: Series, number: int) -> Granted | None:
-        """Return what was granted under a number."""
+        """Return the voucher of a number."""
         return self._series.get(series, {}).get(number)
 
     def next_code(self) -> str:

@@ -25,7 +25,7 @@ class CertificateAndKey:
 
 
 def make_certificate(cuit: str, *, until: datetime | None = None) -> CertificateAndKey:
-    """Return a certificate whose subject names the CUIT, signed by itself: the stub asks for no issuer."""
+    """Return a self-signed certificate with the CUIT in its subject: the stub checks no issuer."""
     key = rsa.generate_private_key(PUBLIC_EXPONENT, KEY_BITS)
     subject = Name(
         [NameAttribute(NameOID.SERIAL_NUMBER, f"CUIT {cuit}"), NameAttribute(NameOID.COMMON_NAME, f"turno{cuit}")]

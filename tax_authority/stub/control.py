@@ -1,4 +1,4 @@
-"""What people and programs may tell the stub, and what it tells of itself."""
+"""The stub's control address: people and programs set faults and read its state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page(stub: TaxAuthorityStub) -> str:
 
 
 def state(stub: TaxAuthorityStub) -> dict[str, Any]:
-    """Return what was granted, to whom it is known, and how often what happened."""
+    """Return the granted vouchers, the known taxpayers, and the counts of each outcome."""
     return {
         "addresses": stub.addresses,
         "vouchers": [one.as_json() for one in stub.books.granted],
@@ -59,7 +59,7 @@ def state(stub: TaxAuthorityStub) -> dict[str, Any]:
 
 
 def order(stub: TaxAuthorityStub, what: str, body: bytes) -> tuple[int, dict[str, Any]]:
-    """Follow an order; returns the status and what is answered."""
+    """Follow an order; returns the status and the answer."""
     try:
         told = json.loads(body)
         match what:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
 
-# Each operation is answered by one of its faults, chosen at random. What it says of itself:
+# Each operation is answered by one of its faults, chosen at random. The names of faults and their texts on the page:
 FAULTS = {
     "answer": "does what is asked and answers",
     "late": "does it when the client has given up",
@@ -34,7 +34,7 @@ EVERY = "*"
 
 @dataclass(slots=True)
 class Faults:
-    """What may happen to each operation; `*` is any that is not named. Nothing goes wrong unless something is set."""
+    """The faults of each operation; `*` is any operation without an entry. No fault is set at the start."""
 
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - to be repeatable
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Faults:
             self._of[operation] = faults
 
     def next(self, operation: str) -> str:
-        """Return what happens to this request."""
+        """Return the fault of this request."""
         with self._lock:
             faults = self._of.get(operation) or self._of.get(EVERY) or ("answer",)
             fault = self.chance.choice(faults)

@@ -1,4 +1,4 @@
-"""The login (WSAA): who asks is proved by a signature; the ticket that is given opens one service."""
+"""The login (WSAA): a signature proves the caller; the ticket opens one service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SOAP messages: what was asked, and the replies, as bytes."""
+"""SOAP messages: requests and replies, as bytes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The element in a request's body, read by names whatever their namespaces."""
+    """The element in a request's body, read by names in any namespace."""
 
     element: Any
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """Return what the body of an envelope holds."""
+        """Return the content of an envelope's body."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_blank_text=True)
         try:
             envelope = etree.fromstring(body, parser)
@@ -47,11 +47,11 @@ class Question:
 
     @property
     def name(self) -> str:
-        """What the element is called: the operation, or a field."""
+        """The element's name: the operation, or a field."""
         return str(etree.QName(self.element).localname)
 
     def text(self, path: str) -> str:
-        """Return the text below these elements, empty where there is none."""
+        """Return the text below these elements, empty for a missing element."""
         return (self.element.findtext(_anywhere(path)) or "").strip()
 
     def has(self, path: str) -> bool:
@@ -63,7 +63,7 @@ class Question:
         return [Question(one) for one in self.element.findall(_anywhere(path))]
 
     def fields(self) -> list[tuple[str, Content | None]]:
-        """Return what is in the element, to be said again in a reply."""
+        """Return the element's fields for a reply."""
         return [(one.name, one.fields() or one.element.text or "") for one in map(Question, self.element)]
 
 
@@ -87,7 +87,7 @@ def fault(code: str, text: str, detail: str = "") -> Reply:
 
 
 def document(name: str, content: Content) -> str:
-    """Return a document of its own, as text."""
+    """Return a separate document, as text."""
     root = etree.Element(name, version="1")
     _fill(root, content, "")
     return str(etree.tostring(root, encoding="unicode"))

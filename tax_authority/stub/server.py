@@ -1,4 +1,4 @@
-"""The stub over HTTP: three SOAP services, a control address, and a page that says what it is."""
+"""The stub over HTTP: three SOAP services, a control address, and a page that describes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 
 class StubServer(ThreadingHTTPServer):
-    """Listens on loopback alone: anyone who reaches it may ask for everything."""
+    """Listens on loopback alone: any local process may call every operation."""
 
     request_queue_size = 64
     daemon_threads = True
@@ -45,7 +45,7 @@ class _Requests(BaseHTTPRequestHandler):
     server: StubServer
 
     def do_GET(self) -> None:
-        """Show the page, or what the control address knows."""
+        """Show the page, or the state of the control address."""
         if self.path == "/":
             self._send(Reply(200, control.page(self.server.stub).encode(), "text/plain; charset=utf-8"))
         elif self.path == "/control" and self._from_here():
@@ -132,13 +132,13 @@ class _Requests(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _from_here(self) -> bool:
-        """Refuse what a page in a browser could send: orders have a type that it may not, and our own host's name."""
+        """Refuse requests from a page in a browser: orders need a type that it may not send, and this host's name."""
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         typed = self.command == "GET" or self.headers.get_content_type() == "application/json"
         return host in LOOPBACK_HOSTS and typed
 
     def log_message(self, *_arguments: Any) -> None:
-        """Print nothing: the page lists what was granted."""
+        """Print nothing: the page lists the granted vouchers."""
 
 
 @contextmanager

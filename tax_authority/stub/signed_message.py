@@ -1,4 +1,4 @@
-"""Read a CMS SignedData, as RFC 5652 lays it out, and check who signed it."""
+"""Read a CMS SignedData, as RFC 5652 lays it out, and check its signature."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Element:
 
     @classmethod
     def first_of(cls, data: bytes) -> Self:
-        """Return the element that the data begins with."""
+        """Return the first element of the data."""
         length, start = data[1], 2
         if length & LONG_FORM:
             start += length & ~LONG_FORM
@@ -54,7 +54,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class SignedMessage:
-    """What was signed, and by whose certificate."""
+    """The signed content, and the certificate of the signature."""
 
     content: bytes
     certificate: Certificate

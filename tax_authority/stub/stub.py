@@ -64,7 +64,7 @@ class TaxAuthorityStub:
                 self._under_way -= 1
 
     def answer(self, service: str, question: Question, fault: str) -> Reply:
-        """Do what is asked, as far as the fault lets it be done, and return what is answered."""
+        """Answer a request, as far as the fault allows."""
         if fault == "broken":
             return messages.fault("soap:Server", "Server was unable to process request.")
         if fault == "refuse":

@@ -1,6 +1,7 @@
 """The rules by which a voucher is refused, with the numbers that the authority gives them.
 
-Those of a single invoice or note for products, of kinds A, B and C, in pesos or not; dates far from today are taken.
+The rules of a single invoice or note for products, of kinds A, B and C, in pesos or not; dates far from today are
+taken.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Reason = tuple[int, str]
 
 
 class Line(NamedTuple):
-    """The VAT at one rate, and what it was reckoned on."""
+    """The VAT at one rate, and its base."""
 
     rate: int
     base: Decimal
@@ -45,7 +46,7 @@ def broken_rules(voucher: Question, kind: int, last: Granted | None) -> list[Rea
 
 
 def date_of(text: str) -> date | None:
-    """Return the date that yyyymmdd says, None if it says none."""
+    """Return the date of a text in yyyymmdd, None for any other text."""
     try:
         return datetime.strptime(text, "%Y%m%d").date()  # noqa: DTZ007 - a date has no zone
     except ValueError:
@@ -128,7 +129,7 @@ def _notes(voucher: Question, kind: int) -> Iterator[Reason]:
 
 
 def is_cuit(number: str) -> bool:
-    """Return whether these are eleven digits of which the last checks the others."""
+    """Return whether these are eleven digits with a valid check digit."""
     if len(number) != len(CUIT_WEIGHTS) + 1 or not number.isdigit():
         return False
     weighed = sum(int(digit) * weight for digit, weight in zip(number, CUIT_WEIGHTS, strict=False))

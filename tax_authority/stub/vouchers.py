@@ -27,7 +27,7 @@ Fields = list[tuple[str, Content | None]]
 
 @dataclass(slots=True)
 class Vouchers:
-    """Answers the operations; grants only what breaks no rule, and each number of a series once."""
+    """Answers the operations; grants only vouchers that break no rule, and each number of a series once."""
 
     books: Books
     login: Login

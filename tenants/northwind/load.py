@@ -1,4 +1,4 @@
-"""Fill a branch's tables with its share of the Northwind orders; SOURCE.md says what is invented."""
+"""Fill a branch's tables with its share of the Northwind orders; SOURCE.md lists the invented data."""
 
 import csv
 from collections import Counter
@@ -25,12 +25,12 @@ _REDUCED_IVA_EVERY: Final = 5
 
 
 def load_orders(connection: Connection[Any], share: range) -> None:
-    """Add the customers, products and points of sale, and a share of the orders; what is there already stays as it is.
+    """Add the customers, products and points of sale, and a share of the orders; existing rows stay unchanged.
 
     `share` counts the orders by ascending id, from 0; `BRANCH_SHARES` deals them out to three branches.
     """
     with connection.transaction():
-        # Two loads at once take turns: each copies only what it found missing.
+        # Concurrent loads take turns: each copies only the missing rows.
         connection.execute("LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE")
         _load_points_of_sale(connection)
         _load_customers(connection)

@@ -4,7 +4,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 
 _CENT = Decimal("0.01")
 
-# Room for every digit of any columns' product: the cents are the only rounding, whatever the caller's context.
+# Room for every digit of any columns' product: the cents are the only rounding in any caller's context.
 _EXACT = Context(prec=60, rounding=ROUND_HALF_UP)
 
 

@@ -1,4 +1,4 @@
-"""Its one job: the report of a month, in the branch whose job it is."""
+"""The only job: a branch's report of a month."""
 
 from dataclasses import dataclass
 from typing import Any
