@@ -11,7 +11,7 @@ from turno.jobs.job_context import JobContext
 
 @dataclass(frozen=True, slots=True)
 class Surcharge:
-    """What is added to every order."""
+    """The surcharge of every order."""
 
     amount: int
 

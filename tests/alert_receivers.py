@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Hook:
-    """An HTTP server; `status` is what it answers, and while `silent` is not set it answers nothing."""
+    """An HTTP server; it answers `status`, and no answer until `silent` is set."""
 
     url: str = ""
     status: int = 200
@@ -74,9 +74,9 @@ class MailServer:
 
     url: str = ""
     mails: list[EmailMessage] = field(default_factory=list)
-    logins: list[tuple[str, bool]] = field(default_factory=list)  # whose, and whether the password was right
+    logins: list[tuple[str, bool]] = field(default_factory=list)  # per recipient, with the correctness of the password
 
-    # What it answers to a recipient in place of taking it, such as "550 no such user".
+    # The refusal of a recipient, such as "550 no such user".
     refuses: str = ""
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's

@@ -108,7 +108,7 @@ class Service:
             return cursor.fetchall() if cursor.description else []
 
     def everything(self) -> tuple[int, ...]:
-        """Count whatever a refused request must not have left behind, in all tenants."""
+        """Count the rows in all tenants that a refused request must not add."""
         tables = ("background_jobs", "background_job_events", "notifications", "turno.tickets", "turno.outcome_batches")
         count = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in tables)}"  # noqa: S608 - names above
         return tuple(number for tenant in self.tenants for number in self.rows(count, tenant=tenant)[0])
@@ -224,7 +224,7 @@ def a_service(url: str) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def service(module_database: str) -> Iterator[Service]:
-    """An installation with two tenants, for one module; each test brings users of its own."""
+    """An installation with two tenants, for one module; each test adds separate users."""
     with a_service(module_database) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""The steps of an attempt, one at a time: in the product they go to the server together."""
+"""The steps of an attempt in separate calls: in the product they go to the server together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
-    """Return what the attempt finds, and when; raises ClaimLost."""
+    """Return the fetched job and its time; raises ClaimLost."""
     found = _pipeline(session, claim).fetch([claim]).exchange().fetched
     if found is None or found.now is None:
         raise ClaimLost("the job was not found")
@@ -30,7 +30,7 @@ def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
 
 
 def fetch_batch(session: Session, claims: Sequence[Claim]) -> Mapping[UUID, Started]:
-    """Open a transaction, and return what these attempts find."""
+    """Open a transaction, and return the fetched jobs of these attempts."""
     found = _pipeline(session, claims[0]).fetch(claims).begin().exchange().fetched
     assert found is not None
     return found.jobs
@@ -49,7 +49,7 @@ def start(session: Session, claim: Claim, worker: str) -> Started:
 
 
 def completed(claim: Claim, result: str = "{}") -> Result:
-    """Return what is written of a job that took no time."""
+    """Return the stored result of a job without duration."""
     now = datetime.now(UTC)
     return Result(claim, result, now, now)
 

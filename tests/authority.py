@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# late: it grants when the client has given up.  drop: it grants and hangs up.  never: it does nothing and says
-# nothing.  garbage: it grants and answers nonsense.  twice: it answers twice.  broken: it does nothing and answers 500.
+# late: it grants when the client has given up.  drop: it grants and hangs up.  never: it neither grants nor answers.
+# garbage: it grants and answers nonsense.  twice: it answers twice.  broken: it does nothing and answers 500.
 MOODS = ("grant", "late", "drop", "never", "garbage", "twice", "broken", "refuse")
 LONGEST_HOLD = 60.0
 
 
 @dataclass
 class Authority:
-    """What was granted under which request id, and how often; each request finds it in another mood."""
+    """The number of grants by request id; each request meets a random mood."""
 
     url: str = ""
     moods: tuple[str, ...] = ("grant",)
@@ -40,7 +40,7 @@ class Authority:
             return mood
 
     def grant(self, request_id: str) -> dict[str, Any]:
-        """Authorise what was asked, once more if it was asked once more."""
+        """Grant each request, a repeated request once more."""
         with self._lock:
             self.grants[request_id] += 1
             return {"code": f"CAE-{request_id}-{self.grants[request_id]}"}
@@ -55,7 +55,7 @@ class Authority:
 
     @property
     def doubled(self) -> list[str]:
-        """What was authorised more than once: each is an invoice that the law knows twice."""
+        """Requests with several grants: each is a duplicate invoice."""
         return [request_id for request_id, times in self.grants.items() if times > 1]
 
 
@@ -123,7 +123,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, *_whom: Any) -> None:
-        """A client that died in the middle is nothing to tell."""
+        """Ignore a client that disconnects in the middle."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def worker_here(world: ExampleInstallation) -> UUID:
 
 
 def claimer_here() -> Claimer:
-    """Return who claims what a resident worker does that knows the handlers of the tests."""
+    """Return the claimer of a resident worker with the tests' handlers."""
     return Claimer(backend="pool", queues=["hot"], types=[(one.type, one.version) for one in REGISTRY.handlers])
 
 

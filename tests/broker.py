@@ -9,7 +9,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 @contextmanager
 def broker_channel(url: str) -> Iterator[BlockingChannel]:
-    """Open a channel that may be left alone for long: nobody turns its loop while a test waits for something else."""
+    """Open a channel that may stay idle for long: no loop runs while a test waits for another event."""
     patient = pika.URLParameters(url)
     patient.heartbeat = 0
     with closing(pika.BlockingConnection(patient)) as connection:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def claimer(*, queues: Sequence[str], types: Sequence[TypeVersion], backend: str) -> Claimer:
-    """Return who claims these types in these queues, and has no turn yet."""
+    """Return the claimer of these types in these queues, without a turn yet."""
     return Claimer(backend=backend, queues=queues, types=types)
 
 
@@ -29,6 +29,6 @@ def claim(
     slots: int,
     without: Collection[str] = (),
 ) -> list[Claim]:
-    """Claim for so many children what a new worker would, one job each."""
+    """Claim one job for each of this number of children, as a new worker does."""
     batches = claimer(queues=queues, types=types, backend=backend).claim(engine, worker, slots=slots, without=without)
     return [one for batch in batches for one in batch]

@@ -31,7 +31,7 @@ settings.load_profile("loaded")
 # `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.
 settings.register_profile("soak", max_examples=40_000, deadline=None)
 
-# A project of its own, whose tests test_example_project.py runs as somebody else would.
+# A separate project; test_example_project.py runs its tests like an outside user.
 collect_ignore = ["example_project"]
 
 MARKED_BY_FIXTURE = tuple(package.marker for package in WANTED)

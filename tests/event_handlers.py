@@ -33,7 +33,7 @@ class SendReceipt(JobHandler[Paid]):
 
 
 class Ledger(JobHandler[Paid]):
-    """Hears what is paid and refunded, one event of an order at a time."""
+    """Receives payments and refunds, the events of an order one after another."""
 
     type = "ledger"
     subscribes = ("order.paid", "order.refunded")
@@ -56,7 +56,7 @@ class Pay(JobHandler[Paid]):
     retry = RetryPolicy(max_attempts=1)
 
     def handle(self, job: JobContext, payload: Paid) -> dict[str, Any]:
-        """Publish, and fail after it where the note says so."""
+        """Publish, and fail afterwards if the note requests it."""
         published = job.publish("order.paid", order_id=payload.order_id)
         if payload.note == "fail":
             raise ValueError("after it was published")
@@ -65,7 +65,7 @@ class Pay(JobHandler[Paid]):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Stock was moved; `how` says how a subscriber's jobs go."""
+    """Stock was moved; `how` is the behaviour of a subscriber's jobs."""
 
     number: int
     how: str = ""
@@ -79,7 +79,7 @@ class Stock(JobHandler[Moved]):
     ordered = True
 
     def handle(self, job: JobContext, payload: Moved) -> dict[str, Any] | Cancel | Reschedule:
-        """Go well, or as the event says."""
+        """Complete, or follow the event's `how`."""
         match payload.how:
             case "error" if job.attempt == 1:
                 raise ValueError("not yet")
@@ -93,7 +93,7 @@ class Stock(JobHandler[Moved]):
 
 
 class StockBoard(Stock):
-    """Hears the same in an order of its own."""
+    """Receives the same events in a separate order."""
 
     type = "stock_board"
 

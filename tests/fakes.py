@@ -1,4 +1,4 @@
-"""Honest stand-ins for what a test does not start."""
+"""Fakes for components that a test does not start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RecordingQueue:
-    """A queue that remembers what it was offered; told to, it fails like a broker that is gone.
+    """A queue that records its offers; on request it fails like a lost broker.
 
     For tenants that are `full` it has no room.
     """

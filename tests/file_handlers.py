@@ -14,7 +14,7 @@ from turno.jobs.retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class CopyPayload:
-    """What to read, how often to write it, and whether to fail after that."""
+    """The file to read, the number of copies, and whether to fail after them."""
 
     file_id: UUID
     times: int = 1
@@ -44,7 +44,7 @@ class Copy(JobHandler[CopyPayload]):
 
 @dataclass(frozen=True, slots=True)
 class GroupsPayload:
-    """Numbers to keep: the odd ones are told to fail, one breaks its group, and one is kept twice."""
+    """Numbers to keep: odd numbers fail, one breaks its group, and one is kept twice."""
 
     numbers: tuple[int, ...]
     breaks: int = -1

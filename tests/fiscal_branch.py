@@ -1,4 +1,4 @@
-"""A branch that asks a stub of the tax authority, and invoices to have authorised."""
+"""A branch with a stub of the tax authority, and invoices to have authorised."""
 
 from __future__ import annotations
 
@@ -120,15 +120,15 @@ class FiscalBranch:
         )
 
     def settle(self, job_id: UUID, key: str, result: str | None) -> str:
-        """Say what became of an effect, as a person does."""
+        """Set the outcome of an effect, as a person does."""
         return str(self.world.call(review.DECIDE, (job_id, "ana", key, result, "ana"))["verdict"])
 
     def granted(self) -> list[Granted]:
-        """What the authority has granted, by number."""
+        """The authority's grants, by number."""
         return sorted(self.stub.books.granted, key=lambda one: (one.series.kind, one.number))
 
     def codes(self) -> dict[int, str | None]:
-        """What the branch has written down, by the invoice's number."""
+        """The branch's stored codes, by the invoice's number."""
         rows = self.world.rows("SELECT number, cae FROM invoices WHERE order_id >= %s ORDER BY number", FIRST_ORDER)
         return {row["number"]: row["cae"] for row in rows}
 

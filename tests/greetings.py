@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Whom to greet, and how."""
+    """The person to greet, and the greeting."""
 
     to: int
     words: str = "hello"

@@ -1,6 +1,6 @@
 """Jobs that have something authorised by `tests/authority.py`, which grants the second use of a key, too.
 
-The application's own `taxpayer_sync` asks an authority that refuses that; here `job.once` alone stands in between.
+The application's own `taxpayer_sync` calls an authority that refuses repetitions; here only `job.once` prevents them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from turno.jobs.retry import RetryPolicy
 
 URL_VARIABLE = "OTHER_SIDE_URL"
 SECONDS = 0.3
-LATEST = 1.5  # seconds after which the other side has done what it was sent, or never will
+LATEST = 1.5  # seconds after which a request has taken effect or never will
 REFUSALS = {400, 404, 422}
 
 
 class Unclear(Exception):
-    """Whether it was done, nobody here knows."""
+    """The effect is unknown."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class HurriedSync(JobHandler[HurriedPayload]):
 
 
 class StoppedSync(HurriedSync):
-    """The same, whose first attempt stops its process between its intent and its call."""
+    """The same; its first attempt stops its process between its intent and its call."""
 
     type = "stopped_sync"
     stops = False
@@ -79,14 +79,14 @@ class StoppedSync(HurriedSync):
         self.stops = job.attempt == 1
 
     def call(self, effect: Effect) -> Any:
-        """Stop, and when somebody wakes the process go on as if nothing had been."""
+        """Stop, and continue after SIGCONT as usual."""
         if self.stops:
             os.kill(os.getpid(), signal.SIGSTOP)
         return super().call(effect)
 
 
 def ask(method: str, key: object) -> Any:
-    """Return what was granted, None if it was refused or is not there; raises NotIssued or Unclear."""
+    """Return the authorisation, None if it was refused or is absent; raises NotIssued or Unclear."""
     url = f"{os.environ[URL_VARIABLE]}/authorisations/{key}"
     request = Request(url, data=b"{}" if method == "POST" else None, method=method)  # noqa: S310 - a test's own
     try:

@@ -38,7 +38,7 @@ ODD = "tests.misbehaving_handlers:REGISTRY"
 
 @dataclass
 class ExampleInstallation(kit.Installation):
-    """A world of branches; a job is a batch of invoices unless said otherwise."""
+    """An installation with branches; a job is a batch of invoices by default."""
 
     registry: str = HANDLERS
 

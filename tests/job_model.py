@@ -1,4 +1,4 @@
-"""What the database should say about jobs, kept in Python by whoever calls its functions."""
+"""The expected rows of jobs, kept in Python by the caller of the database functions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 from turno.jobs.claim import Claim
 from turno.tenancy.identity.tenant import Tenant
 
-CRASHES = 3  # the one that fails the job
+CRASHES = 3  # the last of these fails the job
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A claim and what became of it. It is lost for good once its token is no longer the ticket's."""
+    """A claim and its outcome. It is lost for good once its token is no longer the ticket's."""
 
     claim: Claim
     worker: int
@@ -26,7 +26,7 @@ class Held:
     def live(self) -> bool:
         return self.job.held is self
 
-    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - hypothesis asks so
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - the signature of hypothesis
         printer.text(f"attempt {self.claim.attempt} of job {self.job.number}")
 
 
@@ -47,9 +47,9 @@ class Job:
     ticket_attempt: int = 0
     errors: int = 0
     crashes: int = 0
-    suspected: int = 0  # as the ticket says: it runs alone
+    suspected: int = 0  # of the ticket: it runs alone
     cancel_requested: bool = False
-    to_stop: bool = False  # as the ticket says
+    to_stop: bool = False  # of the ticket
     checkpoint: int | None = None
     items: dict[str, str] = field(default_factory=dict)
     held: Held | None = None
@@ -57,7 +57,7 @@ class Job:
     successor: Job | None = None
     old: bool = False
 
-    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - hypothesis asks so
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - the signature of hypothesis
         printer.text(f"job {self.number}")
 
     @property
@@ -79,7 +79,7 @@ class Job:
         return self.old and (self.status != "failed" or self.successor is not None)
 
     def row(self) -> tuple[object, ...]:
-        """Return what the database should show."""
+        """Return the expected row."""
         return (
             *(self.status, self.attempt, self.errors, self.crashes, self.cancel_requested, self.checkpoint),
             *(self.parent, self.successor.id if self.successor else None, self.items),
@@ -99,7 +99,7 @@ class Job:
         self.status, self.attempt = "running", self.ticket_attempt
 
     def wait(self, *, due: bool = True, parked: bool = False) -> str:
-        """Go back to waiting; whoever held the job has lost it."""
+        """Return to waiting; an earlier holder has lost the job."""
         self.status, self.held, self.to_stop = "pending", None, False
         self.due, self.parked = due, parked
         self.ticket = self.waiting_ticket()

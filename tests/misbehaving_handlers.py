@@ -1,4 +1,4 @@
-"""Handlers that do what handlers should not, and a few plain ones; `Odd.how` names the deed."""
+"""Handlers that break the rules of handlers, and a few plain ones; `Odd.how` names the deed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
 RUNS: Counter[UUID] = Counter()
 
 
-# What a test in the same process wants done from within a job, by the job's `text`.
+# Callbacks of a test in the same process, called within a job, by the job's `text`.
 HOOKS: dict[str, Callable[[JobContext], None]] = {}
 
 
@@ -133,7 +133,7 @@ def hook(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 
 def log_and_go_on(job: JobContext, payload: OddPayload) -> Any:
-    """Log `number` lines by a logger of the application's and one by the job's, then do what `text` says."""
+    """Log `number` lines by a logger of the application's and one by the job's, then run the deed in `text`."""
     write(job)
     for number in range(payload.number):
         logging.getLogger("shop.billing").info("line %d of attempt %d", number + 1, job.attempt)
@@ -250,21 +250,21 @@ class OddHurried(Odd):
 
 
 class OddHooked(Odd):
-    """The same, with what a test does before and after each attempt."""
+    """The same, with a test's callbacks before and after each attempt."""
 
     type = "odd_hooked"
 
     def before(self, job: JobContext) -> None:
-        """Do what the test wants."""
+        """Run the test's callback."""
         HOOKS["before"](job)
 
     def after(self, job: JobContext) -> None:
-        """Do what the test wants."""
+        """Run the test's callback."""
         HOOKS["after"](job)
 
 
 class OddBrief(Odd):
-    """The same, whose transactions may stay open for a second and a half."""
+    """The same; its transactions may stay open for a second and a half."""
 
     type = "odd_brief"
     longest_transaction = 1.5
@@ -305,7 +305,7 @@ class OddBatchedHurried(OddBatched):
 
 
 class OddAlone(OddBatched):
-    """The same, each with a commit of its own."""
+    """The same, each with a separate commit."""
 
     type = "odd_alone"
     alone = True

@@ -17,7 +17,7 @@ MOUNTED: dict[str, Any] = {"url_prefix": "/work/jobs", "sign_in": "/login", "lay
 
 
 def signed_in(_request: Request) -> Principal | None:
-    """Return who is signed in to the ERP, by its own session."""
+    """Return the ERP's signed-in user, by its own session."""
     if "user" not in session:
         return None
     return Principal(user=session["user"], tenants=session["branches"], operator=session.get("admin", False))

@@ -7,7 +7,7 @@ from turno.client import Client, NotEnded, Refused, Unavailable
 
 
 def invoice(url: str, read_token: Callable[[], str], batch: str, order_ids: list[int]) -> dict[str, Any] | None:
-    """Return what became of a batch; None if that is not known yet: the same call again is the same job."""
+    """Return the outcome of a batch; None if it is not known yet: the same call again is the same job."""
     client = Client(url, tenant="suc0001", token=read_token)
     try:
         job = client.submit("batch_invoicing", {"order_ids": order_ids}, key=batch, wait=5)

@@ -1,4 +1,4 @@
-"""The types that a payload may have, each with values of it, and a handler that keeps what it receives."""
+"""The types that a payload may have, each with example values, and a handler that keeps its payload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass
@@ -136,7 +136,7 @@ class Keep(JobHandler[AllTypes]):
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """An amount, and for whom."""
+    """An amount, and its payer."""
 
     amount: Decimal
     customer: int = 1
@@ -144,7 +144,7 @@ class Money:
 
 
 class Charge(JobHandler[Money]):
-    """Keeps an amount; told to pass it on, it enqueues and publishes instead."""
+    """Keeps an amount; with a name it enqueues, publishes or fans out instead."""
 
     type = "charge"
     subscribes = ("money.due",)

@@ -1,8 +1,8 @@
-"""Play what a few sessions do in every order, as PostgreSQL's isolation tester does.
+"""Play a few sessions' steps in every order, as PostgreSQL's isolation tester does.
 
-A session is a real connection with a thread of its own. The next step is played when every session has finished its
-step or waits for a lock that another of them holds; the server says which. A step for a session that waits is played
-as soon as it waits no more.
+A session is a real connection with a separate thread. The next step runs when every session has finished its step or
+waits for a lock of another session, according to the server. A step for a session that waits is played as soon as it
+waits no more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def interleavings(lengths: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
 
 
 class Stage:
-    """Plays sessions against each other; `watch` is a connection that may see what each of them waits for."""
+    """Plays sessions against each other; `watch` is a connection that may see their locks."""
 
     def __init__(self, watch: Session) -> None:
         self._watch = watch
@@ -41,7 +41,7 @@ class Stage:
     def play(
         self, order: Sequence[str], sessions: Mapping[str, Session], steps: Mapping[str, Sequence[Step]]
     ) -> dict[str, list[str]]:
-        """Return what each session's steps answered: a word each, an error's code for one that failed."""
+        """Return the answers of each session's steps: a word each, an error's code for a failed step."""
         left = {name: deque(mine) for name, mine in steps.items()}
         played: dict[str, list[Future[str]]] = {name: [] for name in steps}
         threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in steps}
@@ -61,7 +61,7 @@ class Stage:
         if not busy:
             return True
         everybody = [session.info.backend_pid for session in sessions.values() if not session.closed]
-        # What the lock manager says now, unlike pg_stat_activity, which a session that was just let go is late to mend.
+        # The lock manager's present state, unlike pg_stat_activity, which shows the end of a wait late.
         waiting = self._watch.execute(
             "SELECT count(*) FROM unnest(%s::integer[]) AS busy (pid) WHERE pg_blocking_pids(pid) && %s::integer[]",
             (busy, everybody),
@@ -71,7 +71,7 @@ class Stage:
 
 def _answer(step: Step, session: Session) -> str:
     if session.closed:
-        return ""  # has said so
+        return ""  # has answered
     try:
         return str(step(session) or "")
     except ClaimLost:

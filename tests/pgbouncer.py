@@ -32,7 +32,7 @@ default_pool_size = 1
 
 @contextmanager
 def pooled(program: Path, url: str, role: str, folder: Path, *, more: str = "") -> Iterator[str]:
-    """Give the conninfo of a pool of one session of this role, whose password is x."""
+    """Give the conninfo of a pool of one session of this role with the password x."""
     known = conninfo_to_dict(url)
     server = " ".join(f"{name}={known[name]}" for name in ("host", "port", "dbname"))
     port = free_port()

@@ -1,4 +1,4 @@
-"""What every refusal must look like."""
+"""The required form of every refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problem_of(answer: TestResponse, status: int) -> dict[str, Any]:
 
 
 def without_instance(answer: TestResponse) -> dict[str, Any]:
-    """Return what two refusals must have in common: all but the id of the one error."""
+    """Return the common part of two refusals: all but the error's id."""
     body: dict[str, Any] = answer.get_json()
     del body["instance"]
     headers = {

@@ -1,4 +1,4 @@
-"""Raise the prices of some products; one that is unknown does not stop the others."""
+"""Raise the prices of some products; an unknown product does not stop the job."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,7 +24,7 @@ class RaisePrices(JobHandler[RaisePricesPayload]):
 
     @classmethod
     def validate(cls, payload: RaisePricesPayload) -> None:
-        """Refuse, before a job exists, what is no raise."""
+        """Refuse an invalid raise before a job exists."""
         if not 0 < payload.percent <= 50:
             raise InvalidPayload([{"field": "percent", "problem": "must be above 0 and at most 50"}])
 

@@ -1,4 +1,4 @@
-"""Somebody who does the same again and again beside the test."""
+"""Repeat a call again and again beside the test."""
 
 from __future__ import annotations
 

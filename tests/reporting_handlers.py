@@ -1,4 +1,4 @@
-"""A consolidated report over all branches of a company, which tries whatever else it is told."""
+"""A consolidated report over all branches of a company, with attacks on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ConsolidatedPayload:
 
 
 class Consolidated(JobHandler[ConsolidatedPayload]):
-    """Counts the orders of each branch, and says what became of each attack."""
+    """Counts the orders of each branch, and returns the outcome of each attack."""
 
     type = "consolidated"
     reads_company = True
@@ -43,7 +43,7 @@ class Consolidated(JobHandler[ConsolidatedPayload]):
 
 
 class Curious(JobHandler[ConsolidatedPayload]):
-    """Asks for its company without having said so."""
+    """Reads its company without the declaration."""
 
     type = "curious"
 
@@ -54,14 +54,14 @@ class Curious(JobHandler[ConsolidatedPayload]):
 
 
 def value(session: psycopg.Connection[Any], query: sql.Composed | sql.SQL) -> Any:
-    """Return the one value of the one row."""
+    """Return the single value of a single row."""
     row = session.execute(query).fetchone()
     assert row is not None
     return row[0]
 
 
 def tried(session: psycopg.Connection[Any], attack: str) -> str:
-    """Return which error refused it; in autocommit, so that no transaction of ours protects anybody."""
+    """Return the error of a refusal; in autocommit, so that no open transaction protects."""
     session.execute("ROLLBACK")
     try:
         session.execute(attack.encode())

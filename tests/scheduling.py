@@ -1,8 +1,8 @@
-"""Which test worker runs what, and when: a file is one worker's, the long files start first.
+"""The schedule of tests on xdist workers: a file is one worker's, the long files start first.
 
-Mutants need nothing of one another, so each goes to whichever worker is free. Tests of faults, commands and pages wait
-for processes most of the time, what else there is computes: most of that runs between the files that wait, so that
-from the beginning to the end some workers wait and some compute, and the quickest fill the end of the run.
+Mutants need nothing of one another, so each goes to whichever worker is free. Tests of faults, commands and pages
+mostly wait for processes; all remaining tests compute. Most computing files run between the waiting files, so that some
+workers wait and some compute all the time, and the quickest files end the run.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test a name of its own; put what takes longest first when several workers share a run."""
+    """Give each test a unique name; put the longest first when several workers share a run."""
     for item in items:
-        # Schemathesis tells its operations apart by `name` alone: of those, xdist would run one for all.
+        # Schemathesis distinguishes its operations by `name` alone: xdist would run only one of them.
         if not item.nodeid.endswith(item.name):
             item._id = coerce_node_id(f"{item.nodeid.rpartition('::')[0]}::{item.name}")
     if len({item.nodeid for item in items}) < len(items):
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def between_those_that_wait(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return them with four fifths of what computes evenly between the files whose tests wait most of the time."""
+    """Return them with four fifths of the computing tests evenly between the files that mostly wait."""
     units = [list(tests) for _, tests in groupby(items, key=_unit)]
     waiting = [tests for tests in units if tests[0].nodeid.startswith(WAITING) and not _is_mutant(tests[0])]
     computing = [tests for tests in units if tests not in waiting]
@@ -71,7 +71,7 @@ def _is_mutant(item: pytest.Item) -> bool:
 
 
 def _unit(item: pytest.Item) -> str:
-    """Return what one worker runs from its first test to its last."""
+    """Return the unit that one worker runs from its first test to its last."""
     return item.nodeid if _is_mutant(item) else item.nodeid.partition("::")[0]
 
 

@@ -62,13 +62,13 @@ def nginx() -> Path:
 
 @pytest.fixture
 def promtool() -> Path:
-    """What reads rules and queries as Prometheus does."""
+    """Checks rules and queries as Prometheus does."""
     return PROMTOOL.require()
 
 
 @pytest.fixture
 def systemd_analyze() -> Path:
-    """What reads units as systemd does."""
+    """Checks units as systemd does."""
     return SYSTEMD_ANALYZE.require()
 
 
@@ -108,7 +108,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def prepared_checkout() -> Iterator[PreparedCheckout]:
-    """What this test process hunts mutants with."""
+    """The checkout in which this test process hunts mutants."""
     from tests.mutants.prepared_checkout import PreparedCheckout  # noqa: PLC0415 - of few tests
 
     with PreparedCheckout() as prepared:

@@ -1,4 +1,4 @@
-"""A running site over the Northwind orders, and people who visit it with a real browser."""
+"""A running site over the Northwind orders, and its users in a real browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_MS = 30_000
 
 @dataclass
 class Site:
-    """The web as a process of its own, with workers that it launches."""
+    """The web as a separate process, with workers that it launches."""
 
     world: ExampleInstallation
     web: DemoWeb
@@ -43,7 +43,7 @@ class Site:
 
     @contextmanager
     def visitor(self, user: str, *tenants: str, operator: bool = False, **browser: Any) -> Iterator[Page]:
-        """Give the first page to somebody who has signed in, in a browser profile of their own."""
+        """Give the first page to a signed-in user in a separate browser profile."""
         with self.browser.new_context(**{"locale": "en-US", "reduced_motion": "reduce"} | browser) as context:
             page = self.opened(context)
             page.goto(self.url)
@@ -60,7 +60,7 @@ class Site:
 
     @contextmanager
     def holding(self, order: int, *, tenant: str = "suc0001") -> Iterator[None]:
-        """Whoever invoices this order waits: its batch stands still once it has come so far."""
+        """Lock this order: its batch stops at it."""
         with psycopg.connect(self.world.url) as connection:
             schema = sql.Identifier(self.world.tenants[tenant].schema)
             connection.execute(sql.SQL("SELECT FROM {}.orders WHERE id = %s FOR UPDATE").format(schema), [order])
@@ -68,9 +68,9 @@ class Site:
             connection.rollback()
 
     def settle(self) -> None:
-        """Call off what a test has left open, and wait for its workers to let go of it and leave.
+        """Cancel the jobs that a test has left open, and wait until the workers have released them and ended.
 
-        One that has not left yet would run what the next test means to wait.
+        A remaining worker would run the waiting jobs of the next test.
         """
 
         def none_open() -> bool:

@@ -1,4 +1,4 @@
-"""The handlers of the application, whose batches are split into small parts."""
+"""The handlers of the application, with batches in small parts."""
 
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
@@ -14,6 +14,6 @@ class SmallParts(BatchInvoicing):
 
 
 def small_parts() -> Registry:
-    """Return the application's handlers with this one in the place of its own."""
+    """Return the application's handlers with a replacement."""
     handlers = [one for one in build_registry().handlers if one.type != SmallParts.type]
     return Registry.of([*handlers, SmallParts])

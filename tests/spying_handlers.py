@@ -22,13 +22,13 @@ PR_GET_DUMPABLE = 3
 
 @dataclass(frozen=True, slots=True)
 class SpyPayload:
-    """What to look for: each secret in two halves, or it would be found where the handler itself keeps it."""
+    """The secrets to look for: each in two halves, to find no copy in the handler itself."""
 
     halves: dict[str, tuple[str, str]]
 
 
 class Spy(JobHandler[SpyPayload]):
-    """Says which secrets it found in its environment, its parent's, and its memory."""
+    """Returns the secrets that it finds in its environment, its parent's, and its memory."""
 
     type = "spy"
 
@@ -58,13 +58,13 @@ class Spy(JobHandler[SpyPayload]):
 
 
 def stands_in(seen: bytes, halves: tuple[str, str]) -> bool:
-    """Say whether the two halves stand in it, one right after the other."""
+    """Return whether the memory holds the two halves in sequence."""
     first, second = (half.encode() for half in halves)
     return any(seen.startswith(second, match.end()) for match in re.finditer(re.escape(first), seen))
 
 
 def memory() -> Iterator[bytes]:
-    """Yield what this process can write to, piece by piece."""
+    """Yield the process's writable memory, piece by piece."""
     with Path("/proc/self/maps").open(encoding="ascii") as maps, Path("/proc/self/mem").open("rb", 0) as mem:
         for line in list(maps):
             area, rights, *_ = line.split()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StreamClient:
-    """One GET, and the events of its answer; `status` and `headers` are those of the answer."""
+    """One GET, and the events of its answer, with `status` and `headers`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class StreamClient:
             self.comments += "" in fields
 
     def until(self, kind: str, matches: Callable[[Any], bool] = lambda _data: True, *, within: float = 15.0) -> Any:
-        """The data of the first event of this type that matches; what comes before it is passed over."""
+        """The data of the first event of this type that matches; earlier events are skipped."""
         end = monotonic() + within
         while event := self.event(within=end - monotonic()):
             if event[0] == kind and matches(event[1]):

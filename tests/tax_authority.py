@@ -1,4 +1,4 @@
-"""A client of the tax authority for tests: who asks, what for, and a store of tickets in memory."""
+"""A client of the tax authority for tests: credentials, a voucher, and a store of tickets in memory."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST_PARTY = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "turno")
-# The composition roots, and what is built on them.
+# The composition roots, and the modules above them.
 ABOVE = (
     "cli",
     "nemesis",
@@ -440,7 +440,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Every module a file imports, wherever in it; what only the type checker sees is no arrow."""
+    """Every module a file imports, wherever in it; imports for the type checker are no arrow."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     hidden = {
         node
@@ -459,7 +459,8 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# Commands, deliveries, programs and public names of a capability use the composition roots, as those of the core do.
+# Commands, deliveries, programs and public names of a capability use the composition roots, like their counterparts in
+# the core.
 COMPOSED = re.compile(r"turno\.capabilities\.\w+\.(command|delivery|program|publish)\b")
 
 
@@ -552,7 +553,7 @@ def test_a_forbidden_arrow_is_found(tmp_path: Path) -> None:
     ]
 
 
-# What an application may use of the library, as `docs/library.md` names it: names of these modules, and these rooms.
+# The public names of the library in `docs/library.md`: names of these modules, and these rooms.
 PUBLIC_NAMES = (
     "turno",
     "turno.capabilities.adoption.program",
@@ -586,7 +587,7 @@ def test_the_application_uses_the_library_s_public_names_alone(package: str) -> 
 
 
 def only_typed(path: Path) -> Iterator[str]:
-    """What a file imports for the type checker alone."""
+    """A file's imports for the type checker alone."""
     for block in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
             for node in block.body:

@@ -1,4 +1,4 @@
-"""Certificates for one test: an authority of its own, and what it vouches for."""
+"""Certificates for one test: a separate authority, and the certificates that it signs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody with a browser's cookies and habits, speaking to the application without one."""
+"""A user with a browser's cookies and habits, speaking to the application without a browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS = {"Sec-Fetch-Site": "same-origin"}
 
 
 class Visitor:
-    """One browser. What it fills in comes from the forms it was shown."""
+    """One browser. It fills in the values of the received forms."""
 
     def __init__(self, app: Flask, *, base_url: str = "http://localhost") -> None:
         self.client: FlaskClient = app.test_client()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
-    """The web application over this world; it offers its jobs to nobody."""
+    """The web application over this installation; it offers its jobs to no worker."""
     live = live_changes(world.settings)
     with web_pool(world.settings) as pool, operator_pool(world.settings) as operators:
         yield create_app(

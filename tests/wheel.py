@@ -1,4 +1,4 @@
-"""Turno as somebody else installs it: the wheel, alone in an environment of its own."""
+"""Turno as a user installs it: the wheel, alone in a new environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Return what a command prints; it has to succeed."""
+    """Return a command's output; it has to succeed."""
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs of an environment are that has the wheel and what it requires, and nothing of ours beside."""
+    """The programs' folder of an environment with the wheel and its requirements, and nothing of ours beside."""
     folder = tmp_path_factory.mktemp("environment")
     pins = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["constraint-dependencies"]
     (folder / "pins.txt").write_text("\n".join(pins))

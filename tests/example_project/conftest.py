@@ -1,4 +1,4 @@
-"""The whole set-up of a project's tests: the kit, and what every tenant has; pyproject.toml says the rest."""
+"""The whole set-up of a project's tests: the kit, and each tenant's data; pyproject.toml holds the options."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class CustomersPayload:
 
 
 class ImportCustomers(JobHandler[CustomersPayload]):
-    """Enter each customer once; a name that cannot be entered does not stop the others."""
+    """Enter each customer once; a name that cannot be entered does not stop the import."""
 
     type = "import_customers"
 

@@ -56,7 +56,7 @@ def test_a_reminder_is_sent_in_the_end(turno: Installation) -> None:
     assert turno.job(job_id)["result"] == {"reminded": "Ana"}
 
 
-# Time travel: the database's clock stands until it is told to advance ------------------------
+# Time travel: a test advances the database's clock ------------------------
 
 
 def test_a_reminder_waits_as_long_as_it_should(turno: Installation, turno_clock: FrozenClock) -> None:
@@ -109,6 +109,6 @@ def test_a_child_that_is_killed_is_noticed_at_once(turno: Installation, turno_ch
 def test_no_customer_is_seen_next_door(turno: Installation, turno_leaks: LeakDetector) -> None:
     for tenant in turno.tenants.values():
         job_id = turno.enqueue({"names": [turno_leaks.marker_of(tenant)]}, handler=ImportCustomers, tenant=tenant)
-        turno_leaks.seen(turno.work(job_id))  # the log is everybody's
+        turno_leaks.seen(turno.work(job_id))  # the log is shared
         turno_leaks.seen(json.dumps(turno.job(job_id, tenant=tenant), default=str), by=tenant)
     assert turno_leaks.leaks() == []

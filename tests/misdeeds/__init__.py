@@ -1,1 +1,1 @@
-"""What the handlers of the tests do wrong, by what it concerns."""
+"""Faulty behaviour of the tests' handlers, by topic."""

@@ -1,4 +1,4 @@
-"""What a handler of the tests may be asked to do: its payload, and the deeds by their names."""
+"""The payload of the tests' handlers, and the deeds by their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OddPayload:
-    """What to do, with a word and a number for it."""
+    """The deed's name, with a word and a number for it."""
 
     how: str
     text: str = ""
@@ -28,5 +28,5 @@ def write(job: JobContext, country: str = "written") -> None:
     )
 
 
-# By the name that a payload says; filled by tests.misbehaving_handlers, and by tests for themselves.
+# By the name in a payload; filled by tests.misbehaving_handlers, and by single tests.
 DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {}

@@ -1,4 +1,4 @@
-"""What handlers do to processes and to the machine's resources: their own, and those that they start."""
+"""Attacks of handlers on processes and on the machine's resources: the child itself and its descendants."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    # Silent: a reader of the worker's output must not wait for it.
     quiet = subprocess.DEVNULL
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
 
 
 def fork_twice_and_return(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """Let one copy return and another end as `text` says, while this one goes on."""
+    """Let one copy return and another end according to `text`, while this process continues."""
     for copy in range(2):
         if os.fork() == 0:
             if copy:
@@ -68,7 +68,7 @@ time.sleep(600)
 
 
 def escape(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """Start a process that daemonises: twice forked, a session of its own; then do what `text` names."""
+    """Start a daemon: twice forked, in a separate session; then run the deed in `text`."""
     quiet = subprocess.DEVNULL
     done = subprocess.run([sys.executable, "-c", ESCAPE], stdout=subprocess.PIPE, stderr=quiet, text=True, check=True)
     Path(os.environ["ESCAPED"]).write_text(done.stdout)
@@ -77,7 +77,7 @@ def escape(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 
 def look_for_the_escaped(_job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    """Say whether what `escape` has started last still runs."""
+    """Return whether the last process started by `escape` still runs."""
     return {"runs": Path(f"/proc/{Path(os.environ['ESCAPED']).read_text()}").exists()}
 
 

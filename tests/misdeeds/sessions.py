@@ -1,4 +1,4 @@
-"""What handlers leave in their session, and what they find there."""
+"""Changes of handlers to their session, and their observations of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turno.jobs.job_context import JobContext
 
 
 def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    """Say what this session is and what it carries."""
+    """Return the session's user and its state."""
     with job.connection.cursor() as cursor:
         cursor.execute(
             """
@@ -90,7 +90,7 @@ def leave_settings(job: JobContext, payload: OddPayload) -> None:
 
 
 def dict_rows(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    """Say what a row looks like, and leave the session with another factory."""
+    """Return the format of a row, and leave the session with another factory."""
     row = job.connection.execute("SELECT 1 AS one").fetchone()
     job.connection.row_factory = dict_row
     return {"row": row if isinstance(row, dict) else list(row or ())}

@@ -12,7 +12,7 @@ from turno.jobs.job_context import JobContext
 
 
 def resume(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """Count to `number` with a checkpoint each time; on the first attempt stop half-way as `text` says."""
+    """Count to `number` with a checkpoint each time; on the first attempt stop half-way in the way of `text`."""
     reached = job.checkpoint_state or 0
     began_at = reached
     while reached < payload.number:
@@ -50,7 +50,7 @@ def wait_for_checkpoint_stop(job: JobContext, _payload: OddPayload) -> dict[str,
 
 
 def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """A batch of `number` items; those whose number stands in `text` fail."""
+    """A batch of `number` items; items with a number in `text` fail."""
     bad = set(payload.text.split(",")) if payload.text else set()
     batch = job.each(range(payload.number), chunk=5)
     for step in batch:

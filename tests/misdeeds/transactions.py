@@ -1,4 +1,4 @@
-"""What handlers do to their transaction, and to other transactions by locks and collisions."""
+"""Effects of handlers on their transaction, and on other transactions by locks and collisions."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def end_own_backend(job: JobContext, _payload: OddPayload) -> None:
 
 
 def run_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """SQL of the caller's own choosing: what an injection would run."""
+    """SQL of the caller's choice, as by an injection."""
     cursor = job.connection.execute(payload.text)
     return {"rows": [list(map(str, row)) for row in cursor.fetchall()] if cursor.description else []}
 
 
 def run_sql_with_token(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """SQL of an attacker who has learned the token of the attempt from the process's memory."""
+    """SQL of an attacker with the token of the attempt from the process's memory."""
     claim = job.claim  # type: ignore[attr-defined]
     names = "SELECT set_config('siege.job', %s, true), set_config('siege.token', %s, true)"
     job.connection.execute(names, (str(claim.job_id), str(claim.token)))
@@ -75,7 +75,8 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 def deadlock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """Lock the first of the two customers in `text`, wait until somebody has the other, then ask for that one too."""
+    """Lock the first of the two customers in `text`, wait until another job has locked the second, then lock the
+    second."""
     mine, other = payload.text.split()
     lock = "SELECT 1 FROM customers WHERE id = %s FOR UPDATE"
     job.connection.execute(lock, (mine,))
@@ -151,7 +152,7 @@ def commit_and_begin(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 def defer_a_refusal(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    """Write what only the commit refuses."""
+    """Write a row that only the commit refuses."""
     job.connection.execute(
         "INSERT INTO refused_at_commit VALUES (1), (1)",
     )
@@ -159,7 +160,7 @@ def defer_a_refusal(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 def collide_at_commit(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """Write what the commit refuses as a collision, the first `number` times; say how often it was run."""
+    """Write a row that collides at the commit, the first `number` times; return the number of runs."""
     runs = TRIES[payload.text] = TRIES.get(payload.text, 0) + 1
     if runs <= payload.number:
         job.connection.execute("INSERT INTO met_at_commit VALUES (1)")
@@ -167,7 +168,7 @@ def collide_at_commit(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 
 def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    """Release the savepoint of the job, whose name another session has read in pg_stat_activity."""
+    """Release the job's savepoint, with the name that another session has read in pg_stat_activity."""
     name = job.transaction._next_savepoint  # type: ignore[attr-defined]
     job.connection.execute(f"RELEASE SAVEPOINT {name}".encode())
     return {}

@@ -42,7 +42,7 @@ which Turno passes on; the handlers of the example: [tax-authority.md](tax-autho
 
 ## Names in TURNO_LIMITS
 
-`TURNO_LIMITS=jobs_per_day_per_user=500,streams=4000` changes two limits and keeps the others. An answer with status 429
+`TURNO_LIMITS=jobs_per_day_per_user=500,streams=4000` changes two limits and keeps the rest. An answer with status 429
 has the reached limit under the same name. `turno tenant set` and `turno type set` change the jobs per day
 of a tenant or a type at run time.
 

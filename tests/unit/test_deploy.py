@@ -1,4 +1,4 @@
-"""What deploy/ asks a monitoring system for is described in docs/monitoring.md, which a test compares with /metrics."""
+"""docs/monitoring.md describes the queries of deploy/, and a test compares it with /metrics."""
 
 import json
 import re

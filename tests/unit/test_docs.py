@@ -1,4 +1,4 @@
-"""What the documents show is what the files say: code, tables, links, commands and settings."""
+"""The documents agree with the files: code, tables, links, commands and settings."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ OUR_FILE = re.compile(
     r"(?<![\w/.])(?:app|turno|cli|handlers|imports|nemesis|reports|tax_authority|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b"
 )
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
-# Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
+# Names in capitals outside our settings: variables of tests, launchers and other programs.
 UNPREFIXED = {name.upper() for name in ALSO_UNPREFIXED}
 OTHER_NAMES = {
     "TURNO_CRASH_AT",

@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "TURNO_DOTENV",
         "TURNO_HANDLERS",
     ):
-        # Set first, so that what the code adds to the environment is removed again.
+        # Set first, so that additions to the environment are removed again.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     DEMO_ENVIRONMENT.parent.mkdir()

@@ -29,7 +29,7 @@ NOT_OURS = {"PATH", "PYTHONDONTWRITEBYTECODE"}
 DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE = yaml.safe_load((CONTAINER / "compose.yml").read_text(encoding="utf-8"))["services"]
 OURS = {name: service for name, service in COMPOSE.items() if service["image"] == "turno"}
-# What whoever deploys puts there; none of it may be committed.
+# Files of the deployer; none of them may be committed.
 BROUGHT = ("turno.env", "provisioner.env", "rabbitmq.env", "postgres_password", "tls/")
 KUBERNETES = "1.37"
 GRACE = Settings().shutdown_grace_seconds
@@ -117,7 +117,7 @@ def objects() -> Iterator[dict[str, Any]]:
 
 
 def pods() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each pod that is described, by the name of what makes it."""
+    """Each described pod, by the name of its controller."""
     for one in objects():
         spec = one.get("spec", {})
         spec = spec.get("jobTemplate", {}).get("spec", spec)
@@ -149,7 +149,7 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
             assert Path(image_environment()["TURNO_ALIVE_FILE"]).parent == Path("/run/turno")
             assert {"name": "run", "mountPath": "/run/turno"} in container["volumeMounts"]
         elif probe:
-            # Liveness asks what does not depend on the database.
+            # Liveness does not depend on the database.
             rule = READY if kind == "readinessProbe" else ALIVE
             assert probe["httpGet"] == {"path": rule, "port": "http"}
             port = container["ports"][0]
@@ -207,7 +207,7 @@ def test_prometheus_answers_a_scaler(promtool: Path, tmp_path: Path) -> None:
 
 
 def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
-    """What Prometheus says against the query: it answers the oldest of the queue's waits, and 0 where none waits."""
+    """Prometheus's answer to the query: the oldest of the queue's waits, and 0 without waits."""
     series = [
         {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{one}",type="{kind}"}}', "values": values}
         for one, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))

@@ -1,4 +1,4 @@
-"""Every mutant finds its guard, and names tests that there are; what was asked to be proved by one is."""
+"""Every mutant finds its guard, and names existing tests; every required proof has a mutant."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_mutant_s_test_waits_for_less_unless_the_machine_is_crowded(
     assert shortened(within, crowded=crowded) == waited
 
 
-# What issue and design ask to be proved by a mutant, each with the mutants that do it.
+# The proofs that issue and design require, each with its mutants.
 ASKED = {
     "token check": {
         "claim_hold does not compare the token",

@@ -1,4 +1,4 @@
-"""What the person on call reads is there: each alert, command, option, page, metric and message that it names."""
+"""The references of the on-call page exist: each alert, command, option, page, metric and message."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def source() -> str:
 
 
 def rows(part: str) -> dict[str, list[str]]:
-    """Return the cells of the table below a heading, by what stands first in code."""
+    """Return the cells of the table below a heading, by the first code in a row."""
     lines = ALERTS.partition(f"## {part}\n")[2].partition("\n## ")[0].splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
     return {first.strip("`"): rest for first, *rest in cells if first != "`alert`"}

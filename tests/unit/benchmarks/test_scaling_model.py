@@ -1,4 +1,4 @@
-"""The model of docs/scaling.md: twice as much takes twice as much, and a simulation says where that is wrong."""
+"""The model of docs/scaling.md: twice the load takes twice the time, and a simulation shows the exceptions."""
 
 from __future__ import annotations
 

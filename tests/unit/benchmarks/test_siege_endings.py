@@ -1,4 +1,4 @@
-"""How a siege judges what an attack came to."""
+"""The result of an attack in the siege's judgement."""
 
 import json
 

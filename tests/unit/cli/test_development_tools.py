@@ -1,4 +1,4 @@
-"""What `turno test` does where its tools are not installed."""
+"""`turno test` without its installed tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.commands.development_tools import BEGAN_ANEW, TOOLS, begin_anew_with_to
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What was run in this process's place, where no tool is there."""
+    """The program that replaced this process without installed tools."""
     instead: list[list[str]] = []
     monkeypatch.delenv(BEGAN_ANEW, raising=False)
     monkeypatch.setattr(sys, "argv", ["turno", "test", "--deep"])
@@ -34,7 +34,7 @@ def test_without_one_the_same_line_is_run_with_the_tools(ran: list[list[str]], m
     monkeypatch.setattr("shutil.which", lambda _name: "/bin/uv")
     begin_anew_with_tools()
     assert ran == [["/bin/uv", "run", "--group", "dev", "turno", "test", "--deep"]]
-    # Once: if the tool is still missing then, somebody has to look.
+    # Once: if the tool is still missing, the command fails.
     with pytest.raises(click.ClickException, match="missing: ruff; get them with `uv sync --group dev`"):
         begin_anew_with_tools()
 

@@ -7,7 +7,7 @@ import uuid
 
 from cli.servers.marked_processes import MARK, end_marked, marked_with
 
-# What it ignores is in its name's place on the command line, so that the program looks like one of ours.
+# The ignored argument has its place on the command line, so that the program looks like one of ours.
 STUBBORN = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 
 

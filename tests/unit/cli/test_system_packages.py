@@ -24,7 +24,7 @@ def policy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package manager that knows no packages until its lists are updated, and writes down what it was asked."""
+    """A package manager that knows no packages until its lists are updated, and records its calls."""
     asked = tmp_path / "asked"
     program = tmp_path / "bin" / "apt-get"
     program.parent.mkdir()

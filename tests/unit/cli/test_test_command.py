@@ -25,7 +25,7 @@ ABSENT = SystemPackage(name="absent-server", marker="absent", programs=("no-such
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What the command hands to pytest: first the markers left out, then the caller's arguments."""
+    """The arguments for pytest: first the markers left out, then the caller's arguments."""
     handed: list[list[str]] = []
 
     def tests(

@@ -1,4 +1,4 @@
-"""The client against a server that says what the test has it say: what is sent again, and what is told."""
+"""The client against a server with prepared answers: its retries, and its errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SILENCE = None
 
 
 class Server(ThreadingHTTPServer):
-    """Gives the next answer of a list to each request, and keeps what was asked."""
+    """Gives the next answer of a list to each request, and keeps the requests."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

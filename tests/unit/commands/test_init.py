@@ -1,4 +1,4 @@
-"""`turno init` and `turno handler add`: what they write, and what they leave as it is."""
+"""`turno init` and `turno handler add`: the files that they write, and the files that they leave unchanged."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ NOW = datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
 
 
 def job(**columns: Any) -> dict[str, Any]:
-    """A job as the store reads it, done unless said otherwise."""
+    """A job as the store reads it, done by default."""
     empty = dict.fromkeys(
         (
             "reason",

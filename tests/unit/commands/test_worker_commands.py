@@ -1,4 +1,4 @@
-"""What the programs that run jobs take on their command lines, and what they say to anything else."""
+"""The arguments of the programs that run jobs, and their refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPTS = {
 
 
 JOB = "0192d3a4-5b6c-7d8e-9f01-23456789abcd"
-# Nothing listens there: whoever gets so far as to connect says so.
+# No server listens there: a program that connects reports it.
 NOWHERE = {
     "DATABASE_URL": "postgresql://127.0.0.1:1/turno", "TURNO_MASTER_KEY": "m" * 32, "TURNO_JWT_KEY": "j" * 32,
     "RABBITMQ_URL": "amqp://127.0.0.1:1", "TURNO_WEB_BIND": "127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""Numbers, dates and texts as people write them, and what is refused with which reason."""
+"""Numbers, dates and texts in common formats, and the reason of each refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as they come from offices: encodings, separators, workbooks, and those that are better not opened."""
+"""Files from offices: encodings, separators, workbooks, and dangerous files."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_workbooks_that_are_not_opened(parts: dict[str, bytes], code: str) -> No
 
 def test_a_workbook_that_lies_about_its_size_is_not_opened() -> None:
     data = bytearray(packed({SHEET: b" " * 1_000_000}, book(HEADER)))
-    # The size in the directory, made small: what is unpacked must then differ from its checksum.
+    # The size in the directory, made small: the unpacked data must then differ from its checksum.
     place = data.rfind(SHEET.encode())
     data[place - 22 : place - 18] = (1000).to_bytes(4, "little")
     assert refusal(bytes(data), "orders") == "broken workbook"

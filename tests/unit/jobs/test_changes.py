@@ -1,4 +1,4 @@
-"""What is announced names jobs, each once, in payloads that PostgreSQL takes; anything else is not read."""
+"""An announcement names jobs, each once, in payloads that PostgreSQL takes; any other payload is ignored."""
 
 from uuid import UUID, uuid4
 

@@ -1,4 +1,4 @@
-"""Which moments get a job now: those that come soon, and the missed moments that the policy keeps."""
+"""Moments that get a job now: the next ones, and the missed moments that the policy keeps."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What `TURNO_HANDLERS` may name, and what is said of what it may not."""
+"""The valid names of `TURNO_HANDLERS`, and the errors of invalid names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a job's page shows of a traceback and of a payload."""
+"""A traceback and a payload on a job's page."""
 
 from __future__ import annotations
 

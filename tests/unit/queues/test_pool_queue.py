@@ -27,7 +27,7 @@ def test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops()
     assert queue.offer(REF)
     stopping = Thread(target=queue.close)
     stopping.start()
-    assert wait_until(lambda: not queue.offer(REF), within=10)  # that it is closed is known before it goes on
+    assert wait_until(lambda: not queue.offer(REF), within=10)  # the queue knows that it is closed before it continues
     go_on.set()
     stopping.join(10)
     assert sent == ["hint", "hint", "hung up"]

@@ -1,4 +1,4 @@
-"""What a child keeps of what its jobs log, and what its parent finds of it."""
+"""A child's kept log lines of its jobs, and their reader in the parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a child may allocate during an attempt, and after it."""
+"""A child's allocations during an attempt, and after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which job a child is asked to stop is the one that is meant, and it begins none that was called back."""
+"""A request to stop reaches exactly the intended job, and the child begins no recalled job."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_of_a_batch_that_is_called_back_nothing_more_is_begun_and_of_the_next_al
 
 
 def test_of_a_job_that_both_want_the_child_learns(shared: SharedState) -> None:
-    """It has written that it is about to begin it, so the parent leaves it to the child, who then sees the call."""
+    """It has written that it is about to begin it, so the parent leaves it to the child, which then sees the call."""
     shared.begins(0)
     assert (shared.call_back(1), shared.begins(1), shared.furthest(1)) == (0, False, 1)
 

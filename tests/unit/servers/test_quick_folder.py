@@ -1,4 +1,4 @@
-"""The folder in memory of a server for tests: one of its own for each, and none stays of those that were killed."""
+"""The folder in memory of a server for tests: a separate folder for each, and no folder of a killed server stays."""
 
 from pathlib import Path
 

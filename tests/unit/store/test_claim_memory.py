@@ -1,4 +1,4 @@
-"""What a claimer remembers between two claims, and for how long it believes it."""
+"""A claimer's memory between two claims, and its lifetime."""
 
 from __future__ import annotations
 

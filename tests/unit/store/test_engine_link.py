@@ -1,4 +1,4 @@
-"""The supervisor's connection: what counts as an outage, and that a server that is away is left alone for a moment."""
+"""The supervisor's connection: the errors that count as an outage, and the pause after an outage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turno.store.outage import in_short, unreachable
 
 
 class Session:
-    """A connection that fails as it is told, and may break by it."""
+    """A connection that fails on request, and may break by it."""
 
     def __init__(self) -> None:
         self.closed = self.broken = False
@@ -61,7 +61,7 @@ def link(server: Server) -> Link:
 
 
 def leave(session: Any) -> None:
-    """Lose the session, as it is when its database was dropped."""
+    """Lose the session, as after a dropped database."""
     session.closed = True
 
 

@@ -1,4 +1,4 @@
-"""What the tax authority's answers are taken for: granted, refused, or nobody knows."""
+"""The interpretation of the tax authority's answers: granted, refused, or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to the tax authority: names, order, namespaces and amounts as it publishes them."""
+"""The requests to the tax authority: names, order, namespaces and amounts as it publishes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUTH = ["Auth", "Token", "Sign", "Cuit"]
 
 @dataclass(frozen=True)
 class Sent(HttpExchange):
-    """Keeps what would be posted, and answers what is no answer."""
+    """Keeps the requests, and returns an invalid answer."""
 
     connect_seconds: float = 1
     read_seconds: float = 1

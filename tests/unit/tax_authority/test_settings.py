@@ -1,4 +1,4 @@
-"""What may be said of the tax authority, and what a branch's certificate must be."""
+"""The settings of the tax authority, and the checks of a branch's certificate."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ EN, ES = (Localizer(language, NOW, catalogues(LOCALE, build_registry().handlers)
 
 
 def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
-    """What a catalogue's source says for each message."""
+    """A catalogue's messages in its source."""
     found: dict[str, str | tuple[str, str]] = {}
     for message in read_po(BytesIO(source.read_bytes())):
         match message.id, message.string:
@@ -103,7 +103,7 @@ def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
     said = WORDS[phrase]
     assert set(said) == set(LANGUAGES)
     assert len({isinstance(one, tuple) for one in said.values()}) == 1
-    if not phrase.startswith(("reason ", "error ")):  # where the other language may repeat the error's own words
+    if not phrase.startswith(("reason ", "error ")):  # a translation may repeat the error's own words
         assert len({frozenset(places(one) - {"n"}) for one in said.values()}) == 1
 
 

@@ -1,4 +1,4 @@
-"""turno-client.js keeps the types that its comments promise, to itself and to whoever imports it."""
+"""turno-client.js keeps the types in its comments, for itself and its importers."""
 
 from __future__ import annotations
 

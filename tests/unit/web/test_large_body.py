@@ -1,4 +1,4 @@
-"""Of several large bodies one is computed on at a time, and a small one waits for none of them."""
+"""Large bodies are parsed one after another, and a small body waits for none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document and the application tell the same story."""
+"""The document and the application agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build() -> Flask:
-    """The application as wiring makes it; nothing that needs a database is asked here."""
+    """The application of wiring; no test here needs a database."""
     nothing = cast("Any", None)
     settings = Settings(jwt_key="a key that only tests know, 32 bytes or more")
     return create_app(

@@ -55,7 +55,7 @@ def segment(value: Any) -> str:
 
 
 def by_hand(header: Any, payload: Any, key: bytes = SECRET.encode()) -> str:
-    """Sign what no library would."""
+    """Sign a token that no library would sign."""
     signed = f"{segment(header)}.{segment(payload)}"
     return f"{signed}.{segment(hmac.new(key, signed.encode(), hashlib.sha256).digest())}"
 

@@ -1,4 +1,4 @@
-"""When those who watch are told again after a telling took long."""
+"""The next notification of watchers after a slow notification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGIN = HandlerLogin(slug="suc0001", schema="t_000000000001", role="r", epoch=0)
 
 
 class SlowLink(Engine):
-    """Tells nobody, and takes three seconds for it."""
+    """Notifies no watcher, and takes three seconds for it."""
 
     def __init__(self) -> None:
         self.now = 100.0

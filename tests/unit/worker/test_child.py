@@ -1,4 +1,4 @@
-"""What a parent knows of a child: what it was given, at which job it is, what is left of it."""
+"""The parent's view of a child: its jobs, its current job, and its remaining jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for a child, who is given one in reserve, and who of those with nothing to do is dismissed."""
+"""Waiting for a child, the children in reserve, and the dismissal of idle children."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PIDS = count(1)
 
 @dataclass
 class FakeChild:
-    """What is asked of a child."""
+    """The interface of a child."""
 
     claims: Batch = ()
     since: float = 0.0

@@ -1,4 +1,4 @@
-"""What a worker holds by the tickets and knows nothing of is given back, and nothing else."""
+"""A worker gives back exactly the tickets of unknown jobs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FakeEngine:
-    """An engine's link that is refused as a test says, by the tenant's schema."""
+    """An engine's link with prepared refusals by the tenant's schema."""
 
     def __init__(self) -> None:
         self.refusals: dict[str, type[psycopg.Error]] = {}
@@ -38,7 +38,7 @@ class FakeEngine:
 
 
 class Child:
-    """A child whose job has logged one line for each of these schemas."""
+    """A child with a job that has logged one line for each of these schemas."""
 
     def __init__(self, *schemas: str) -> None:
         self.schemas = schemas

@@ -1,4 +1,4 @@
-"""The process for maintenance: that it cannot be had, or has ended, is nothing to the worker that asked for it."""
+"""The process for maintenance: its absence or end does not affect the worker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_round_that_is_under_way_is_ended_and_reaped(clock: list[float]) -> No
     assert pid is not None
     clock[0] = 10
     tidy.fork_if_due(in_child=nothing)
-    assert tidy.pid == pid  # one at a time
+    assert tidy.pid == pid  # never two
     tidy.end()
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""What a resident worker asks for: one after a silence, then for all that are free, several at a time where short."""
+"""The claims of a resident worker: one after a silence, then for all free children, several jobs each where short."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_claim(kind: str) -> Claim:
 
 
 class FakeEngine(Engine):
-    """Answers claims with `waiting`, one turn after another, and remembers what it was asked for."""
+    """Answers claims with `waiting`, one turn after another, and records the requested slots."""
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
@@ -65,7 +65,7 @@ def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[int]:
 
 
 def test_an_end_is_followed_by_a_look_soon(source: PoolSource) -> None:
-    """It may have let a part's job run, or the next of its key, and of these no hint tells."""
+    """It may have let a part's job run, or the next of its key, and no hint announces these."""
     assert take(source) == take(source) == []
     assert source.poll_in() > AFTER_END
     source.learn("odd", 0.001)

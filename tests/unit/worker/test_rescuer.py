@@ -1,4 +1,4 @@
-"""A rescue that is refused waits by itself: nobody else's does, and no refusal ends the supervisor."""
+"""A refused rescue waits without delaying other rescues, and no refusal ends the supervisor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeou
 
 
 class Database:
-    """Refuses the rescues of some claims, and is away while it is told to be; remembers what it was asked."""
+    """Refuses the rescues of some claims, and is unavailable on request; records the rescues."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -157,7 +157,7 @@ def test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment
     database.asked.clear()
     killed(rescuing, good)
     rescuing.flush()
-    # The one that was never refused goes first; the other is tried in the same moment, as it is due.
+    # The claim without a refusal goes first; the refused claim follows in the same moment, as it is due.
     assert database.asked == [good, bad]
     killed(rescuing, more := database.claim(1))
     rescuing.flush()
@@ -267,7 +267,7 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
     assert rescuing.claims_at <= database.now
     rescuing.flush()
     assert database.given_back == {second: seconds - 1, later: seconds - 1}
-    assert list(database.rescued) == [first]  # without a wait: what refuses handlers refuses no rescue
+    assert list(database.rescued) == [first]  # without a wait: a refusal of handlers refuses no rescue
     database.now = seconds
     assert rescuing.pass_over([theirs]) == [theirs]
 

@@ -1,4 +1,4 @@
-"""What `turno doctor` says of settings, without a database."""
+"""The advice of `turno doctor` about settings, without a database."""
 
 from __future__ import annotations
 
