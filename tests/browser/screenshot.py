@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.site import Site
 
 PICTURE = ROOT / "docs" / "pages.png"
-HELD = 10_310  # stands in the second chunk of fifty
+HELD = 10_310  # an order in the second chunk of fifty
 WITHOUT_LINES = "INSERT INTO orders (id, customer_id, ordered_on) SELECT 1, id, '2026-01-31' FROM customers LIMIT 1"
 SIZE = {"width": 900, "height": 760}
 SIDE_BY_SIDE = """

@@ -1,4 +1,4 @@
-"""turno-client.js as somebody's own page uses it: one stream for all tabs, from this origin and from another."""
+"""turno-client.js in an application's page: one stream for all tabs, from this origin and from another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HELD = 10_310
 
-# What a page does with the library; states it hears are gathered in `heard`.
+# A page that uses the library, and gathers the received states in `heard`.
 USE = """
 async ([base, schema, token]) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
@@ -57,7 +57,7 @@ def streams_opened(page: Page) -> list[str]:
 
 
 def blank(page: Page, site: Site) -> Page:
-    """Go to a page of this origin that does not use the library by itself."""
+    """Go to a page of this origin that does not load the library."""
     page.goto(f"{site.url}/docs")
     return page
 
@@ -87,7 +87,7 @@ def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orde
         assert opened[0]
         assert not opened[1]
 
-        # The tab that read the stream is closed: the other takes over.
+        # The tab that read the stream is closed: the second tab takes over.
         first.close()
         second.wait_for_function("() => turno._source.streaming")
         assert opened[1]

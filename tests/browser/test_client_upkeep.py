@@ -1,4 +1,4 @@
-"""What turno-client.js keeps and gives back: it may be closed and started, and asks for nothing nobody follows."""
+"""Memory and requests of turno-client.js: it may be closed and started, and requests only followed jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.site import Site
 
-# `asks` counts what was asked for, by its path.
+# `asks` counts the requests by path.
 USE = """
 async (base) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
@@ -30,7 +30,7 @@ async (base) => {
   globalThis.follow = (id) => turno.follow(id, (job) => heard.push([job.job_id, job.status]));
 }
 """
-IDLE = "/api/notifications?limit=1"  # what is asked for while nothing is followed
+IDLE = "/api/notifications?limit=1"  # the request while no job is followed
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def jobs(site: Site) -> list[str]:
 
 
 def blank(page: Page, site: Site) -> None:
-    """Go to a page of this origin, which does not use the library by itself, and have it use it."""
+    """Go to a page of this origin that does not load the library, and start the library in it."""
     page.goto(f"{site.url}/docs")
     page.evaluate(USE, site.url)
 
@@ -95,7 +95,7 @@ def test_what_nobody_follows_any_more_is_not_asked_for(site: Site, jobs: list[st
         wait_for(page, "asks[`/api/jobs/${one}`] > 1", jobs[0])
         page.evaluate("() => { stops[0](); stops[0](); }")
         before = asked(page, jobs[0])
-        wait_for(page, f"asks[`/api/jobs/${{one}}`] > {before}", jobs[0])  # the other one still follows it
+        wait_for(page, f"asks[`/api/jobs/${{one}}`] > {before}", jobs[0])  # the second follower remains
         page.evaluate("stops[1]()")
         page.evaluate("() => { turno._source.pollEvery = 50; turno._source._pollIn(50); }")
         wait_for(page, f"asks['{IDLE}'] > 0")

@@ -28,7 +28,7 @@ def test_a_page_in_the_host_s_layout_is_live_and_its_forms_work(
         page.locator("#link.live").wait_for()
         assert page.locator("nav", has_text="The ERP's own menu").evaluate("one => getComputedStyle(one).fontSize") == (
             page.evaluate("getComputedStyle(document.body).fontSize")
-        ), "our style is for what is ours"
+        ), "our style applies to our elements"
         assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "normal"
         assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--ink')") == ""
         assert page.locator(".turno h1").evaluate("one => getComputedStyle(one).fontSize") == "28px"

@@ -1,4 +1,4 @@
-"""Every screen, light and dark, in both languages, wide and narrow: readable by everybody, nothing cut off."""
+"""Every screen, light and dark, in both languages, wide and narrow: accessible, nothing cut off."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def crowded(module_site: Site) -> Iterator[Site]:
         world.rows(statement, tenant=tenant)
 
 
-# What reaches beyond the window's edge, where the page can be scrolled sideways.
+# Elements beyond the window's edge, where the page can be scrolled sideways.
 TOO_WIDE = """() => {
   const room = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= room) return [];
@@ -121,7 +121,7 @@ def test_a_running_batch_is_fit_for_everybody(crowded: Site) -> None:
             page.locator("#batches").get_by_role("button").click()
             expect(page.locator("#batches .cancelling")).to_be_visible()
             assert_fit_for_everybody(page, "a batch that is being cancelled")
-        # Released, the job commits what it was at before it ends.
+        # Released, the job commits its progress before it ends.
         assert wait_until(lambda: not crowded.world.rows("SELECT job_id FROM turno.tickets"), within=20)
         crowded.world.rows("DELETE FROM invoice_lines")
         crowded.world.rows("DELETE FROM invoices")

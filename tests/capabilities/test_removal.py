@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
 
 ROOT = Path(__file__).resolve().parents[2]
-# What fills the tables of a capability in one tenant's schema.
+# Statements that fill the tables of a capability in one tenant's schema.
 ROWS = {
     "adoption": "INSERT INTO turno.adoptions (tenant_id, table_owner, rights)"
     " SELECT id, 'erp', 'write' FROM turno.tenants WHERE schema = current_schema()",

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 TESTS = "tests/integration/store/test_fencing.py"
 HOSTILE = "tests/integration/runner/batches/test_hostile_sql.py"
 PROMISE = "promise 3: a worker that lost its claim can write nothing"
-ONCE = "promise 2: what a job does in our database happens exactly once"
+ONCE = "promise 2: a job's effects in our database happen exactly once"
 ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
 OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 

@@ -1,4 +1,4 @@
-"""Guards of the operator's pages: who sees them, and of which companies."""
+"""Guards of the operator's pages: permissions and companies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "anybody sees the operator's pages",
+        "any user sees the operator's pages",
         OPERATORS,
         "turno/web/pages/operator_pages.py",
         "        require_operator(visitor.principal)\n",
@@ -44,7 +44,7 @@ MUTANTS = (
         (f"{FOREIGN}[/admin]", f"{FOREIGN}[/admin/tenants]", f"{FOREIGN}[/admin/queues]"),
     ),
     Mutant(
-        "an operator of one company sees what workers run for another",
+        "an operator of one company sees the jobs that workers run for another",
         BY_COMPANY,
         "turno/store/operator/run_time_settings.py",
         "AND (%(companies)s::text[] IS NULL OR o.company = ANY (%(companies)s))",
@@ -52,7 +52,7 @@ MUTANTS = (
         (f"{FOREIGN}[/admin/workers]",),
     ),
     Mutant(
-        "troubles of every company's tenants are told",
+        "troubles of every company's tenants are shown",
         BY_COMPANY,
         TROUBLES,
         "[one for one in found if one.tenant is None or one.tenant in theirs]",
@@ -60,7 +60,7 @@ MUTANTS = (
         (f"{FOREIGN}[/admin]",),
     ),
     Mutant(
-        "what waits in vain is told of every company",
+        "unserved jobs of every company are shown",
         BY_COMPANY,
         TROUBLES,
         "found if companies is None else _within(cursor, found, companies)",
@@ -68,7 +68,7 @@ MUTANTS = (
         (f"{PAGES}::test_what_is_wrong_comes_first_with_since_when_and_what_to_type",),
     ),
     Mutant(
-        "a reader sets what operators set",
+        "a reader changes operators' settings",
         OPERATORS,
         "turno/web/pages/operator_pages.py",
         "            require_change(visitor.principal)\n",
@@ -85,14 +85,14 @@ MUTANTS = (
     ),
     Mutant(
         "another site changes a tenant",
-        "decision 0021: what changes anything comes from our own origin",
+        "decision 0021: a change of state comes from our own origin",
         "turno/web/pages/page_routes.py",
         "    require_same_origin(request)\n",
         "",
         (f"{PAGES}::test_who_may_not_changes_no_tenant",),
     ),
     Mutant(
-        "an operator of one company stops everybody's workers",
+        "an operator of one company stops all workers",
         BY_COMPANY,
         "turno/capabilities/admin/workers.py",
         '@worker_list.form("/admin/workers/<worker_id>", everywhere=True)',
@@ -116,15 +116,15 @@ MUTANTS = (
         (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
     ),
     Mutant(
-        "a replay takes what failed after the look",
-        "the button says how many",
+        "a replay takes jobs that failed after the look",
+        "the button shows the count",
         "turno/capabilities/admin/jobs_page.py",
         "            until=until,\n",
         "",
         (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
     ),
     Mutant(
-        "an operator of one company sets by a form what all share",
+        "an operator of one company changes a shared setting by a form",
         BY_COMPANY,
         "turno/capabilities/admin/types.py",
         '@type_list.form("/admin/types/<name>", everywhere=True)',
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a command passes over a filter that only tenants know",
-        "bulk actions change what was looked at, and nothing else",
+        "bulk actions change exactly the listed jobs",
         "turno/store/operator/job_search.py",
         "        if self.of_tenants:\n            raise",
         "        if False:\n            raise",
@@ -156,7 +156,7 @@ MUTANTS = (
         ("tests/unit/jobs/test_traceback_text.py::test_our_frames_are_left_out_and_theirs_stay",),
     ),
     Mutant(
-        "a page that nobody looks at goes on asking",
+        "a hidden page continues to request",
         "refreshing stops when the tab is hidden",
         "turno/web/static/admin.js",
         "  if (document.hidden) return;\n",

@@ -1,4 +1,4 @@
-"""/api/admin over many tenants: lists, commands, settings and the audit, for who may and within their companies."""
+"""/api/admin over many tenants: lists, commands, settings and the audit, by permission and company."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_type_s_quota_is_each_tenant_s_of_that_type(service: Service) -> None:
     assert (refused.status_code, refused.get_json()["limit"]) == (429, "jobs_per_day_per_type")
     assert int(refused.headers["Retry-After"]) > 80_000
     assert service.caller("north").submit().status_code == 202, "another tenant has its own"
-    # What the type may not costs the user and the tenant nothing, and a changed quota begins full.
+    # A job refused by its type costs the user and the tenant no quota, and a changed quota begins full.
     eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": 2})
     eva.ask("PATCH", "/api/admin/types/greetings", json={"jobs_per_day": 100})
     assert [ana.submit().status_code for _ in range(3)] == [202, 202, 429]
@@ -293,7 +293,7 @@ def test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies(service: Se
         assert admin.get(f"/api/admin/jobs?{query}&tenant=north").get_json()["jobs"] == []
         foreign = operator(service, role="admin", companies=["umbrella"])
         assert foreign.get(f"/api/admin/jobs?{query}").get_json()["jobs"] == []
-    # Whoever may not read a secret must not find it letter by letter.
+    # A user without permission to read a secret must not find it letter by letter.
     assert eva.get("/api/admin/jobs?payload=words").status_code == 403
     assert "error" in problems(eva.get(f"/api/admin/jobs?user={ana.user}&error=Boom"))
 

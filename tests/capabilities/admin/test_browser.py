@@ -1,4 +1,4 @@
-"""The operator's pages in a real browser: fit for everybody, by keyboard, live, and quiet while nobody looks."""
+"""The operator's pages in a real browser: accessible, by keyboard, live, and quiet while hidden."""
 
 from __future__ import annotations
 

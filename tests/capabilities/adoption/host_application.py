@@ -36,7 +36,7 @@ ORDER BY 1, 2, 3
 
 
 class Host:
-    """An application with a schema for each customer, owned by a role of its own."""
+    """An application with a schema for each customer, owned by a separate role."""
 
     def __init__(self, url: str, admin: psycopg.Connection[Any]) -> None:
         self.url, self.admin = url, admin

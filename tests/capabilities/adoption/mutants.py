@@ -86,7 +86,7 @@ MUTANTS = (
         (f"{TESTS}::test_removal_leaves_the_schema_as_it_was[cluster]",),
     ),
     Mutant(
-        "removal drops what the application made on our tables",
+        "removal drops the application's objects on our tables",
         GUEST,
         "turno/tenancy/provisioning/removal.py",
         "            _refuse_dependents(admin, tenant)\n",
@@ -102,7 +102,7 @@ MUTANTS = (
         (f"{REFUSED}[cluster-a table with a name of ours]",),
     ),
     Mutant(
-        "a schema that everybody may use is adopted",
+        "a schema open to PUBLIC is adopted",
         APART,
         ADOPTION,
         "    if everybody:\n",
@@ -118,7 +118,7 @@ MUTANTS = (
         (f"{REFUSED}[cluster-a superuser's schema]",),
     ),
     Mutant(
-        "an uninstallation goes on while workers live",
+        "an uninstallation continues while workers live",
         GUEST,
         UNINSTALL,
         "    if workers[0]:\n",
@@ -134,7 +134,7 @@ MUTANTS = (
         (f"{WAY_BACK}::test_it_is_refused_while_workers_live_or_data_would_go[cluster]",),
     ),
     Mutant(
-        "PUBLIC does not get back what it lost",
+        "PUBLIC does not get back its revoked rights",
         GUEST,
         UNINSTALL,
         "        grant_each(admin, group_rights(admin, logins), PUBLIC)\n",
@@ -158,7 +158,7 @@ MUTANTS = (
         (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema",),
     ),
     Mutant(
-        "an uninstallation goes on while the web is connected",
+        "an uninstallation continues while the web is connected",
         GUEST,
         UNINSTALL,
         "    if sessions:\n",
@@ -174,8 +174,8 @@ MUTANTS = (
         (f"{REFUSALS}::test_a_schema_that_was_renamed_is_named_and_followed[cluster]",),
     ),
     Mutant(
-        "a program adopts with other rights than it says",
-        "what a program adopts is as by the command",
+        "a program adopts with other rights than declared",
+        "a program adopts as the command does",
         "turno/capabilities/adoption/program.py",
         "Adoption(schema, owner, TableRights.parse(rights))",
         "Adoption(schema, owner, TableRights.parse(rights and WRITE))",

@@ -1,4 +1,4 @@
-"""A schema of the application is adopted as it is, and left as it was."""
+"""A schema of the application is adopted unchanged, and left unchanged."""
 
 from __future__ import annotations
 

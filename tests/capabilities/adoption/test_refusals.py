@@ -1,4 +1,4 @@
-"""What cannot be adopted, and what changes afterwards, is said by name; nothing of the application's changes."""
+"""Obstacles to an adoption, and its later changes, are reported by name; nothing of the application changes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ORDER BY 1, 2
 
 
 def left(host: Host) -> list[tuple[Any, ...]]:
-    """What of Turno is in the database or the cluster."""
+    """Turno's objects in the database and the cluster."""
     return host.admin.execute(
         "SELECT rolname FROM pg_roles WHERE starts_with(rolname, %s) UNION ALL"
         " SELECT nspname FROM pg_namespace WHERE nspname = 'turno' OR nspname ~ '^t_[0-9a-f]{12}$'",

@@ -1,4 +1,4 @@
-"""Guards of alerts: told once, to whom it concerns, and never lost."""
+"""Guards of alerts: sent once, to the concerned receivers, and never lost."""
 
 from tests.mutants.mutant import Mutant
 
@@ -10,23 +10,23 @@ TESTS = "tests/capabilities/alerts/test_alerts.py"
 
 MUTANTS = (
     Mutant(
-        "a mail server need not prove who it is",
-        "a password goes to nobody but the server that was named",
+        "a mail server need not prove its identity",
+        "a password goes only to the named server",
         "turno/mail.py",
         "server.starttls(context=trusted)",
         "server.starttls()",
         (f"{MAIL}::test_a_server_without_a_trusted_certificate_gets_nothing[nobody vouches-smtp+starttls]",),
     ),
     Mutant(
-        "whatever is open for long counts as an old snapshot",
-        "an alert is told of what is wrong, and of nothing else",
+        "every long transaction counts as an old snapshot",
+        "an alert reports exactly the present problems",
         "turno/store/operator/troubles.py",
         "          AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type <> 'autovacuum worker'\n",
         "",
         ("tests/integration/store/test_troubles.py::test_an_old_snapshot_is_told_to_whom_the_server_shows_it",),
     ),
     Mutant(
-        "an alert is told in every round",
+        "an alert is sent in every round",
         ALERTS,
         STATES,
         "WHERE b.again OR r.receiver = ANY (b.receivers) IS NOT TRUE",
@@ -34,7 +34,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone",),
     ),
     Mutant(
-        "an alert that lasts is never told again",
+        "an alert that lasts is never sent again",
         ALERTS,
         STATES,
         "WHERE b.again OR r.receiver",
@@ -50,7 +50,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_new_receiver_gets_present_alerts_once",),
     ),
     Mutant(
-        "what is gone for a moment has recovered",
+        "a problem that pauses for a moment has recovered",
         ALERTS,
         STATES,
         "DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval",
@@ -66,7 +66,7 @@ MUTANTS = (
         (f"{TESTS}::test_an_hour_of_errors_500_loses_nothing_and_floods_nobody",),
     ),
     Mutant(
-        "what was refused is forgotten",
+        "a refused alert is forgotten",
         ALERTS,
         ROUNDS,
         "            if error is None:\n",
@@ -98,7 +98,7 @@ MUTANTS = (
         (f"{TESTS}::test_few_failures_among_many_ends_are_no_alert",),
     ),
     Mutant(
-        "what changes from round to round makes another alert",
+        "values that change from round to round make another alert",
         ALERTS,
         "turno/capabilities/alerts/rules.py",
         "if name not in COUNTS}",

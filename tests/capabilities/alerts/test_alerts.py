@@ -1,4 +1,4 @@
-"""An alert is raised for whom it concerns, is told once to each receiver, again while it lasts, and when it is over."""
+"""An alert is raised for the concerned receivers, is sent once to each, again while it lasts, and when it is over."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
 ) -> None:
     monkeypatch.setattr("turno.capabilities.alerts.rounds.ROUND_SECONDS", 0.5)
     monkeypatch.setattr("turno.mail.ANSWERS_WITHIN", 30)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never says a word
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
         port = silent.getsockname()[1]
         email = by_mail(f"smtp://127.0.0.1:{port}")
         told = alerts(world, email, Webhook(webhook.url, generic))

@@ -41,7 +41,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def email(monkeypatch: pytest.MonkeyPatch) -> Mailer:
-    """Return the receiver at a mail server whose certificate the authority vouches for."""
+    """Return the receiver at a mail server with a certificate of the authority."""
 
     def receiver(url: str, authority: Path | None) -> Email:
         if authority:

@@ -11,7 +11,7 @@ COMPANIES = "an operator of one company never changes another's"
 
 MUTANTS = (
     Mutant(
-        "a setting is changed and nobody knows by whom",
+        "a setting is changed without a record of the actor",
         ON_RECORD,
         "turno/migrations/control/functions/operator_act.sql",
         "nullif(current_setting('turno.actor', true), ''), ",

@@ -1,4 +1,4 @@
-"""An installation, the other side of its outside calls, and jobs that call it."""
+"""An installation, a fake of the outside system, and jobs that call it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SETTLE_ALL_THE_SAME = """        verdict := 'settled';
 
 MUTANTS = (
     Mutant(
-        "what is absent is issued though its caller may live",
+        "an absent effect is issued though its caller may live",
         NEVER_BLIND,
         EFFECTS,
         "case Absent() if not (known.caller_gone or self._idempotent):",
@@ -35,7 +35,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "what nobody can look up is issued again",
+        "an effect without a look-up is issued again",
         NEVER_BLIND,
         EFFECTS,
         "Absent() if self._idempotent else Unknown(",
@@ -75,7 +75,7 @@ MUTANTS = (
         (f"{ONCE}::test_while_another_job_calls_nobody_else_does",),
     ),
     Mutant(
-        "two jobs issue again what both found absent",
+        "two jobs issue again an effect that both found absent",
         NEVER_BLIND,
         "turno/capabilities/effects/sql/tenant/functions/effect_reissue.sql",
         "    WHERE key = p_key AND state = 'intended' AND intent_of(token) = p_intent\n",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "the work before the call is committed without proof of its transaction",
-        "promise 2: what a job does in our database happens exactly once",
+        "promise 2: a job's effects in our database happen exactly once",
         "turno/runner/transaction.py",
         "        pipeline = self._ending().commit()\n",
         "        pipeline = self._pipeline().commit()\n",
@@ -139,7 +139,7 @@ MUTANTS = (
         (f"{REVIEW}::test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt",),
     ),
     Mutant(
-        "nobody says that a dead caller is gone",
+        "no message confirms the death of a caller",
         "section 6: absent counts when the old process is known to be dead",
         "turno/worker/rescuer.py",
         "            child=pending.child,\n",
@@ -173,7 +173,7 @@ MUTANTS = (
         (f"{ONCE}::test_after_a_restore_even_the_first_call_waits_for_a_look_up",),
     ),
     Mutant(
-        "a person settles what is under way",
+        "a person settles an effect under way",
         BY_PEOPLE,
         "turno/capabilities/effects/sql/tenant/functions/effect_decide.sql",
         "        verdict := 'busy';\n",

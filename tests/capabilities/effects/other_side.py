@@ -1,4 +1,4 @@
-"""The other side of an outside call, as a test decides what it answers, and jobs that call it."""
+"""A fake of the outside system with answers set by the test, and jobs that call it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KEY = "cae:1:B:7"
 
 
 class Died(BaseException):
-    """Ends an attempt in this process as a kill ends one in a process of its own: nothing is recorded."""
+    """Ends an attempt in this process as a kill ends a child: nothing is recorded."""
 
 
 @dataclass
 class Outside:
-    """The other side, as a handler reaches it: `answers` and `findings` are given in turn, exceptions raised."""
+    """The outside system for a handler: `answers` and `findings` are given in turn, exceptions raised."""
 
     answers: list[Any] = field(default_factory=list)
     findings: list[Any] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Outside:
 
 @dataclass
 class Place:
-    """A world with the other side, and jobs whose one deed is the test's."""
+    """An installation with the outside system, and jobs that run the test's function."""
 
     world: ExampleInstallation
     outside: Outside
@@ -76,7 +76,7 @@ class Place:
         return {"answer": answer}
 
     def die(self, job_id: UUID, *, buried: bool) -> None:
-        """Run an attempt that dies while it calls, seen by its parent or by nobody, and take the job from it."""
+        """Run an attempt that dies while it calls, with or without a witness, and take the job from it."""
         self.outside.answers.append(Died())
         claim = claim_here(self.world, job_id)
         with pytest.raises(Died):

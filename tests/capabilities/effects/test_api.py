@@ -1,4 +1,4 @@
-"""A person's word on an outside effect in doubt, over HTTP: who may give it, what follows, what is kept."""
+"""A person's settlement of an outside effect in doubt, over HTTP: permission, consequences, and record."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_operator_may_say_it_and_a_stranger_may_not(service: Service, ana: Ca
     own = ana.job()
     service.doubt(own, own)
     assert settle(ana, own, verdict="absent").status_code == 200
-    assert service.rows(on_record, own) == [], "what users say of their own jobs is in the job's history"
+    assert service.rows(on_record, own) == [], "a user's settlement of their own job is in the job's history"
 
 
 def test_what_may_be_under_way_is_left_alone(service: Service, ana: Caller, parked: str) -> None:

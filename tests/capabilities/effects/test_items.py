@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def batch(place: Place, *, write_first: bool = False) -> Callable[[JobContext], dict[str, Any]]:
-    """Five items of a batch, each with an outside effect of its own."""
+    """Five items of a batch, each with a separate outside effect."""
 
     def deed(job: JobContext) -> dict[str, Any]:
         items = job.each(range(5), chunk=2)

@@ -1,4 +1,4 @@
-"""What `job.once` refuses: keys, answers and moments at which no call may be made."""
+"""The refusals of `job.once`: keys, answers and moments without permission to call."""
 
 from __future__ import annotations
 

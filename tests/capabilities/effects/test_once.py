@@ -1,4 +1,4 @@
-"""An outside effect happens once: what is known is not done again, and what is in doubt never on a guess."""
+"""An outside effect happens once: a known effect is not repeated, and an effect in doubt never by a guess."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_fails_after_the_call_undoes_neither_the_effect_nor_what_came_befor
 
 @dataclass(frozen=True)
 class Doubt:
-    """An intent without a settlement, and what must follow from it."""
+    """An intent without a settlement, and its required consequences."""
 
     finding: Finding | None  # None: the handler has no look-up
     ends: str

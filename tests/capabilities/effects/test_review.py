@@ -1,4 +1,4 @@
-"""A job that waits for a person to settle its outside effect, and what wakes it."""
+"""A job that waits for a person to settle its outside effect, and the events that wake it."""
 
 from __future__ import annotations
 

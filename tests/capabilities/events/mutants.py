@@ -10,7 +10,7 @@ PRUNE = "turno/migrations/control/functions/prune.sql"
 TESTS = "tests/capabilities/events/test_events.py"
 ORDERED = "tests/capabilities/events/test_ordered_events.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
-ORDER = "issue 17.5: order per key where asked"
+ORDER = "issue 17.5: order per key on request"
 TWO_RELEASES = "issue 24: a subscription exists while a running release declares it"
 ONE_JOB = "issue 17.5: exactly one job per subscriber and event"
 
@@ -93,7 +93,7 @@ MUTANTS = (
         (f"{TESTS}::test_events_of_a_job_stop_at_the_limit_of_child_jobs",),
     ),
     Mutant(
-        "a replay of missing events repeats the others",
+        "a replay of missing events repeats delivered events",
         ONE_JOB,
         PUBLISH,
         "NOT (p_missing AND EXISTS",
@@ -109,7 +109,7 @@ MUTANTS = (
         (f"{TESTS}::test_each_subscriber_has_one_job_once_the_business_has_committed",),
     ),
     Mutant(
-        "an event overtakes one before it whose job is tried again",
+        "an event overtakes an earlier one with a retrying job",
         ORDER,
         MOVED,
         "AND t.key_position IS NOT NULL\n",
@@ -117,7 +117,7 @@ MUTANTS = (
         (f"{ORDERED}::test_a_job_that_is_tried_again_is_not_overtaken",),
     ),
     Mutant(
-        "an event overtakes one before it whose job failed for good",
+        "an event overtakes an earlier one with a failed job",
         ORDER,
         MOVED,
         "AND d.key_position < first.key_position) THEN",
@@ -125,7 +125,7 @@ MUTANTS = (
         (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_discarded]",),
     ),
     Mutant(
-        "a cancelled job keeps those behind it in an order waiting for ever",
+        "a cancelled job blocks the later events of an order for ever",
         ORDER,
         MOVED,
         " OR TG_OP = 'DELETE' AND OLD.key_position IS NOT NULL THEN",

@@ -1,4 +1,4 @@
-"""A subscriber that asks for order has the events of a key one after another, whatever becomes of one's job."""
+"""An ordered subscriber has the events of a key one after another, whether their jobs complete or fail."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_job_that_is_tried_again_is_not_overtaken(
     move(business, 7, key="article-4")
     move(business, 8, key=None)
     worker.drain()
-    # The other key's, the one without and the other subscriber's go on; of this key none does.
+    # The second key's, the unordered, and the second subscriber's jobs continue; of this key none does.
     assert sorted(starts(world)) == ["1", "7", "8"]
     assert lacks(world, 2) == "order"
     world.make_due()

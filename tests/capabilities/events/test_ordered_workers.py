@@ -23,7 +23,7 @@ def test_retries_overtake_nobody(world: ExampleInstallation, monkeypatch: pytest
     world.registry, world.backend = PLACE, "pool"
     pools = [world.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]
     subscribed = "SELECT FROM turno.subscriptions WHERE event = 'stock.moved'"
-    assert wait_until(lambda: len(world.rows(subscribed)) == 2, within=30)  # the workers told the database
+    assert wait_until(lambda: len(world.rows(subscribed)) == 2, within=30)  # the workers have registered
     with psycopg.connect(world.url) as business:
         for number in range(EVENTS):
             for key in range(KEYS):

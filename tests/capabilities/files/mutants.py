@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 WEB = "tests/capabilities/files/test_api.py"
 JOBS = "tests/capabilities/files/test_job_files.py"
-OWN = "promise 5: nobody reads what is another's"
+OWN = "promise 5: no user reads another user's files"
 OWN_TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 
 MUTANTS = (
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "the clean-up removes files that a row knows",
-        "decision 78: what a row knows stays",
+        "decision 78: a file with a row stays",
         "turno/capabilities/files/sql/tenant/functions/files_unknown.sql",
         "WHERE f.id = u.id AND f.in_folder",
         "WHERE false",

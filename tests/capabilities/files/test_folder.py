@@ -1,4 +1,4 @@
-"""A job reads and writes files in the folder; what no row knows is removed, and what a row knows stays."""
+"""A job reads and writes files in the folder; a file without a row is removed, and a file with a row stays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_no_row_knows_is_removed_once_it_is_old_and_nothing_else(
     half = uuid4()
     folder.write(half, 0, b"x")
     before = kept(tmp_path)
-    assert len(before) == 3, "the copy, whose row was rolled back, is there, too"
+    assert len(before) == 3, "the copy without its row is still there"
     world.sweep()
     assert kept(tmp_path) == before, "a transaction that is still open may know them"
     grow_old(tmp_path)

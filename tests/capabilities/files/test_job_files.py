@@ -1,4 +1,4 @@
-"""What a job reads of an upload and what it writes: as streams, in its own transaction, for its own user."""
+"""A job's uploads and outputs: as streams, in its own transaction, for its own user."""
 
 from __future__ import annotations
 

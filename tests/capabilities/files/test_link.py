@@ -1,4 +1,4 @@
-"""A link opens what it was signed for, and nothing beside it."""
+"""A link opens exactly the file of its signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of the tenant's pages: whose jobs they show, and what they say of them."""
+"""Guards of the tenant's pages: the visible jobs, and their texts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ PAGES = "tests/capabilities/pages/test_pages.py"
 GREEN = "tests/integration/web/test_green.py"
 WORDED = "tests/integration/web/test_type_words.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
-OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
-OWN_TROUBLE = "promise 9: what a tenant stores is read by pages all the same"
+OPERATORS = "section 8: no SQL in an answer; a database's own words are for operators"
+OWN_TROUBLE = "promise 9: pages read every value that a tenant stores"
 
 MUTANTS = (
     Mutant(
-        "a database's own words are shown to everybody",
+        "a database's own words are shown to every user",
         OPERATORS,
         "turno/capabilities/pages/job_page.py",
         "told = of_job if visit.scope.principal.operator else of_event",

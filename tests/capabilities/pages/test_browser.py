@@ -79,7 +79,7 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
 def test_a_double_press_and_a_second_tab_find_the_same_job(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         again = page.context.new_page()
-        again.route("**/static/pages.js", lambda route: route.abort())  # or it would show the job by itself
+        again.route("**/static/pages.js", lambda route: route.abort())  # or it would show the job without a reload
         again.goto(page.url)
         key = "input[name=key]"
         again.eval_on_selector(key, "(field, key) => field.value = key", page.input_value(key))
@@ -103,7 +103,7 @@ def test_the_bar_moves_and_never_goes_back_and_the_job_can_be_cancelled(site: Si
         shows(page, "Running", "50 of 500")
         batch(page).get_by_role("button", name="Cancel").click()
         expect(batch(page).locator(".state")).to_have_text("Cancelling")
-    # The browser has left; the page tells the same later.
+    # The browser has left; the page shows the same later.
     with site.visitor("ana", "suc0001") as page:
         expect(page.locator("#jobs article .state")).to_have_text("Cancelled")
         expect(page.locator("#jobs").get_by_role("button", name="Go on with the rest")).to_be_visible()

@@ -1,4 +1,4 @@
-"""An operator at somebody else's job, in a real browser: what is called live is live."""
+"""An operator at another user's job, in a real browser: a live label means a live connection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_operator_s_pages_follow_everybody_s_jobs(site: Site) -> None:
         expect(home.locator(f"#row-{later} .when")).to_contain_text("By carla")
 
 
-# What an operator's own page does with the library: it follows jobs that no stream of its user tells of.
+# An operator's own page with the library: it follows jobs outside its user's stream.
 USE = """
 async ([base, jobs]) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
@@ -75,6 +75,6 @@ def test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live(site:
             "([id]) => heard.some(([one, status]) => one === id && status === 'completed')", arg=jobs
         )
         assert set(page.evaluate("connections")) == {"polling"}
-        # The other one is followed no more, so all that is followed is live.
+        # The second job is not followed any more, so all followed jobs are live.
         page.evaluate("stops[1]()")
         page.wait_for_function("() => turno.connection === 'live'")

@@ -1,4 +1,4 @@
-"""An operator's pages show everybody's jobs of the branch; and no page shows one job, or one button, twice."""
+"""An operator's pages show every user's jobs of the branch; and no page shows one job, or one button, twice."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ LOOK = "turno/migrations/control/functions/parts_look.sql"
 WAIT = "turno/migrations/tenant/functions/job_wait.sql"
 FAN_OUT = "turno/capabilities/parts/sql/tenant/functions/job_fan_out.sql"
 END = "turno/capabilities/parts/sql/tenant/functions/parts_end.sql"
-JOIN = "issue 17, point 7: a job goes on when its parts have ended, and not before"
+JOIN = "issue 17, point 7: a job resumes exactly when its parts have ended"
 RULES = "issue 17, point 7: parts are cancelled, fail and are retried with their job"
 
 MUTANTS = (
     Mutant(
-        "a job goes on while parts of it are open",
+        "a job resumes while parts of it are open",
         JOIN,
         LOOK,
         "       OR NOT EXISTS (SELECT FROM tickets p WHERE p.awaited_by = w.job_id AND p.tenant_id = w.tenant_id);\n",
@@ -77,7 +77,7 @@ MUTANTS = (
         (f"{PARTS}::test_an_operator_s_priority_does_not_wake_a_waiting_job",),
     ),
     Mutant(
-        "the progress of a retried job leaves out what was done before",
+        "the progress of a retried job leaves out earlier work",
         "FAULTS F22: the progress of a retried job ends complete",
         FAN_OUT,
         "progress_begin(p_job, done, p_total)",
@@ -93,7 +93,7 @@ MUTANTS = (
         (f"{PARTS}::test_a_job_goes_on_with_the_results_of_its_parts",),
     ),
     Mutant(
-        "a pool at rest learns late of what an end lets run",
+        "a pool at rest learns late of jobs that an end lets run",
         JOIN,
         "turno/worker/sources/polling.py",
         "        self._usual.within(AFTER_END)\n",

@@ -1,4 +1,4 @@
-"""A batch that is split neither loses nor doubles an order, whoever is killed while it is split and shared."""
+"""A split batch neither loses nor doubles an order when processes are killed while it is split and shared."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A job is split into parts, waits for them in no process, and goes on once, whatever becomes of them."""
+"""A job is split into parts, waits for them in no process, and resumes once, however they end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREE = [{"how": "part", "number": number} for number in (1, 2, 3)]
 
 @pytest.fixture
 def split(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Split:
-    """Enqueue a job of three parts, whose results it returns; a part with a number in `fails` fails for good."""
+    """Enqueue a job of three parts that returns their results; a part with a number in `fails` fails for good."""
 
     def enqueue(*fails: int, payloads: list[Any] = THREE, **options: Any) -> UUID:
         def whole(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_it_waits_in_no_process_and_for_the_last_one(world: ExampleInstallation,
 
 
 def test_two_parts_that_end_at_once_let_it_go_on(world: ExampleInstallation, split: Split) -> None:
-    """Neither sees the other's end; whoever commits last leaves word that is read after both."""
+    """Neither transaction sees the end in the second; the last commit leaves a mark that is read after both."""
     job_id = split(payloads=THREE[:2])
     attempt(world, job_id)
     with psycopg.connect(world.url, autocommit=True) as one, psycopg.connect(world.url, autocommit=True) as two:
@@ -207,7 +207,7 @@ def test_the_first_failure_cancels_the_others_where_that_was_asked(world: Exampl
     at_work = claim_here(world, last["id"])
     attempt(world, first["id"])
     assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
-    assert attempt(world, job_id)["status"] == "pending"  # it waits for the one that is at work
+    assert attempt(world, job_id)["status"] == "pending"  # it waits for the running part
     assert [part["status"] for part in parts(world, job_id)] == ["failed", "cancelled", "pending"]
     execute_here(world, at_work)
     drain(world)
@@ -305,7 +305,7 @@ def test_a_part_has_no_parts(world: ExampleInstallation, split: Split, monkeypat
     drain(world)
     (part,) = parts(world, job_id)
     assert part["status"] == "failed"
-    assert "a part of a job has no parts of its own" in part["error"]["message"]
+    assert "a part of a job has no parts" in part["error"]["message"]
 
 
 def test_a_job_is_split_once(world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Three RabbitMQ nodes that are one broker, each on a host of its own, set up as deploy/ sets one up."""
+"""A broker of three RabbitMQ nodes, each on a separate host, set up as in deploy/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CLIENTS, NAME_SERVER = 5672, 4369
 # A minute by default, each: a test does not wait that long until nodes miss each other, or look for late consumers.
 IMPATIENT = "-kernel net_ticktime 8 -rabbit channel_tick_interval 1000"
-# Half an hour by default: whoever keeps a message for this long loses its channel.
+# Half an hour by default: a consumer that keeps a message for this long loses its channel.
 STRICT = "consumer_timeout = 3000\n"
 
 
@@ -77,7 +77,7 @@ class BrokerCluster:
     def __enter__(self) -> Self:
         secret = secrets.token_hex(16)
         for node in self.nodes:
-            node.password = secret  # of whom the first to start makes, and everybody then knows
+            node.password = secret  # made by the first started node, and shared by all
             node.folder.mkdir(parents=True)
             cookie = node.folder / ".erlang.cookie"
             cookie.write_text(secret)
@@ -92,7 +92,7 @@ class BrokerCluster:
 
 
 def deployed() -> str:
-    """Return what deploy/ says about partitions."""
+    """Return the setting for partitions in deploy/."""
     lines = (ROOT / "deploy" / "rabbitmq" / "rabbitmq.conf").read_text(encoding="utf-8").splitlines()
     (partitions,) = (line for line in lines if line.startswith("cluster_partition_handling"))
     return f"{partitions}\n"

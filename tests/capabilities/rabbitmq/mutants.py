@@ -10,12 +10,12 @@ CONSUMER = "tests/capabilities/rabbitmq/test_consumer.py"
 DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
-ONE = "section 7: one relay at a time, by lease"
-FAIR = "promise 8: no tenant delays another, whatever priority it claims"
-KNOWN = "promise 7: jobs of types nobody here runs cost the others nothing"
+ONE = "section 7: a single relay, by lease"
+FAIR = "promise 8: no tenant delays another with any priority"
+KNOWN = "promise 7: jobs of unserved types cost other jobs nothing"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
 NODES = "tests/capabilities/rabbitmq/test_connection.py"
-ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the others serve"
+ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the rest serve"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
 MUTANTS = (
@@ -44,7 +44,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
     ),
     Mutant(
-        "what a cap holds back is published",
+        "a job held back by a cap is published",
         WINDOW,
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "               least(p_window, n.cap - (SELECT",
@@ -68,7 +68,7 @@ MUTANTS = (
         (f"{RELAY}::test_urgent_jobs_gain_nothing_over_another_tenant",),
     ),
     Mutant(
-        "what no consumer knows is published and fills the window",
+        "a job without a consumer is published and fills the window",
         KNOWN,
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "unnest(w.types, w.versions) AS k (type, version)\n        WHERE w.backend = 'rabbitmq'",
@@ -76,7 +76,7 @@ MUTANTS = (
         (f"{RELAY}::test_what_no_living_consumer_knows_is_not_published_and_hides_nothing",),
     ),
     Mutant(
-        "what only a consumer without messages knows is published",
+        "a job known only by a consumer without messages is published",
         KNOWN,
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         " AND w.queues IS NULL",
@@ -84,7 +84,7 @@ MUTANTS = (
         (f"{RELAY}::test_what_only_a_consumer_without_messages_knows_is_not_published",),
     ),
     Mutant(
-        "what was published and nobody knows any more fills the window",
+        "a published job of an unknown type fills the window",
         KNOWN,
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "FROM tickets p JOIN known k USING (type, version)",
@@ -101,7 +101,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run",),
     ),
     Mutant(
-        "a paused type hides what else is urgent",
+        "a paused type hides other urgent jobs",
         KNOWN,
         "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "j.paused_at IS NOT NULL\n",
@@ -109,7 +109,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_paused_type_hides_no_other_in_its_band",),
     ),
     Mutant(
-        "an urgent job waits for what its tenant has in the broker",
+        "an urgent job waits for its tenant's messages in the broker",
         FAIR,
         "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "IF named.state = 'ready' THEN",
@@ -117,7 +117,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
     ),
     Mutant(
-        "what gave its turn away is never published again",
+        "a job that gave its turn away is never published again",
         NEVER_LOST,
         "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "WHERE n.job_id = p_job AND n.worker_id IS NULL\n",
@@ -149,7 +149,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
     ),
     Mutant(
-        "two relays at a time",
+        "two relays are active together",
         ONE,
         "turno/migrations/control/functions/lease_take.sql",
         "OR p_renew AND leases.holder = p_holder",
@@ -157,7 +157,7 @@ MUTANTS = (
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
     ),
     Mutant(
-        "what others run is stamped over",
+        "a claimed job of another backend is stamped over",
         FLIP,
         "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
@@ -165,7 +165,7 @@ MUTANTS = (
         (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
     ),
     Mutant(
-        "what runs is moved to another backend",
+        "a running job is moved to another backend",
         FLIP,
         "turno/migrations/control/functions/reroute.sql",
         "WHERE w.state <> 'running' AND w.backend <> c.backend",
@@ -181,15 +181,15 @@ MUTANTS = (
         (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
     ),
     Mutant(
-        "a busy consumer keeps what it has received",
-        "section 7: prefetch is what there are free children for",
+        "a busy consumer keeps its received messages",
+        "section 7: prefetch equals the free children",
         "turno/capabilities/rabbitmq/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
         (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
     ),
     Mutant(
-        "without a broker nobody looks",
+        "without a broker no consumer looks",
         NEVER_LOST,
         "turno/capabilities/rabbitmq/source.py",
         "if self._clock() >= self._poll_at else []",
@@ -221,7 +221,7 @@ MUTANTS = (
         (f"{NODES}::test_each_host_of_a_url_is_a_node",),
     ),
     Mutant(
-        "after a break the same node is asked again",
+        "after a break the same node is tried again",
         ANY_NODE,
         "turno/capabilities/rabbitmq/connection.py",
         "        self._nodes.rotate(-1)\n",

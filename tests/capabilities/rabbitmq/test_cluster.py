@@ -62,7 +62,7 @@ class Scene:
         return self.cluster.index_of_leader(QUEUE)
 
     def hears_again(self) -> bool:
-        """Say whether the broker confirms what is published from now on, so that a majority of it works."""
+        """Return whether the broker confirms new messages, so that a majority of it works."""
         (now,) = self.world.rows("SELECT clock_timestamp() AS moment")
         confirmed = "SELECT 1 FROM turno.tickets WHERE published_at > %s"
         return wait_until(lambda: self.world.rows(confirmed, now["moment"]) != [], within=90)
@@ -70,8 +70,8 @@ class Scene:
     def answers_again(self, node: Node) -> bool:
         """Say whether a node that paused is in the cluster again.
 
-        A paused node starts its broker again when it sees the others. RabbitMQ 3.10 tries that once: if the start
-        fails, for example because the others are slow to answer, an operator has to restart the node.
+        A paused node starts its broker again when it sees its peers. RabbitMQ 3.10 tries that once: if the start fails,
+        for example because the peers are slow to answer, an operator has to restart the node.
         """
         if not wait_until(node.answers, within=60):
             node.kill()
@@ -136,7 +136,7 @@ def test_a_minority_refuses_and_comes_back(scene: Scene) -> None:
         brokers = scene.lan.hosts[:3]
         alone, node = brokers[leader], scene.cluster.nodes[leader]
         scene.lan.part(alone, [host for host in brokers if host is not alone])
-        # Everybody still reaches it: it is the node itself that must not go on.
+        # Every peer still reaches it: the node itself must pause.
         assert wait_until(lambda: not node.answers(), within=90)
         assert posting.goes_on()
         assert scene.hears_again()
@@ -194,7 +194,7 @@ def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene)
         ticket = world.ticket(long)
         assert ticket is not None
         assert ticket["published_at"] is not None
-        # The limit is in force: this one consumes, and does not acknowledge.
+        # The limit is in force: this consumer does not acknowledge.
         with broker_channel(scene.cluster.nodes[0].url) as channel:
             queue = channel.queue_declare("", exclusive=True).method.queue
             channel.basic_publish("", queue, b"kept")

@@ -1,4 +1,5 @@
-"""The consumer of RabbitMQ as a process: it hears of jobs by the broker, acknowledges at once, and leaves in order."""
+"""The consumer of RabbitMQ as a process: it receives jobs from the broker, acknowledges at once, and leaves in
+order."""
 
 import os
 import signal
@@ -99,7 +100,7 @@ def test_a_message_is_acknowledged_while_its_job_still_runs(
     channel.queue_purge(
         QUEUE
     )  # a slow start lets maintenance move the job to this backend: then there are two messages
-    # What was not acknowledged would be back in the queue once its connection is gone.
+    # An unacknowledged message would be back in the queue once its connection is gone.
     os.kill(broker_process_of(consumer), signal.SIGKILL)
     assert not wait_until(lambda: waiting(channel, QUEUE) > 0, within=1)
     assert world.job(job_id)["status"] == "running"
@@ -111,7 +112,7 @@ def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
     del channel
     world.start_consumer()
     assert wait_until(lambda: relays(world), within=20)
-    # A message puts off the next look by two seconds: whatever is not heard of waits for as long.
+    # A message puts off the next look by two seconds: a job without a message waits for as long.
     waits = sorted(seconds_until_started(world, queue) for _ in range(20))
     assert waits[len(waits) // 4] < SILENT_AFTER / 2
 
@@ -216,7 +217,7 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     consumer = world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
     assert wait_until(lambda: running(world, held), within=30)
-    # The only child is busy, so that what is published stays where it can be counted.
+    # The only child is busy, so that published messages stay where they can be counted.
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     assert wait_until(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
     assert world.cancel(held) == "requested"
@@ -337,5 +338,5 @@ def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(
     world.cancel(held)
     assert wait_until(lambda: ended(world, *urgent, *bulk), within=30)
     order = world.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
-    # One turn in eight goes to what it was given for.
+    # One turn in eight goes to its original tenant.
     assert {row["id"] for row in order[:8]} >= set(urgent)

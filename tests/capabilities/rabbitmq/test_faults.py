@@ -1,4 +1,4 @@
-"""A broker that dies, blocks, cuts, forgets, keeps silent: what was accepted runs, once, and soon after."""
+"""A broker that dies, blocks, cuts, forgets, or does not answer: an accepted job runs, once, and soon after."""
 
 import http.client
 import json
@@ -41,7 +41,7 @@ def node(module_node: Node, world: ExampleInstallation) -> Node:
     world.backend = "rabbitmq"
     world.odd = True
     world.extra["RABBITMQ_URL"] = module_node.url
-    world.extra["TURNO_LOG_LEVEL"] = "ERROR"  # nobody reads what a line for each job would write
+    world.extra["TURNO_LOG_LEVEL"] = "ERROR"  # no test reads a line for each job
     return module_node
 
 
@@ -61,7 +61,7 @@ def relays(world: ExampleInstallation) -> bool:
 
 
 class Load(Repeating):
-    """Submits one job after the other while a test does its worst, and hints at each."""
+    """Submits jobs one after another during the fault, and hints at each."""
 
     def __init__(self, world: ExampleInstallation) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
     with Load(world) as load:
         assert load.grows(30)
         channel.queue_delete(QUEUE)
-        # By whoever publishes next: while nobody does, consumers look for themselves.
+        # By the next publisher: without a publisher, consumers look for themselves.
         assert wait_until(lambda: exists(channel, QUEUE), within=60)
         assert load.grows(30)
     assert wait_until(lambda: ended(world), within=60)

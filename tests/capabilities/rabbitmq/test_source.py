@@ -1,4 +1,4 @@
-"""What a consumer's source does with what its broker process says; the test holds the other end of their socket."""
+"""A consumer's source and the messages of its broker process; the test holds the far end of their socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_claim(job_id: UUID) -> Claim:
 
 
 class FakeEngine(Engine):
-    """Claims every message but those of `ended` jobs."""
+    """Claims every message except for `ended` jobs."""
 
     def __init__(self) -> None:
         self.ended: set[UUID] = set()
@@ -41,7 +41,7 @@ class FakeEngine(Engine):
 
 
 class Looks(Source):
-    """Finds one job each time it is asked."""
+    """Finds one job at each call."""
 
     types = ()
     without: Collection[str] = ()
@@ -66,11 +66,11 @@ class Looks(Source):
         return 0.5
 
     def read_hints(self) -> None:
-        raise AssertionError("nobody listens while there is a broker")
+        raise AssertionError("no process listens while there is a broker")
 
 
 class Scene:
-    """A source whose clock stands still, and the far ends of its channels, one for each broker process so far."""
+    """A source with a stopped clock, and the far ends of its channels, one for each broker process so far."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -96,7 +96,7 @@ class Scene:
         self.says(f"job {receipt} {message.encode().decode()}")
 
     def heard(self) -> list[str]:
-        """What the broker process was told since the last time."""
+        """The messages to the broker process since the last call."""
         packets = []
         while True:
             try:
@@ -145,7 +145,7 @@ def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
 
 
 def test_while_it_hears_it_looks_for_one_job_now_and_then(scene: Scene) -> None:
-    """What the broker does not say must not wait for a silence that never comes."""
+    """A job without a message must not wait for a silence that never comes."""
     scene.says("here")
     for tenth in range(1, 50):
         scene.now = 100 + tenth / 10

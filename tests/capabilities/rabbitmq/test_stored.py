@@ -1,4 +1,4 @@
-"""What the relay asks of the tickets: a bounded window, turns, caps, and marks that touch nothing that was claimed."""
+"""The relay's view of the tickets: a bounded window, turns, caps, and marks that touch no claimed job."""
 
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world:
 
 
 def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window(world: ExampleInstallation) -> None:
-    """After a release was taken back; so it is with what was paused since."""
+    """After a release was taken back; the same holds for jobs paused since."""
     old = put(world, 8)
     assert [message.job_id for message in publish(world, window=8)] == old
     world.rows("UPDATE turno.tickets SET version = 2 WHERE job_id = ANY (%s)", old[:4])
@@ -141,7 +141,7 @@ def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: ExampleInstall
     fifo.relay()
     (urgent,) = put(world, 1, priority=Priority.URGENT)
     (others,) = put(world, 1, other=True, priority=Priority.URGENT)
-    first = [fifo.consume() for _ in range(4)]  # the broker has only those that were there before
+    first = [fifo.consume() for _ in range(4)]  # the broker has only the earlier messages
     taken = [claim.job_id for claim in first if claim]
     assert others not in taken
     assert urgent in taken
@@ -178,7 +178,7 @@ def test_a_better_job_of_an_unknown_type_takes_no_turn(world: ExampleInstallatio
 def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(
     world: ExampleInstallation, fifo: Broker
 ) -> None:
-    """As beside a newer release, whose jobs fill the window."""
+    """As beside a newer release with jobs that fill the window."""
     newer = put(world, 4)
     fifo.relay()
     world.rows("UPDATE turno.tickets SET version = 2")

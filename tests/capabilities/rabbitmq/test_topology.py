@@ -1,4 +1,5 @@
-"""What is made in the broker, by whom, and what each side may do there: what deploy/ has is used as it is."""
+"""The objects in the broker, their creator, and the rights of each side: existing objects of deploy/ are used
+unchanged."""
 
 import json
 import os
@@ -34,7 +35,7 @@ PASSWORDS = {f"TURNO_{side}_PASSWORD": f"the {side} side's" for side in ("SETUP"
 
 
 class Deployed:
-    """A node that is configured and prepared by the files of deploy/, and only by those."""
+    """A node that is configured and prepared by the files of deploy/ alone."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = make_authority(folder, "authority")
@@ -146,7 +147,7 @@ def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallatio
             return bool(quarantine.queue_declare("turno.quarantine", passive=True).method.message_count)
 
         assert wait_until(consumed, within=90)
-    # The only child is busy with the first, so that the others stay where they were published.
+    # The only child is busy with the first, so that the rest stay where they were published.
     for _ in range(3):
         world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"

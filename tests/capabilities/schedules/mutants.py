@@ -1,4 +1,4 @@
-"""Guards of schedules: one job a moment, whoever sweeps, and none for who may not."""
+"""Guards of schedules: one job a moment from any sweep, and none without permission."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DUE = "turno/capabilities/schedules/sql/control/functions/schedules_due.sql"
 
 MUTANTS = (
     Mutant(
-        "who read an older state of a schedule fires it",
+        "a sweep with an older state of a schedule fires it",
         ONCE,
         FIRE,
         "s.id = p_schedule AND s.next_at = p_was FOR UPDATE",
@@ -39,7 +39,7 @@ MUTANTS = (
         (f"{SWEEPS}::test_a_change_takes_back_what_was_made_ahead_and_nothing_else",),
     ),
     Mutant(
-        "a schedule is replaced by whoever knows its name",
+        "a schedule is replaced by any user who knows its name",
         "section 8: users see and change their own",
         PUT,
         "IF p_only <> own.user_id THEN",
@@ -55,7 +55,7 @@ MUTANTS = (
         (f"{SWEEPS}::test_a_paused_tenant_waits_and_a_removed_one_is_gone",),
     ),
     Mutant(
-        "a worker at rest sleeps past what is due",
+        "a worker at rest sleeps past a due moment",
         "issue 17: firing error p99 <= 1 s",
         "turno/worker/sources/polling.py",
         "else min(due_in, self._interval * (0.8 + 0.4 * chance)))",
@@ -71,7 +71,7 @@ MUTANTS = (
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
     ),
     Mutant(
-        "a schedule goes on when a hundred of its jobs wait",
+        "a schedule continues when a hundred of its jobs wait",
         "issue 17: missed runs have a bound",
         FIRE,
         "ELSIF cardinality(own.open_jobs) >= p_most_open THEN",
@@ -79,7 +79,7 @@ MUTANTS = (
         (f"{SWEEPS}::test_an_unknown_type_and_a_backlog_say_so_and_make_nothing",),
     ),
     Mutant(
-        "what was missed is made although it is to be skipped",
+        "a missed moment gets a job although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
         "turno/jobs/firing.py",
         'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "at most a hundred missed moments are counted",
-        "missed_runs counts what got no job",
+        "missed_runs counts the moments without a job",
         "turno/jobs/firing.py",
         "overdue = rule.count(next_at, now - LATE)",
         "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",

@@ -1,4 +1,4 @@
-"""A person schedules a batch in a real browser: wrong first, then right, and pauses it; fit for everybody."""
+"""A person schedules a batch in a real browser: wrong first, then right, and pauses it; accessible."""
 
 from __future__ import annotations
 

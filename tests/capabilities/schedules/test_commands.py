@@ -1,4 +1,4 @@
-"""`turno schedule …` against an installation: added, listed, changed, previewed, and refused with what to do."""
+"""`turno schedule …` against an installation: added, listed, changed, previewed, and refused with the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADD = ("schedule", "add", "nightly", "--tenant", "suc0001", "--type", "batch_inv
 
 @pytest.fixture(name="said")
 def what_turno_says(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run `turno` in this process, in the world's environment; returns its status and what it printed."""
+    """Run `turno` in this process, in the installation's environment; returns its status and its output."""
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
 

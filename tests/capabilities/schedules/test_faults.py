@@ -21,7 +21,7 @@ SELECT 'n' || n, 'batch_invoicing', '{"order_ids": [1]}', 1, 'ana', 60, 'UTC', 0
        date_trunc('minute', clock_timestamp()) - interval '1 minute'
 FROM generate_series(1, %s) AS n
 """
-# What a host's sweep does, without the lease that usually keeps all but one of them from it.
+# A host's sweep, without the lease that usually admits a single host.
 SWEEP = """
 import os
 from turno.environment import read_settings
@@ -45,7 +45,7 @@ def made(world: ExampleInstallation) -> int:
 
 
 def sweep_and_kill(world: ExampleInstallation, goal: int) -> int:
-    """Let two hosts sweep until there are so many moments, then kill them; returns how many were still at it."""
+    """Let two hosts sweep until this number of moments, then kill them; returns how many were still at it."""
     hosts = [
         subprocess.Popen([sys.executable, "-c", SWEEP], env=world.environment, start_new_session=True) for _ in range(2)
     ]

@@ -1,4 +1,4 @@
-"""A schedule's moments become jobs: each one once, whoever sweeps, whoever is killed, and whatever the clock does."""
+"""A schedule's moments become jobs: each one once, despite concurrent sweeps, kills, and steps of the clock."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The pages of schedules: a form makes one, changes, pauses and removes it, and says what is wrong beside its field."""
+"""The pages of schedules: a form adds, changes, pauses and removes a schedule, and shows errors beside their fields."""
 
 from __future__ import annotations
 

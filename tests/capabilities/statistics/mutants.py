@@ -36,7 +36,7 @@ MUTANTS = (
         (f"{TESTS}::test_fairness_is_told_by_the_weights_of_those_that_wait",),
     ),
     Mutant(
-        "a tenant's totals are told for another",
+        "a tenant's totals are counted for another",
         "one tenant's numbers are not shown under another",
         "turno/capabilities/statistics/totals.py",
         "JOIN tenants n ON n.id = s.scope",

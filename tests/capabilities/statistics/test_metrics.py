@@ -1,4 +1,4 @@
-"""/metrics and the stats: numbers that are true, for whom they are meant, in any state of the database."""
+"""/metrics and the stats: correct numbers, for authorised readers, in any state of the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of the live streams: who sees what, what is bounded, what a lost hint costs."""
+"""Guards of the live streams: visibility, bounds, and the cost of a lost hint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_SUBSCRIBER = "tests/capabilities/streams/test_subscriber.py"
 OF_FRAMES = "tests/capabilities/streams/test_frames.py"
 OF_CLIENT = "tests/unit/client/test_client.py"
 OF_AWAITING = "tests/capabilities/streams/test_awaiting.py"
-OWN = "section 8: a stream shows what its user may see"
+OWN = "section 8: a stream shows exactly its user's visible jobs"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
 ALL_SERVED = "section 8: one stream's fault is no other's, and its place is free again"
@@ -24,8 +24,8 @@ BOUNDED = "section 8: bounded queues"
 
 MUTANTS = (
     Mutant(
-        "what is only asked for now and then is called live",
-        "section 9: what people see is so",
+        "a polled job is called live",
+        "section 9: pages show the true state",
         "turno/web/static/turno-client.js",
         "    if (!this.streaming || this._untold().length > 0) return;\n",
         "    if (!this.streaming) return;\n",
@@ -58,7 +58,7 @@ MUTANTS = (
         (f"{OF_SUBSCRIBER}::test_nothing_older_or_equal_follows_a_state",),
     ),
     Mutant(
-        "what waits for a reader is unbounded",
+        "the backlog of a slow reader is unbounded",
         BOUNDED,
         SUBSCRIBER,
         "if len(self._waiting) > MOST_WAITING:",
@@ -98,7 +98,7 @@ MUTANTS = (
         (f"{OF_HUB}::test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read",),
     ),
     Mutant(
-        "a hint puts off the look at what was not hinted at",
+        "a hint puts off the look for jobs without a hint",
         NOTHING_MISSED,
         HUB,
         "        try:\n            work()\n",
@@ -141,7 +141,7 @@ MUTANTS = (
         (f"{OF_HUB}::test_a_job_that_began_and_ended_between_two_looks_is_shown",),
     ),
     Mutant(
-        "one tenant's trouble is everybody's",
+        "one tenant's trouble reaches all tenants",
         "promise 5: no tenant harms another",
         HUB,
         "if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):",
@@ -216,7 +216,7 @@ MUTANTS = (
         (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
     ),
     Mutant(
-        "a ticket outlives the session that asked for it",
+        "a ticket outlives its session",
         "section 8: the stream ends when the session does",
         ACCESS,
         " and ticket.until > services().clock().timestamp()",
@@ -235,7 +235,7 @@ MUTANTS = (
         (f"{OF_TICKETS}::test_flask_sse_s_own_view_and_its_redis_are_out_of_reach",),
     ),
     Mutant(
-        "what is read in one tab is told to no other",
+        "a reading in one tab is not announced to other tabs",
         "section 8: a hint makes the hub read the named jobs",
         "turno/web/api/notifications.py",
         "    services().live.announce(scope.tenant.id, job)\n",
@@ -267,7 +267,7 @@ MUTANTS = (
         ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
     ),
     Mutant(
-        "streams are not told to end",
+        "streams do not receive their end",
         "section 8: all end within a second of SIGTERM",
         "turno/http_server/web_server.py",
         "        self._stop()\n        self._connections",
@@ -291,7 +291,7 @@ MUTANTS = (
         ("tests/integration/web/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
     ),
     Mutant(
-        "nobody watching hears that a job waits for a person",
+        "no watcher learns that a job waits for a person",
         "section 8: jobs, progress and notifications of one user",
         HUB,
         'is not None or row["run_at"] is None]',
@@ -323,7 +323,7 @@ MUTANTS = (
         (f"{OF_CLIENT}::test_what_limits_restarts_and_networks_break_off_is_sent_again_under_one_key",),
     ),
     Mutant(
-        "the client tells an older state after a later one",
+        "the client announces an older state after a later one",
         "section 8: state with revisions",
         "turno/client/client.py",
         "job.revision < self._revision or ",

@@ -1,4 +1,5 @@
-"""?wait=: a request is answered by its job's end, or by its time's; and while it waits it costs nobody anything."""
+"""?wait=: a request is answered by its job's end, or by its time's; and while it waits it costs other requests
+nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def only_job(world: ExampleInstallation) -> UUID:
 
 
 def unanswered(web: DemoWeb, path: str, headers: dict[str, str]) -> socket.socket:
-    """A request whose client does not read."""
+    """A request from a client that does not read."""
     client = socket.create_connection(("127.0.0.1", web.port), timeout=20)
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())

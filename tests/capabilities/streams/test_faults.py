@@ -53,7 +53,7 @@ def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
                 assert stream.retry == 2000
             assert web._process.wait(20) == 0
             del deaf
-        # Between two processes nobody listens: what happens now is told to those who come back.
+        # Between two processes nothing listens: returning clients receive the changes of this moment.
         end(world, job_id)
         with web_of(world) as web, StreamClient(web.port, "/api/stream", headers_of(world)) as again:
             told = again.first_state()
@@ -118,7 +118,7 @@ def test_clients_that_never_read_harm_nobody_and_are_dropped(world: ExampleInsta
             move(world, watched, number)
             assert reader.until("job", at_least(number), within=10)
             assert ask(web, "GET", "/healthz", {})[0] == 200
-        assert resident_kb(web) - before < 60_000, "of what many are owed, each job is kept once"
+        assert resident_kb(web) - before < 60_000, "of many owed frames, each job is kept once"
         assert wait_until(lambda: open_sockets(web) < 20, within=90, every=0.2)
         move(world, watched, 50)
         assert reader.until("job", lambda job: job["progress"]["done"] == 50)
@@ -126,7 +126,7 @@ def test_clients_that_never_read_harm_nobody_and_are_dropped(world: ExampleInsta
 
 
 def sessions_of_hub(world: ExampleInstallation) -> int:
-    """Count the hub's sessions: one listens, the other reads."""
+    """Count the hub's sessions: a listener and a reader."""
     return len(world.rows("SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-watch'"))
 
 
@@ -154,7 +154,7 @@ def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: ExampleInstall
                 for _ in range(15):
                     with StreamClient(web.port, "/api/stream", headers_of(world)):
                         pass
-            except Exception as error:  # noqa: BLE001 - told below
+            except Exception as error:  # noqa: BLE001 - reported below
                 errors.append(error)
 
         threads = [threading.Thread(target=come_and_go) for _ in range(4)]

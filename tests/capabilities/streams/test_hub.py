@@ -1,4 +1,4 @@
-"""The hub over a real database: what is changed is shown, hinted at or not, to those who may see it."""
+"""The hub over a real database: a change is shown, with a hint or without, to authorised users."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def hub_of(world: ExampleInstallation, *, sweep: float, **limits: int) -> Iterat
 
 @pytest.fixture
 def hinted(world: ExampleInstallation) -> Iterator[Hub]:
-    """A hub that looks once, when it begins to listen, and then for an hour shows only what is hinted at."""
+    """A hub that looks once, when it begins to listen, and then for an hour shows only hinted changes."""
     with hub_of(world, sweep=3600) as hub:
         yield hub
 
 
 @pytest.fixture
 def looking(world: ExampleInstallation) -> Iterator[Hub]:
-    """A hub that looks by itself five times a second."""
+    """A hub that looks without hints five times a second."""
     with hub_of(world, sweep=0.2) as hub:
         yield hub
 
@@ -172,7 +172,7 @@ def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: ExampleInst
 
 
 def test_another_tenant_s_changes_never_arrive(world: ExampleInstallation, looking: Hub) -> None:
-    """Look-alike tenants: the same user, orders and payload, and hints that name the one's job as the other's."""
+    """Look-alike tenants: the same user, orders and payload, and hints that name a job under the wrong tenant."""
     ours, theirs = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     mine, watching_theirs = join(world, looking), join(world, looking, job_id=theirs)
     there = join(world, looking, tenant=world.other)
@@ -201,7 +201,7 @@ def test_a_lost_hint_is_made_good_for(world: ExampleInstallation, looking: Hub, 
 
 def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: ExampleInstallation, looking: Hub) -> None:
     watching = join(world, looking)
-    # Of somebody else until it has ended: no look can come between.
+    # Of another user until it has ended: no look can come between.
     job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
     with world.admin.transaction():
         world.rows("UPDATE background_jobs SET user_id = 'ana' WHERE id = %s", job_id)
@@ -370,7 +370,7 @@ def test_many_viewers_cost_one_session_and_one_reading(world: ExampleInstallatio
     move(world, job_id, 4)
     hint(world, job_id)
     assert all(watching.sees(done(4)) for watching in crowd)
-    # Whoever came before the hub's first look was shown the job as it was then, too.
+    # A subscriber from before the hub's first look was shown the job's state of that time, too.
     assert len({frame for watching in crowd for frame in watching.frames if '"done": 4' in frame}) == 1
 
 

@@ -1,4 +1,4 @@
-"""Live streams over the real server: what a user sees, when, and nothing of anybody else's."""
+"""Live streams over the real server: a user sees their own changes in time, and no other user's."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_what_is_read_in_one_tab_is_told_to_the_others(world: ExampleInstallatio
     end(world, ended)
     with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
         [told] = [body for kind, body in stream.first_state() if kind == "notification"]
-        # Found by a look, which has then also seen what ended: from here on only a hint can tell.
+        # Found by a look, which has then also seen the ended job: from here on only a hint can announce it.
         unhinted = world.enqueue({"order_ids": [2]})
         stream.until("job", lambda job: job["job_id"] == str(unhinted))
         status, _ = ask(web, "PATCH", told["links"]["read"], headers_of(world))

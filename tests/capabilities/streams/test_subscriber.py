@@ -1,4 +1,4 @@
-"""A subscriber keeps the latest state of each thing, and bounds what it keeps."""
+"""A subscriber keeps the latest state of each object, and bounds its memory."""
 
 from typing import Any
 from uuid import uuid4
@@ -81,7 +81,7 @@ STANDING = {"revision": 1, "progress_revision": 0, "run_at": None, "now": None, 
 
 
 class Telling:
-    """Renders a job as who may see it."""
+    """Renders a job for the reader's permissions."""
 
     def job(self, row: dict[str, Any], *, operator: bool, admin: bool) -> State:
         return state(b"admin" if admin else b"operator" if operator else b"user", key=row["id"])

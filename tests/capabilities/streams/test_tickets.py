@@ -1,4 +1,4 @@
-"""Tickets for streams: used once, for seconds, by one user for one thing, and written nowhere."""
+"""Tickets for streams: used once, for seconds, by one user for one object, and written nowhere."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["erp", "role", "url"]
 
 
 def tags(world: ExampleInstallation) -> list[tuple[UUID, str]]:
-    """Return the tags in the tenant, which are also those in the control schema."""
+    """Return the tags in the tenant, which equal the tags in the control schema."""
     mirrored = world.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag, job_id")
     assert world.rows("SELECT job_id, tag FROM job_tags ORDER BY tag, job_id") == mirrored
     return [(row["job_id"], row["tag"]) for row in world.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag")]

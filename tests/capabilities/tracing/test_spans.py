@@ -27,7 +27,7 @@ TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 @dataclass
 class Receiver:
-    """What came in at /v1/traces: protobuf over HTTP, as OTLP has it."""
+    """The received spans at /v1/traces: protobuf over HTTP, as OTLP has it."""
 
     spans: list[Any] = field(default_factory=list)
     services: set[str] = field(default_factory=set)

@@ -18,7 +18,7 @@ class TracedPayload:
 
 
 class Traced(JobHandler[TracedPayload]):
-    """Fails at its first attempt, and makes a job of its own at its second."""
+    """Fails at its first attempt, and enqueues a job at its second."""
 
     type = "traced"
     retry = RetryPolicy(max_attempts=2, first=0.1, longest=0.1)

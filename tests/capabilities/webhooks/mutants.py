@@ -12,7 +12,7 @@ AT_LEAST_ONCE = "decision 73: a webhook comes at least once"
 MUTANTS = (
     Mutant(
         "a webhook reaches private addresses",
-        "decision 73: nobody outside chooses what this host calls",
+        "decision 73: no outside user chooses this host's calls",
         "turno/capabilities/webhooks/post.py",
         "if private or _is_public(str(one))",
         "if one",
@@ -20,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "a webhook reaches the private address that a public one embeds",
-        "decision 73: nobody outside chooses what this host calls",
+        "decision 73: no outside user chooses this host's calls",
         "turno/capabilities/webhooks/post.py",
         "            yield last\n",
         "            pass\n",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "a webhook leads to any host",
-        "decision 73: nobody outside chooses what this host calls",
+        "decision 73: no outside user chooses this host's calls",
         "turno/capabilities/webhooks/submission.py",
         "return url_problem(url, allowed.webhook_hosts)",
         "return None",
@@ -85,8 +85,8 @@ MUTANTS = (
         (f"{OF_WEBHOOKS}::test_a_delivery_refused_for_a_day_is_given_up",),
     ),
     Mutant(
-        "a mail goes to an address that nobody verified",
-        "decision 77: nobody makes this service write to others",
+        "a mail goes to an unverified address",
+        "decision 77: no user makes this service write to others",
         "turno/web/auth/tokens.py",
         'verified = claims.get("email_verified", True) is True',
         "verified = True",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "a user has any number of mails sent",
-        "decision 77: nobody makes this service write to others",
+        "decision 77: no user makes this service write to others",
         "turno/capabilities/webhooks/submission.py",
         "            _count_mail(scope)\n",
         "            pass\n",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "a recipient that there is not is tried for a day",
-        "decision 77: what a mail server refuses for good is seen at once",
+        "decision 77: a mail server's final refusal is seen at once",
         "turno/capabilities/webhooks/end_mail.py",
         "if code >= REFUSED_FOR_GOOD:",
         "if False:",
@@ -115,8 +115,8 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "an operator's address is told of other tenants' ends",
-        "decision 77: an address is told of the ends that it was set for",
+        "an operator's address receives other tenants' ends",
+        "decision 77: an address receives exactly its selected ends",
         "turno/capabilities/webhooks/sql/control/functions/webhooks_due.sql",
         "coalesce(a.tenant_id, e.tenant_id) = e.tenant_id AND",
         "",
@@ -133,7 +133,7 @@ MUTANTS = (
         ("tests/capabilities/webhooks/test_operators_addresses.py::test_a_discarded_one_is_tried_no_more",),
     ),
     Mutant(
-        "due deliveries are found among those of open jobs",
+        "due deliveries are found among the rows of open jobs",
         "promise 7: the cost of finding does not grow",
         "turno/capabilities/webhooks/sql/control/schema/0001_webhooks.sql",
         "ON webhooks (tenant_id, due_at) WHERE due_at < 'infinity'",

@@ -1,4 +1,4 @@
-"""Which addresses may be called, and what is sent there."""
+"""The allowed addresses, and the content of a delivery."""
 
 from __future__ import annotations
 

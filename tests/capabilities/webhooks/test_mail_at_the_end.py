@@ -1,4 +1,4 @@
-"""A user who asked for it is mailed at their job's end: once, in their language, and not lost with the server."""
+"""A user is mailed on request at their job's end: once, in their language, and not lost with the server."""
 
 from __future__ import annotations
 

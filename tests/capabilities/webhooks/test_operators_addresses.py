@@ -1,4 +1,4 @@
-"""Addresses of operators are told of every end of a tenant's, a type's or all jobs; what they do not take is seen."""
+"""Addresses of operators receive every end of a tenant's, a type's or all jobs; refused deliveries are visible."""
 
 from __future__ import annotations
 

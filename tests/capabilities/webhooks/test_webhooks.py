@@ -1,4 +1,4 @@
-"""A job's end is told to the address that its submission named: signed, at least once, and given up visibly."""
+"""A job's end is sent to the address of its submission: signed, at least once, and given up visibly."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_silent_receiver_delays_no_other_tenant(
     round_ = Thread(target=webhooks.run_round, daemon=True)
     round_.start()
     assert wait_until(lambda: {headers["webhook-id"] for _, headers, _ in beside.got} == others, within=20)
-    assert len(receiver.got) <= 2, "all of the others came while the first two waited for their answers"
+    assert len(receiver.got) <= 2, "all later deliveries came while the first two waited for their answers"
     receiver.answers.set()
     assert wait_until(lambda: len(receiver.got) == len(silent), within=20)
     round_.join(20)

@@ -1,4 +1,4 @@
-"""Who is told, and jobs whose ends are."""
+"""The receivers, and jobs that end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Answers with `status` once `answers` is set, and keeps what came."""
+    """Answers with `status` once `answers` is set, and keeps the deliveries."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Taken)
