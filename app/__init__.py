@@ -1,7 +1,5 @@
 """An ERP's web application: its pages of orders and what follows from them, with Turno's pages and API beside them."""
 
-from pathlib import Path
-
 from flask import Flask
 
 from app.authorisations_page import authorisations_page
@@ -11,11 +9,10 @@ from app.reports_page import reports_page
 from turno import Turno
 
 PAGES = (orders_page, authorisations_page, import_page, reports_page)
-LOCALE = Path(__file__).parent / "locale"
 
 
 def create_app() -> Flask:
     """Return the application, on the settings of the environment; `turno serve` serves it."""
     app = Flask(__name__, static_folder=None)
-    Turno(app, pages=PAGES, locale=LOCALE)
+    Turno(app, pages=PAGES)
     return app

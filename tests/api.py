@@ -175,7 +175,7 @@ def a_service(url: str) -> Iterator[Service]:
             open=True,
         ) as operators,
     ):
-        from app import LOCALE, PAGES  # noqa: PLC0415
+        from app import PAGES  # noqa: PLC0415
         from turno.capabilities.streams.live import LiveStreams  # noqa: PLC0415
         from turno.capabilities.streams.stream_events import StreamEvents  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
@@ -210,7 +210,6 @@ def a_service(url: str) -> Iterator[Service]:
                 "operator": operators.connection,
                 "live": hub,
                 "pages": PAGES,
-                "locale": LOCALE,
             }
             if host is None:
                 return create_app(**usual | changed)

@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from handlers import LOCALE
 from turno.errors import InvalidPayload
 from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
@@ -52,7 +53,7 @@ class Greetings(JobHandler[GreetingsPayload]):
 
 
 def build_registry() -> Registry:
-    return Registry({"greetings": "tests.greetings:Greetings"})
+    return Registry({"greetings": "tests.greetings:Greetings"}, locale=LOCALE)
 
 
 def valid_body(**more: Any) -> dict[str, Any]:

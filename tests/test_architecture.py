@@ -108,6 +108,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.statements", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
     "turno.mail": {"turno.settings"},
+    "turno.catalogue": {"turno.capability", "turno.errors", "turno.jobs"},
     "turno.client": {"turno.client", "turno.errors"},
     "turno.queues.exec": {
         "turno.errors",
@@ -189,6 +190,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno.web": {
         "turno.capability",
+        "turno.catalogue",
         "turno.named",
         "turno.errors",
         "turno.settings",
@@ -382,6 +384,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.capabilities.webhooks": {
         "turno.capabilities.webhooks",
         "turno.capability",
+        "turno.catalogue",
         "turno.dispatch.dispatcher",
         "turno.jobs",
         "turno.mail",

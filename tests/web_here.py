@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app import LOCALE, PAGES
+from app import PAGES
 from handlers import build_registry
 from tests.fakes import RecordingQueue
 from turno.capabilities.streams.hub import Hub
@@ -39,7 +39,6 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
             operator=operators.connection,
             live=live,
             pages=PAGES,
-            locale=LOCALE,
         )
     if isinstance(live, Hub):
         live.stop()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Self
 
 from turno.errors import InvalidSettings, UnknownJobType
@@ -13,11 +14,13 @@ Handler = type[JobHandler[Any]]
 class Registry:
     """Maps each job type to its handler class; all are loaded when it is made, so that a broken one stops the start."""
 
-    def __init__(self, paths: Mapping[str, str]) -> None:
+    def __init__(self, paths: Mapping[str, str], *, locale: Path | None = None) -> None:
         """`paths` gives for each type `package.module:Class`, written in code and never read from data.
 
-        Raises InvalidSettings, which names each type whose class cannot be loaded.
+        `locale` is the folder of the application's gettext catalogues, see docs/pages.md. Raises InvalidSettings, which
+        names each type whose class cannot be loaded.
         """
+        self.locale = locale
         self._handlers: dict[str, Handler] = {}
         problems = []
         for job_type, path in paths.items():
@@ -30,9 +33,9 @@ class Registry:
             raise InvalidSettings(problems)
 
     @classmethod
-    def of(cls, handlers: Iterable[Handler]) -> Self:
+    def of(cls, handlers: Iterable[Handler], *, locale: Path | None = None) -> Self:
         """Return a registry of these classes, under their own types; raises ValueError if two have the same."""
-        registry = cls({})
+        registry = cls({}, locale=locale)
         for handler in handlers:
             if other := registry._handlers.get(handler.type):
                 names = f"{other.__module__}.{other.__qualname__} and {handler.__module__}.{handler.__qualname__}"

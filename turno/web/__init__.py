@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask
 from werkzeug.exceptions import default_exceptions
 
 from turno.capability import enabled, merged
+from turno.catalogue import catalogues
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
@@ -28,7 +28,6 @@ from turno.web.auth.tokens import TokenCheck
 from turno.web.live import Live
 from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
-from turno.web.pages.catalogue import catalogues
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in as token_sign_in
@@ -70,7 +69,6 @@ def install(
     readiness: Readiness | None = None,
     clock: Clock = lambda: datetime.now(UTC),
     pages: Sequence[Pages] = (),
-    locale: Path | None = None,
     url_prefix: str = "",
     principal: AskPrincipal | None = None,
     sign_in: str | None = None,
@@ -84,7 +82,7 @@ def install(
     `connection` lends a web session in autocommit, `operator` one of the operator's login; `live` provides
     live changes. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
     `readiness` says in a sentence what `/readyz` still waits for. `pages` are the application's own, which stand before
-    Turno's, and `locale` is the folder of its gettext catalogues. `principal` says who asks, in place of tokens; who is
+    Turno's. `principal` says who asks, in place of tokens; who is
     not signed in is led to the address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`,
     `turno_head` and `turno`.
     Raises InvalidSettings if tokens cannot be checked, ValueError for a prefix that is no path, and whatever a
@@ -110,7 +108,7 @@ def install(
         readiness=readiness,
         clock=clock,
         tokens=None if principal else TokenCheck(settings),
-        catalogues=catalogues(locale, handlers),
+        catalogues=catalogues(registry),
         published=published(partial(build_document, routes, handlers)),
         submission_parts=tuple(load(place) for one in capabilities for place in one.submissions),
         menu=tuple(link for one in capabilities for link in one.menu),

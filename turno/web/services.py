@@ -24,10 +24,10 @@ from turno.tenancy.identity.tenant import Tenant
 from turno.web.live import Live
 
 if TYPE_CHECKING:
+    from turno.catalogue import Catalogues
     from turno.web.api.submission_part import SubmissionPart
     from turno.web.auth.principal import Principal
     from turno.web.auth.tokens import TokenCheck
-    from turno.web.pages.catalogue import Catalogues
     from turno.web.pages.operator_pages import OperatorVisit
     from turno.web.pages.visit import Visit
 

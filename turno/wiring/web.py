@@ -4,7 +4,6 @@ import atexit
 import resource
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,9 +53,8 @@ class Turno:
     All of its addresses begin with `url_prefix`. `principal` returns who asks, None if nobody is signed in, and so
     takes the place of Turno's tokens; a page then leads who is not signed in to the address `sign_in`. `layout` names a
     template in which Turno's pages stand: it has the blocks `title`, `turno_head` and `turno`. `pages` are blueprints
-    of the application's own pages, which stand before Turno's, and `locale` is the folder of its gettext catalogues,
-    whose messages stand before Turno's. Settings are the environment's unless they are given. It is made once in each
-    web process, after the fork.
+    of the application's own pages, which stand before Turno's. Settings are the environment's unless they are given. It
+    is made once in each web process, after the fork.
     """
 
     def __init__(
@@ -68,7 +66,6 @@ class Turno:
         sign_in: str | None = None,
         layout: str | None = None,
         pages: Sequence[Pages] = (),
-        locale: Path | None = None,
         settings: Settings | None = None,
         open_queue: OpenQueue | None = None,
     ) -> None:
@@ -108,7 +105,6 @@ class Turno:
             readiness=partial(_pending, pool),
             inline=None if settings.enable_background_jobs else _inline(settings, pool),
             pages=pages,
-            locale=locale,
             url_prefix=url_prefix,
             principal=principal,
             sign_in=sign_in,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from handlers import LOCALE
 from tests.visitor import Visitor
 from turno.jobs.registry import Registry
 
@@ -49,7 +50,7 @@ def test_an_operator_s_home_lists_everybody_s_jobs_with_their_users(service: Ser
 
 @pytest.mark.parametrize("types", [["greetings"], ["greetings", "batch_invoicing"]], ids=len)
 def test_an_ended_job_is_shown_once_with_one_button(service: Service, types: list[str]) -> None:
-    ana = Visitor(service.build(registry=Registry({name: KNOWN[name] for name in types})))
+    ana = Visitor(service.build(registry=Registry({name: KNOWN[name] for name in types}, locale=LOCALE)))
     ana.sign_in(None, "north")
     ended, other = (service.caller(user=ana.user).job() for _ in range(2))
     service.end(ended)

@@ -10,6 +10,7 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from app import invoicing_page
+from handlers import LOCALE
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.visitor import Visitor
 from turno.jobs.registry import Registry
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from tests.api import Service
 
 REGISTRY = Registry(
-    {"batch_invoicing": "handlers.batch_invoicing:BatchInvoicing", "greetings": "tests.greetings:Greetings"}
+    {"batch_invoicing": "handlers.batch_invoicing:BatchInvoicing", "greetings": "tests.greetings:Greetings"},
+    locale=LOCALE,
 )
 ORDERS = """
 INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('A', '<b>Ann</b> & Söhne', 'exempt', 'AR');
@@ -289,7 +291,7 @@ def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Servi
 
 
 def test_without_an_application_the_first_page_is_the_list_of_jobs(service: Service) -> None:
-    visitor = Visitor(service.build(registry=REGISTRY, pages=(), locale=None))
+    visitor = Visitor(service.build(registry=Registry({}), pages=()))
     visitor.sign_in()
     page = visitor.get("/").text
     assert '<h1 id="jobs-title">Jobs</h1>' in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,12 @@ import pytest
 from tests.alert_receivers import mail_server
 from tests.capabilities.webhooks.told import asked, counted, due_again, ended
 from tests.misbehaving_handlers import Odd
+from tests.portuguese import with_portuguese
 from turno.capabilities.webhooks import rounds
 from turno.capabilities.webhooks.delivery import webhook_secret
 from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
+from turno.catalogue import catalogues
+from turno.jobs.registry import Registry
 from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
 from turno.wiring.deliveries import run_deliveries
@@ -22,6 +26,7 @@ from turno.wiring.shared import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests import alert_receivers
     from tests.capabilities.webhooks.told import Receiver
@@ -70,6 +75,19 @@ def test_one_mail_tells_of_the_end_whatever_was_tried_before_it(
     assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
     assert "Tu trabajo en suc0001" in text
     assert "error" not in text
+
+
+def test_mail_in_a_language_of_the_application(
+    world: ExampleInstallation, mail: alert_receivers.MailServer, tmp_path: Path
+) -> None:
+    ended(world, EVA, language="pt")
+    words = catalogues(Registry({}, locale=with_portuguese(tmp_path)))
+    terms = WebhookTerms(hosts=(), mail_server=MailServer(mail.url, "turno@shop.example"), catalogues=words)
+    with closing(engine_of(world.settings)) as engine:
+        assert Webhooks(engine, secret=lambda _: "", terms=terms).run_round() == 1
+    (one,) = mail.mails
+    assert one["Subject"] == "Faturas: cancelado"
+    assert "Seu trabalho em suc0001" in one.get_content()
 
 
 @pytest.mark.parametrize("refusal", ["450 come back later", "down"])

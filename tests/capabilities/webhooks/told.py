@@ -60,8 +60,8 @@ def asked(
     return world.call(enqueue_with([PUT]), ([url], language, *submission(new)), tenant=tenant)
 
 
-def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None) -> UUID:
-    job_id: UUID = asked(world, url, tenant=tenant)["job_id"]
+def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None, language: str | None = None) -> UUID:
+    job_id: UUID = asked(world, url, tenant=tenant, language=language)["job_id"]
     world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
     counted(world)
     return job_id

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from handlers import LOCALE
 from tests.greetings import Greetings, GreetingsPayload, valid_body
+from tests.portuguese import with_portuguese
 from tests.visitor import Visitor
 from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flask import Flask
 
     from tests.api import Service
@@ -36,7 +41,7 @@ class SpokenGreetings(Greetings):
 
 @pytest.fixture(scope="module")
 def spoken(service: Service) -> Flask:
-    return service.build(registry=Registry.of([SpokenGreetings]))
+    return service.build(registry=Registry.of([SpokenGreetings], locale=LOCALE))
 
 
 def test_a_type_has_its_title_its_words_and_a_line_from_the_payload(service: Service, spoken: Flask) -> None:
@@ -61,6 +66,17 @@ def test_a_type_has_its_title_its_words_and_a_line_from_the_payload(service: Ser
     assert "Saludos" in spanish
     service.end(job, "failed")
     assert "2 all greeted" in ana.get(f"/jobs/{job}?lang=en").text
+
+
+def test_page_in_a_language_of_the_application(service: Service, tmp_path: Path) -> None:
+    ana = Visitor(service.build(registry=Registry.of([SpokenGreetings], locale=with_portuguese(tmp_path))))
+    ana.sign_in(None, "north")
+    page = ana.get("/?lang=pt")
+    assert page.headers["Content-Language"] == "pt"
+    assert '<html class="turno-page" lang="pt">' in page.text
+    assert "Faturamento" in page.text
+    assert re.search(r'<a class="language" href="[^"]*lang=es[^"]*" lang="es" hreflang="es">Español</a>', page.text)
+    assert ana.get("/").headers["Content-Language"] == "pt", "the choice is kept"
 
 
 def test_payload_and_result_are_shown_to_who_may_see_the_job(service: Service, spoken: Flask) -> None:

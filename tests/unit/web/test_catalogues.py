@@ -15,14 +15,16 @@ import pytest
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
-from app import LOCALE
-from handlers import build_registry
+from handlers import LOCALE, build_registry
+from handlers.batch_invoicing import BatchInvoicing
+from tests.portuguese import with_portuguese
 from turno.capabilities.pages.home import SHOWN
 from turno.capability import installed
+from turno.catalogue import OWN, catalogues
+from turno.errors import InvalidSettings
 from turno.jobs.label import Label
+from turno.jobs.registry import Registry
 from turno.runner import exit_codes
-from turno.web.pages.catalogue import OWN, catalogues
-from turno.web.pages.language import LANGUAGES
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import Notice
 from turno.web.pages.reasons import of_error, of_event, of_job
@@ -33,7 +35,9 @@ PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 OF_CAPABILITIES = [folder for one in installed() if (folder := one.folder("locale")) is not None]
 SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE, *OF_CAPABILITIES)}
-EN, ES = (Localizer(language, NOW, catalogues(LOCALE, build_registry().handlers)) for language in LANGUAGES)
+LANGUAGES = ("en", "es")
+EN, ES = (Localizer(language, NOW, catalogues(build_registry())) for language in LANGUAGES)
+BARE = catalogues(Registry({}))
 
 
 def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
@@ -81,16 +85,33 @@ def test_every_language_has_the_same_messages(folder: Path) -> None:
 
 
 def test_an_application_speaks_before_turno_and_leaves_the_rest_to_it() -> None:
-    bare = Localizer("en", NOW)
+    bare = Localizer("en", NOW, BARE)
     assert (bare.say("home"), EN.say("home")) == ("Jobs", "Invoicing")
     assert bare.say("skip") == EN.say("skip") == "Skip to the content"
     assert not bare.known("type batch_invoicing")
     assert EN.say("orders count", n=1234) == "1,234 orders"
 
 
-def test_an_application_without_a_language_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        catalogues(tmp_path)
+def test_application_without_english_messages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="has no English messages: add the folder en"):
+        catalogues(Registry({}, locale=tmp_path))
+
+
+def test_language_that_is_not_compiled_is_refused(tmp_path: Path) -> None:
+    for language in ("en", "pt"):
+        (tmp_path / language / "LC_MESSAGES").mkdir(parents=True)
+    with pytest.raises(InvalidSettings, match="en is not compiled: run `pybabel compile -d"):
+        catalogues(Registry({}, locale=tmp_path))
+
+
+def test_application_adds_portuguese(tmp_path: Path) -> None:
+    pt = Localizer("pt", NOW, catalogues(Registry.of([BatchInvoicing], locale=with_portuguese(tmp_path))))
+    assert (pt.say("home"), pt.say("notice replayed")) == ("Faturamento", "Isto já tinha começado; nada foi repetido.")
+    assert pt.say("skip") == "Skip to the content"  # English, where Portuguese lacks the message
+    assert (pt.number(Decimal("1234.50")), pt.date(NOW)) == ("1.234,50", "21 de nov. de 2026")
+    assert pt.say("orders count", n=1) == "1 pedido"
+    assert pt.other_languages == [("en", "English"), ("es", "Español")]
+    assert EN.other_languages == [("es", "Español")]
 
 
 def places(said: str | tuple[str, str]) -> set[str]:

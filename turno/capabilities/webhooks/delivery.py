@@ -1,11 +1,12 @@
 """The composition root of webhooks."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from turno.capabilities.webhooks.due import Delivery
 from turno.capabilities.webhooks.rounds import Webhooks, WebhookTerms
 from turno.capabilities.webhooks.signature import secret_of
+from turno.catalogue import Catalogues, catalogues
 from turno.jobs.named_handlers import named_handlers
 from turno.mail import mail_server
 from turno.settings import Settings
@@ -33,7 +34,7 @@ def delivery(settings: Settings) -> Callable[[Engine], int] | None:
         hosts=settings.webhook_hosts,
         mail_server=server,
         public_url=settings.public_url,
-        title=partial(_title, settings),
+        catalogues=_catalogues(settings.handlers),
     )
     return lambda engine: Webhooks(engine, secret=partial(_secret, settings), terms=terms).run_round()
 
@@ -44,7 +45,6 @@ def _secret(settings: Settings, one: Delivery) -> str:
     return webhook_secret(settings, one.slug)
 
 
-def _title(settings: Settings, job_type: str, language: str) -> str:
-    handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
-    title = handlers[job_type].words.get(language, {}).get("title") if job_type in handlers else None
-    return title if isinstance(title, str) else job_type
+@cache
+def _catalogues(handlers: str) -> Catalogues:
+    return catalogues(named_handlers(handlers))

@@ -1,6 +1,5 @@
 """The mail at the end of a job, in the language of its user, without data of the job."""
 
-from collections.abc import Callable
 from datetime import UTC
 from smtplib import SMTPRecipientsRefused
 from urllib.parse import quote
@@ -8,45 +7,27 @@ from urllib.parse import quote
 from turno.capabilities.webhooks.due import Delivery
 from turno.capabilities.webhooks.post import NeverTaken
 from turno.capabilities.webhooks.url import MAILTO
+from turno.catalogue import DEFAULT, Catalogues
 from turno.mail import Mail, MailServer
 
-WORDS = {
-    "en": {
-        "completed": "{title}: done",
-        "completed_with_failures": "{title}: done, some failed",
-        "nothing_done": "{title}: not done, all failed",
-        "failed": "{title}: it failed",
-        "cancelled": "{title}: it was cancelled",
-        "text": "Your job in {tenant} ended at {moment} UTC.",
-        "link": "What it did: {link}",
-        "why": "You get this mail because you asked for it when you submitted the job.",
-    },
-    "es": {
-        "completed": "{title}: listo",
-        "completed_with_failures": "{title}: listo, algunos con error",
-        "nothing_done": "{title}: sin hacer, todos con error",
-        "failed": "{title}: falló",
-        "cancelled": "{title}: se canceló",
-        "text": "Tu trabajo en {tenant} terminó el {moment} UTC.",
-        "link": "Qué se hizo: {link}",
-        "why": "Recibís este correo porque lo pediste al enviar el trabajo.",
-    },
-}
 REFUSED_FOR_GOOD = 500  # the lowest code of a permanent refusal
 
-Title = Callable[[str, str], str]  # of a job type in a language
 
-
-def mail_of(delivery: Delivery, *, title: Title, public_url: str) -> Mail:
+def mail_of(delivery: Delivery, *, catalogues: Catalogues, public_url: str) -> Mail:
     """Return the mail of a job's end, with a link to the job if there is a `public_url`."""
-    language = delivery.language or "en"
-    words = WORDS[language]
-    lines = [words["text"].format(tenant=delivery.slug, moment=f"{delivery.ended_at.astimezone(UTC):%Y-%m-%d %H:%M}")]
+    language = delivery.language or DEFAULT
+    if language not in catalogues:
+        language = DEFAULT
+    text = catalogues[language].gettext
+    ended_at = f"{delivery.ended_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    lines = [text("mail ended").format(tenant=delivery.slug, moment=ended_at)]
     if public_url:
         link = f"{public_url}/jobs/{delivery.job_id}?branch={quote(delivery.slug)}&lang={language}"
-        lines.append(words["link"].format(link=link))
-    subject = words[delivery.outcome].format(title=title(delivery.type, language))
-    return Mail(subject, "\n\n".join([*lines, words["why"]]) + "\n", id=str(delivery.job_id))
+        lines.append(text("mail link").format(link=link))
+    phrase = f"type {delivery.type}"
+    title = text(phrase) if text(phrase) != phrase else delivery.type
+    subject = text(f"mail {delivery.outcome}").format(title=title)
+    return Mail(subject, "\n\n".join([*lines, text("mail reason")]) + "\n", id=str(delivery.job_id))
 
 
 def send(server: MailServer, mail: Mail, url: str) -> None:

@@ -3,18 +3,20 @@
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from turno.capabilities.webhooks import due
 from turno.capabilities.webhooks.due import Delivery
-from turno.capabilities.webhooks.end_mail import Title, mail_of, send
+from turno.capabilities.webhooks.end_mail import mail_of, send
 from turno.capabilities.webhooks.post import NeverTaken, post
 from turno.capabilities.webhooks.signature import headers_of
 from turno.capabilities.webhooks.url import MAILTO, reaches_private, url_problem
+from turno.catalogue import Catalogues, catalogues
 from turno.jobs.label import STATUS_AFTER
 from turno.jobs.moment import written
+from turno.jobs.registry import Registry
 from turno.mail import MailServer
 from turno.maintenance.deliveries import deliver, in_words
 from turno.store.engine.engine import Engine
@@ -37,7 +39,7 @@ class WebhookTerms:
     hosts: Sequence[str]
     mail_server: MailServer | None = None
     public_url: str = ""
-    title: Title = lambda job_type, _language: job_type
+    catalogues: Catalogues = field(default_factory=lambda: catalogues(Registry({})))
     pauses: Sequence[timedelta] = PAUSES
 
 
@@ -91,7 +93,7 @@ class Webhooks:
     def _mail(self, delivery: Delivery) -> None:
         if self._terms.mail_server is None:
             raise ValueError("TURNO_SMTP_URL names no mail server")
-        mail = mail_of(delivery, title=self._terms.title, public_url=self._terms.public_url)
+        mail = mail_of(delivery, catalogues=self._terms.catalogues, public_url=self._terms.public_url)
         send(self._terms.mail_server, mail, delivery.url)
 
 

@@ -1,18 +1,12 @@
 """Messages, numbers, dates and durations in the reader's language."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from turno.web.pages.catalogue import Catalogues, catalogues
-from turno.web.pages.language import Language
+from turno.catalogue import Catalogues
 
-_MONTHS: Mapping[Language, str] = {
-    "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
-    "es": "ene feb mar abr may jun jul ago sep oct nov dic",
-}
 _STEPS = ((60, "second", 1), (3600, "minute", 60), (86_400, "hour", 3600))
 _DAY = 86_400
 _WEEK = 7 * _DAY
@@ -23,9 +17,9 @@ _JUST_NOW = 5
 class Localizer:
     """Formats for one language; times are relative to `now`."""
 
-    language: Language
+    language: str
     now: datetime
-    catalogues: Catalogues = field(default_factory=catalogues)
+    catalogues: Catalogues
 
     def say(self, phrase: str, n: int | None = None, **values: Any) -> str:
         """Return a message with its places filled; `n` chooses singular or plural and replaces `{n}`."""
@@ -54,17 +48,21 @@ class Localizer:
 
     def number(self, value: int | Decimal) -> str:
         """Return a number with its thousands apart; a Decimal keeps its places."""
-        written = f"{value:,}"
-        return written if self.language == "en" else written.translate(str.maketrans(",.", ".,"))
+        return f"{value:,}".translate(str.maketrans(",.", self.raw("separators")))
+
+    @property
+    def other_languages(self) -> list[tuple[str, str]]:
+        """The further languages, each with its own name."""
+        return [(one, text.gettext("language")) for one, text in self.catalogues.items() if one != self.language]
 
     @property
     def months(self) -> list[str]:
         """The months, January first, as dates name them."""
-        return _MONTHS[self.language].split()
+        return self.raw("months").split()
 
     def date(self, value: Any) -> str:
         """Return a day, such as 4 Jul 1996."""
-        return f"{value.day} {self.months[value.month - 1]} {value.year}"
+        return self.say("date", day=value.day, month=self.months[value.month - 1], year=value.year)
 
     def exact(self, moment: datetime) -> str:
         """Return a moment to the second in UTC; a script puts the reader's own zone in its place."""

@@ -86,7 +86,7 @@ function times() {
     const at = new Date(time.dateTime);
     if (time.closest(".scrolls")) time.textContent = clock(at).slice(0, 5);
     else if (time.closest(".log")) time.textContent = clock(at);
-    else tellExactly(time, at, words.months);
+    else tellExactly(time, at, words);
   }
 }
 

@@ -3,11 +3,12 @@
 const two = (number) => String(number).padStart(2, "0");
 
 export const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
-export const day = (at, months) => `${at.getDate()} ${months[at.getMonth()]} ${at.getFullYear()}`;
+export const day = (at, words) =>
+  words.date.replace("{day}", at.getDate()).replace("{month}", words.months[at.getMonth()]).replace("{year}", at.getFullYear());
 
 /** Write a moment in full as a time's title, and beside it where the server does. */
-export function tellExactly(time, at, months) {
-  time.title = `${day(at, months)} ${clock(at)}`;
+export function tellExactly(time, at, words) {
+  time.title = `${day(at, words)} ${clock(at)}`;
   const beside = time.parentElement.querySelector(".exact");
   if (beside) beside.textContent = time.title;
 }

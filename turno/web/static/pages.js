@@ -194,8 +194,8 @@ const WEEK_MS = 7 * 86_400_000;
 function prepareTimes() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
-    tellExactly(time, at, words.months);
-    if (Math.abs(Date.now() - at) >= WEEK_MS) time.textContent = day(at, words.months);
+    tellExactly(time, at, words);
+    if (Math.abs(Date.now() - at) >= WEEK_MS) time.textContent = day(at, words);
   }
 }
 

@@ -17,7 +17,7 @@ CREATE TABLE webhooks (
     job_id     uuid NOT NULL,
     tenant_id  integer NOT NULL,
     url        text NOT NULL CHECK (length(url) <= 2000),
-    language   text CHECK (language IN ('en', 'es')),
+    language   text CHECK (language ~ '^[A-Za-z_]{2,12}$'),
     address_id integer REFERENCES webhook_addresses ON DELETE CASCADE,
     type       type_name,
     outcome    text CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled')),
