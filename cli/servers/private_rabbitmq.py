@@ -240,7 +240,7 @@ class Node:
 
     def _wait(self, what: str, ready: Callable[[], bool]) -> None:
         process = self._processes[-1]
-        wait_until(lambda: process.poll() is not None or ready(), within=90, every=0.1)
+        wait_until(lambda: process.poll() is not None or ready(), within=180, every=0.1)
         if process.poll() is not None or not ready():
             said = (self.folder / "output.log").read_text(errors="replace")[-2000:]
             raise NodeError(f"RabbitMQ's {what} in {self.folder} did not start:\n{said}")
