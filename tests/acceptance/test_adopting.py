@@ -1,6 +1,6 @@
 """A running application adopts Turno: from the wheel to the first job over its own schemas, in six commands.
 
-Its package is called `app`, its customers have a schema each, and it goes on working all the while.
+Its package is called `app`, its customers have a schema each, and it works all the while.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Application(Repeating):
 
 @pytest.fixture
 def erp(each_new_database: str) -> Iterator[str]:
-    """The application's own login, who owns its customers' schemas."""
+    """The application's own login, which owns its customers' schemas."""
     role = f"erp_{os.urandom(4).hex()}"
     with psycopg.connect(each_new_database, autocommit=True) as admin:
         admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'erp'").format(sql.Identifier(role)))

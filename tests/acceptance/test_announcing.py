@@ -1,4 +1,4 @@
-"""A worker tells those who watch: its supervisor does, on its own session, for many jobs at a time."""
+"""A worker notifies watchers: its supervisor does, on its own session, for many jobs together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turno.servers.wait import wait_until
 
 
 class Heard:
-    """What was announced, and who announced it."""
+    """The announcements, with their senders."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ def heard(world: ExampleInstallation) -> Iterator[Heard]:
 def test_start_progress_and_end_are_announced_by_the_supervisor(world: ExampleInstallation, heard: Heard) -> None:
     job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_pool()
-    # It tells of its progress once, and then only waits: one more time is named what still runs after a moment.
+    # It announces its progress once, and then only waits: a job that still runs after a moment is announced once more.
     assert wait_until(lambda: heard.times(job_id) >= 1, within=20)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     told = heard.times(job_id)

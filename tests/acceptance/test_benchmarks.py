@@ -1,4 +1,4 @@
-"""The benchmarks as commands: what they print, never how long they took."""
+"""The benchmarks as commands: their output, never their duration."""
 
 import json
 import subprocess
@@ -52,9 +52,9 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
 
 
 def cloned_database(cluster: Cluster) -> str:
-    """Make a database in which Turno is installed already; what its roles miss, `open_environment` mends.
+    """Make a database with Turno already installed; `open_environment` repairs missing roles.
 
-    A clone has the name of its original, from which the names of the roles derive: a second one at a time is empty.
+    A clone has the name of its original, from which the names of the roles derive: a second concurrent one is empty.
     """
     names = databases(cluster)
     with psycopg.connect(cluster.url, autocommit=True) as server:

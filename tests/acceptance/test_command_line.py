@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "the command line's tests' own key, long enough"
 
-# What an attempt leaves behind that parked its job for an effect in doubt.
+# The remains of an attempt that parked its job for an effect in doubt.
 INTEND = """
 INSERT INTO {}.external_effects (key, type, outside_key, state, job_id, attempt, token, calls)
 SELECT 'cae:7', type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1 FROM {}.background_jobs WHERE id = %s
@@ -200,7 +200,7 @@ def test_revoked_tokens_are_refused(installed: Installation, web: DemoWeb) -> No
     asking = client(installed, web)
     asking.submit("batch_invoicing", {"order_ids": [1]})
     installed.succeed("tenant", "revoke-tokens", "suc0001")
-    installed.query("SELECT pg_sleep(2.1)")  # what the web believes of a tenant without asking again
+    installed.query("SELECT pg_sleep(2.1)")  # the web's cached knowledge of a tenant
     with pytest.raises(DemoFailed, match="revoked"):
         asking.submit("batch_invoicing", {"order_ids": [1]})
     # Half a minute later, in which the issuer's clock may have been ahead.

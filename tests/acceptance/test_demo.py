@@ -30,7 +30,7 @@ def marked() -> dict[str, str]:
 
 
 def processes(environment: dict[str, str]) -> list[str]:
-    """What still lives of everything that was started in this environment."""
+    """The surviving processes of everything that was started in this environment."""
     mark = f"TEST_MARK={environment['TEST_MARK']}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""`turno doctor` and `turno status`, followed line by line: each line names what mends it."""
+"""`turno doctor` and `turno status`, followed line by line: each line names its remedy."""
 
 from __future__ import annotations
 

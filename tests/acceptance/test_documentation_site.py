@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 
 
 class Page(HTMLParser):
-    """The links of a page, its anchors, and what a browser fetches to show it."""
+    """The links of a page, its anchors, and the files that a browser fetches to show it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A project of somebody else's tests its handlers with nothing but the shipped kit."""
+"""An outside project tests its handlers with nothing but the shipped kit."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ EXAMPLE = ROOT / "tests" / "example_project"
 def test_the_example_project_s_tests_pass(tmp_path: Path) -> None:
     project = tmp_path / "shop"
     shutil.copytree(EXAMPLE, project, ignore=shutil.ignore_patterns("__pycache__"))
-    # The kit must do without what only this project's tests have.
+    # The kit must work without the files of this project's tests.
     installed = tmp_path / "installed"
     installed.mkdir()
     for room in ("handlers", "turno"):

@@ -1,4 +1,4 @@
-"""What the image would hold, put together as its Dockerfile says, runs: no daemon builds images where the tests run."""
+"""The contents of the image, put together by its Dockerfile, run: no daemon builds images where the tests run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.deep
 
 DOCKERFILE = (ROOT / "deploy" / "container" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
-# What the reference application needs besides the library.
+# The further requirements of the reference application.
 FURTHER = re.findall(r'titles\]"((?: [\w-]+)+)', DOCKERFILE)[0].split()
 APPLICATION = {"app", "handlers", "imports", "migrations", "pyproject.toml", "reports", "tax_authority", "tenants"}
 LAST_STAGE = DOCKERFILE.rpartition("\nFROM ")[2]

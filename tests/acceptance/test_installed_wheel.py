@@ -1,4 +1,4 @@
-"""The wheel, alone in an empty environment, runs a job of a project whose own package is called `app`."""
+"""The wheel, alone in an empty environment, runs a job of a project with a package called `app`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job logs is kept with it, whatever becomes of its attempt, its process and its worker."""
+"""A job's log lines are kept with it when its attempt fails, its process dies or its worker is lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone(
     job = world.job(job_id)
     assert (job["status"], job["attempt"]) == ("failed", 4), log
     assert "was refused" in log
-    assert "abc123" not in log, "the worker's log redacts what the tenant's job keeps"
+    assert "abc123" not in log, "the worker's log redacts the lines that the tenant's job keeps"
     assert world.rows("SELECT 1 FROM customers WHERE company_name = 'Odd'") == []
     for attempt in range(1, 5):
         first, second, third, *ours = lines(world, job_id, attempt)

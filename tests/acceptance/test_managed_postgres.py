@@ -1,4 +1,4 @@
-"""Turno from its first command to its last where nobody is superuser, as on Amazon RDS and Google Cloud SQL.
+"""Turno from its first command to its last without a superuser, as on Amazon RDS and Google Cloud SQL.
 
 Both are stood in for by a server of our own: the roles and owners that their documentation describes, and no more.
 """
@@ -141,7 +141,7 @@ def test_every_command_works_for_an_administrator_that_is_no_superuser(
 
 
 def rights(managed: Managed) -> list[tuple[Any, ...]]:
-    """Who owns what and may do what of all that an uninstallation must leave as it was."""
+    """Owners and grants of all objects that an uninstallation must leave unchanged."""
     with psycopg.connect(managed.url) as admin:
         return admin.execute(
             """

@@ -1,4 +1,5 @@
-"""An application with Turno mounted in it, under gunicorn as it is and by `turno serve`: login, pages, API, streams."""
+"""An application with Turno mounted in it, under unchanged gunicorn and by `turno serve`: login, pages, API,
+streams."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ SERVERS = {
 
 
 class Visitor:
-    """Somebody with a browser's cookie, over a real connection."""
+    """A user with a browser's cookie, over a real connection."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""What `turno init` and `turno handler add` write runs as it is: its tests pass, in a project of its own."""
+"""The files of `turno init` and `turno handler add` run unchanged: their tests pass, in a separate project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running application adopts Turno as docs/adopting.md says, enqueues from its own code, and lets it go again."""
+"""A running application adopts Turno by docs/adopting.md, enqueues from its own code, and uninstalls it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname ~ 
 
 @dataclass(frozen=True)
 class PlainHost:
-    """The example in a folder of its own, with its database and its database's role."""
+    """The example in a separate folder, with its database and its database's role."""
 
     folder: Path
     url: str

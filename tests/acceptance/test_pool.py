@@ -79,7 +79,7 @@ def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleIns
     fifth = world.enqueue({"how": "ok"}, handler=Odd)
     other = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
     assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in other), within=15)
-    # What is in reserve is for others: the tenant's own next job was there first, and waits for one of its long ones.
+    # The reserve is for other tenants: the tenant's own next job was there first, and waits for one of its long ones.
     assert running(world, *long)
     assert (world.job(fifth)["status"], world.job(fifth)["attempt"]) == ("pending", 0)
     world.cancel(long[0])
@@ -140,7 +140,7 @@ def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: Exampl
     seen = [(tenant, world.job(job, tenant=tenant)["result"]) for tenant, job in jobs]
     assert all(result["user"] == tenant.handler_role for tenant, result in seen)
     assert all(result["path"] == f"{tenant.schema},pg_temp" for tenant, result in seen)
-    assert len({result["backend"] for _, result in seen}) == 2  # one login a tenant, whatever the number of jobs
+    assert len({result["backend"] for _, result in seen}) == 2  # one login a tenant for any number of jobs
 
 
 @pytest.mark.parametrize("mess", ["settings", "listening", "prepared", "cursor", "row_factory"])

@@ -1,4 +1,4 @@
-"""Short jobs come to a child several at a time; what holds for a job holds for each of them, and none waits long."""
+"""Short jobs come to a child in batches; each has the promises of a single job, and none waits long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def generous_pool(world: ExampleInstallation) -> None:
 
 
 def enqueue_batch(world: ExampleInstallation, first: str, handler: type[Odd] = Odd) -> tuple[UUID, list[UUID]]:
-    """Enqueue what goes to a child as one batch; the first job does this, the others tell which process ran them."""
+    """Enqueue jobs that go to a child as one batch; the first job does this, and each further job returns its
+    process."""
     one = world.enqueue({"how": first}, handler=handler)
     return one, [world.enqueue({"how": "pid"}, handler=handler) for _ in range(JOBS - 1)]
 

@@ -1,4 +1,4 @@
-"""What a resident worker tells systemd and a probe: that it is ready, alive, leaving, and by silence that it is not."""
+"""A resident worker's signals to systemd and a probe: ready, alive, leaving, and silent when it hangs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The commands of who is on call, against an installation: found over all tenants, tried, done and on record."""
+"""The commands of the on-call operator, against an installation: found over all tenants, tried, done and on record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def turno_said(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run `turno` in this process, in the world's environment; returns its status and what it printed."""
+    """Run `turno` in this process, in the installation's environment; returns its status and its output."""
     world.odd = True
     world.backend = "pool"  # a hint launches no worker
     for name, value in world.environment.items():

@@ -1,4 +1,4 @@
-"""The real worker as a process: one job, then what waits, then nothing left."""
+"""The real worker as a process: one job, then the waiting jobs, then nothing left."""
 
 import signal
 
@@ -144,7 +144,7 @@ def test_a_second_sigterm_ends_at_once(world: ExampleInstallation) -> None:
     worker = world.start_worker(job_id)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     worker.send_signal(signal.SIGTERM)
-    # Two signals of a kind may merge; the second is sent once the child was told of the first.
+    # Two signals of a kind may merge; the second is sent once the child has received the first.
     assert worker.stdout is not None
     assert any("stopping" in line for line in worker.stdout)
     worker.send_signal(signal.SIGTERM)

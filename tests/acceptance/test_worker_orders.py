@@ -1,4 +1,4 @@
-"""What operators want of a worker that runs: it hears of it with its heartbeat."""
+"""Operators' orders to a running worker: it reads them with its heartbeat."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def worker_of(world: ExampleInstallation) -> UUID:
 
 
 def beats(world: ExampleInstallation) -> None:
-    """Wait until the worker has been heard of anew, twice: the second heartbeat began after this."""
+    """Wait until the worker has sent two new heartbeats: the second began after this."""
     for _ in range(2):
         before = world.rows("SELECT alive_at FROM turno.workers")
         assert wait_until(partial(_others, world, before), within=20)

@@ -45,9 +45,9 @@ OUT_OF_CONTROL = Guard(
 )
 NO_CREATE = _not_granted("CREATE", "SCHEMA {a}")
 
-# What is sent, and the one guard without which it works.
+# The SQL, and the single guard without which it works.
 ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
-    # Becoming somebody else.
+    # Becoming another role.
     "SET ROLE": ("SET ROLE {r_b}", NO_MEMBER),
     "SET SESSION ROLE": ("SET SESSION ROLE {r_b}", NO_MEMBER),
     "SET LOCAL ROLE": ("SET LOCAL ROLE {r_b}", NO_MEMBER),
@@ -60,7 +60,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     "SET ROLE to the engine": ("SET ROLE {engine}", NOT_ENGINE),
     "SET SESSION AUTHORIZATION": ("SET SESSION AUTHORIZATION {r_b}", NO_SUPERUSER),
     "SET SESSION AUTHORIZATION to one's owner": ("SET SESSION AUTHORIZATION {o_a}", NO_SUPERUSER),
-    # Naming the other tenant's things.
+    # Naming the second tenant's objects.
     "read a table": ("SELECT FROM {b}.customers", OUT_OF_B),
     "write a table": ("DELETE FROM {b}.invoice_lines", OUT_OF_B),
     "read jobs": ("SELECT FROM {b}.background_jobs", OUT_OF_B),
@@ -130,7 +130,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     "read the directory": ("SELECT FROM turno.tenants", OUT_OF_CONTROL),
     "promote tickets": ("SELECT turno.promote(1)", OUT_OF_CONTROL),
     "change a setting": ("UPDATE turno.settings SET value = ''", OUT_OF_CONTROL),
-    # What the whole database, or the whole server, shares.
+    # Objects that the whole database, or the whole server, shares.
     "an advisory lock": ("SELECT pg_advisory_lock(1)", _not_granted("EXECUTE", "FUNCTION pg_advisory_lock(bigint)")),
     "an advisory lock, tried": (
         "SELECT pg_try_advisory_xact_lock_shared(1, 1)",

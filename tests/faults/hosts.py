@@ -1,6 +1,6 @@
 """Several hosts on one machine: namespaces with a name and a network of their own, at the ports of one switch.
 
-Nobody has to clean up: each namespace lives as long as somebody is inside, and the first inside leaves with the test.
+No test has to clean up: each namespace lives as long as its last process, and the first process ends with the test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOBODY = "02:00:00:00:00:99"
 
 
 class Namespace:
-    """A host without a cable; what runs inside is killed when its parent dies."""
+    """A host without a cable; its processes are killed when its parent dies."""
 
     def __init__(self, name: str) -> None:
         stay = f"hostname {name} && echo here && exec cat"
@@ -37,7 +37,7 @@ class Namespace:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What makes a command run here."""
+        """The prefix of a command on this host."""
         spaces = (f"--net=/proc/{self.pid}/ns/net", f"--uts=/proc/{self.pid}/ns/uts")
         return ("setpriv", "--pdeathsig", "KILL", "nsenter", *spaces)
 
@@ -58,7 +58,7 @@ class Host(Namespace):
         self.address = address
 
     def start(self, command: Sequence[str | Path], environment: dict[str, str]) -> subprocess.Popen[str]:
-        """Run a program here, in a session of its own."""
+        """Run a program here, in a separate session."""
         return subprocess.Popen(
             [*self.prefix, *map(str, command)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True, text=True,
@@ -105,7 +105,7 @@ class Lan:
         self._switch.ip("link", "set", "dev", host.name, "master", "bridge", "up")
 
     def unplug(self, host: Host) -> None:
-        """Pull it out at the switch: packets vanish both ways, and nobody is told."""
+        """Pull it out at the switch: packets vanish both ways, without a message."""
         self._switch.ip("link", "set", "dev", host.name, "nomaster")
 
     def part(self, one: Host, others: Sequence[Host]) -> None:

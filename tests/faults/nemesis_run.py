@@ -35,7 +35,7 @@ def verdict_of(ended: subprocess.CompletedProcess[str], *, status: int) -> dict[
 
 
 def assert_found_without(guard: str) -> None:
-    """Play the guard's proof: the run must find what its absence breaks."""
+    """Play the guard's proof: the run must find the violation."""
     proof = PROOFS[guard]
     ended = nemesis("--seed", "1", "--patience", str(PATIENCE), "--without", guard, *proof.arguments)
     violations = verdict_of(ended, status=1)["violations"]

@@ -1,4 +1,4 @@
-"""A world on a PostgreSQL server of its own, which a test may break."""
+"""An installation on a separate PostgreSQL server, which a test may break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People who go on submitting over HTTP, whatever happens behind the web."""
+"""Clients that continue to submit over HTTP during faults behind the web."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from turno.servers.wait import wait_until
 
 
 class Posting(Repeating):
-    """Posts one job after the other from `with` to its end, and keeps every answer."""
+    """Posts jobs one after another from `with` to its end, and keeps every answer."""
 
     pause = 0.05
 

@@ -1,4 +1,4 @@
-"""Handlers of installations that are put back or moved: one of them hears of events from before it was there."""
+"""Handlers of installations that are put back or moved: one of them receives events from before its registration."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from turno.tenancy.identity.session import call_as_api, service_session
 
 @dataclass
 class SteadyClient:
-    """Submits under one idempotency key after the other; a reply that was lost is asked for again."""
+    """Submits under successive idempotency keys; a lost reply is requested again."""
 
     world: ExampleInstallation
     accepted: dict[str, UUID] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Attempts in which something fails, by the hundred: an invoice is authorised once, or a person is told why not.
+"""Attempts with a failure, by the hundred: an invoice is authorised once, or a person learns the reason.
 
-AUTHORITY_RUNS says how many, 150 by default; a thousand take some minutes. `-o log_cli=true` shows the counts of
-a long run.
+AUTHORITY_RUNS is their number, 150 by default; a thousand take some minutes. `-o log_cli=true` shows the counts of a
+long run.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ log = logging.getLogger(__name__)
 
 RUNS = int(os.environ.get("AUTHORITY_RUNS", "150"))
 MANY = 400  # in which everything has failed that may
-POINTS, TAKEN = 4, 5  # points of sale, and invoices whose number another program has used
+POINTS, TAKEN = 4, 5  # points of sale, and invoices with a number that another program has used
 PER_JOB = 3
-READ_SECONDS = 0.06  # what a crowded machine takes longer for has failed, too
+READ_SECONDS = 0.06  # a crowded machine's longer request has failed, too
 WELL = {"answer", "observe"}
 DEADLY = ("intended", "called", "settled", "chunk_recorded", "chunk_committed")
 B = 6
 
 
 class Died(BaseException):
-    """Ends an attempt in this process as a kill ends one in a process of its own: nothing is recorded."""
+    """Ends an attempt in this process as a kill ends a child: nothing is recorded."""
 
 
 @dataclass
 class Fate:
-    """Decides by its seed what each attempt meets."""
+    """Decides by its seed the faults of each attempt."""
 
     branch: FiscalBranch
     chance: random.Random
@@ -59,7 +59,7 @@ class Fate:
             raise Died(step)
 
     def befall(self) -> None:
-        """Let something fail while an invoice is sent, and sometimes in what is only asked."""
+        """Let something fail while an invoice is sent, and sometimes during a look-up."""
         faults, any_fault = self.branch.stub.faults, sorted(FAULTS)
         faults.set("FECAESolicitar", self.chance.choice(any_fault))
         for operation in ("FECompConsultar", "FECompUltimoAutorizado", "loginCms"):
@@ -89,7 +89,7 @@ def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
 
 
 def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fate) -> None:
-    """Run an attempt; if it dies, its supervisor sees that, or nobody does."""
+    """Run an attempt; if it dies, its death is seen by its supervisor, or by no process."""
     world = branch.world
     world.engine.promote(1000)
     claim = here.claim(job_id)
@@ -100,7 +100,7 @@ def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fat
     except Died:
         seen = 1 if fate.chance.random() < 0.5 else None
         world.engine.rescue(world.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen)
-    # What the authority was sent late, it has done by the time that anybody looks.
+    # The authority has finished late requests before the next look.
     assert wait_until(lambda: branch.stub.under_way == 0, within=10)
 
 
@@ -114,7 +114,7 @@ SELECT id FROM background_jobs WHERE finished_at IS NULL AND run_at < 'infinity'
 
 
 def open_jobs(branch: FiscalBranch) -> list[UUID]:
-    """Let whatever waits be due, and return the first jobs that may run."""
+    """Let every waiting job be due, and return the first jobs that may run."""
     cursor = branch.world.admin.execute(ALL_DUE)
     while cursor.nextset():
         pass
@@ -122,7 +122,7 @@ def open_jobs(branch: FiscalBranch) -> list[UUID]:
 
 
 def continue_ended(branch: FiscalBranch) -> int:
-    """Do what a user does: go on with what failed, until nothing is left."""
+    """Do a user's part: continue the failed jobs, until nothing is left."""
     ended = branch.world.rows(
         "SELECT id FROM background_jobs j WHERE successor_id IS NULL AND (status = 'failed' OR status = 'completed'"
         " AND EXISTS (SELECT FROM background_job_items i WHERE i.job_id = j.id AND i.state = 'failed'))"
@@ -133,7 +133,7 @@ def continue_ended(branch: FiscalBranch) -> int:
 
 
 def decide(branch: FiscalBranch) -> int:
-    """Do what a person does: settle what the authority's books tell, and leave what is another's."""
+    """Do a person's part: settle the effects by the authority's books, and leave another's vouchers."""
     query = (
         "SELECT in_doubt AS key, min(id::text)::uuid AS job FROM background_jobs"
         " WHERE in_doubt IS NOT NULL AND strpos(in_doubt, %s) = 0 GROUP BY in_doubt"
@@ -210,13 +210,13 @@ def test_whatever_fails_no_invoice_is_authorised_twice_and_none_is_lost(
     held = {(one.series.point_of_sale, one.number): (one.cae, one.total) for one in ours}
     known = {(row["point_of_sale"], row["number"]): (row["cae"], str(row["total"])) for row in codes if row["cae"]}
     assert known == held
-    # What another program has used is for a person, who sees both.
+    # A number used by another program is for a person, who sees both.
     left = world.rows("SELECT status, run_at, error FROM background_jobs WHERE finished_at IS NULL")
     assert [row["run_at"] for row in left] == [FOREVER] * TAKEN
     assert all("ERP:" in row["error"]["message"] and "AFIP:" in row["error"]["message"] for row in left)
     asked = branch.stub.faults.asked
     log.warning("%d runs in which something failed, %d deaths; %d invoices", runs, fate.deaths.total(), wanted)
-    log.warning("%d times a person was asked; requests: %s", parked, asked.total())
+    log.warning("%d times a person decided; requests: %s", parked, asked.total())
     if RUNS >= MANY:
         assert {fault for operation, fault in asked if operation == "FECAESolicitar"} == set(FAULTS)
         assert set(fate.deaths) == set(DEADLY)

@@ -54,7 +54,7 @@ ONCE = {
 
 
 def environment_of(cluster: Cluster) -> dict[str, str]:
-    """What an administrator has set who works on this server."""
+    """The variables of an administrator who works on this server."""
     return {
         "PATH": f"{find_binaries()}:{os.environ['PATH']}",
         "PGHOST": str(cluster.socket_directory),
@@ -82,7 +82,7 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def follow(world: ExampleInstallation, told: str) -> None:
-    """Type the commands that a script says come next."""
+    """Type the commands that a script prints as the next ones."""
     lines = [line.split() for line in told.splitlines() if line.startswith("  turno ")]
     assert lines
     for _, *arguments in lines:
@@ -112,7 +112,7 @@ def enqueue_invoicing(world: ExampleInstallation) -> None:
 
 
 def all_ended(world: ExampleInstallation) -> bool:
-    """Whether every job has ended; what waits for a later time is due now."""
+    """Whether every job has ended; jobs that wait for a later time are due now."""
     world.make_due()
     return all(
         world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) == []
@@ -139,7 +139,7 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
         world.extra[URL_VARIABLE] = authority.url
         Host(world.url, world.admin).adopt("erp0001", schema="suc0001", migrations=packaged(ROOT / "migrations"))
         wanted = invoices(world, 6)
-        world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of those that will be made
+        world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of later numbers
         enqueue_invoicing(world)
         long = world.enqueue({"how": "resume", "text": "sleep_in_sql", "number": 100}, handler=Odd)
         for invoice in wanted:

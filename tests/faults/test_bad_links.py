@@ -1,4 +1,4 @@
-"""What lies between a worker and its database: slow, cut to pieces, reset, or alive and silent."""
+"""The link between a worker and its database: slow, cut to pieces, reset, or alive and silent."""
 
 import signal
 from collections.abc import Iterator

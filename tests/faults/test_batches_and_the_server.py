@@ -1,4 +1,4 @@
-"""A server that crashes at a named step of a batch's life: each of its jobs ends once, by whatever is still held."""
+"""A server that crashes at a named step of a batch's life: each of its jobs ends once, by a remaining claim."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_it_had_not_committed_is_done_once(
     execute_batch_here(world, claims)
     assert crashed == [step]
     reconnect(world)
-    # Claims are not synced: one that was lost with the server is nobody's. Who was at work may have met an error.
+    # Claims are not synced: a claim that was lost with the server has no owner. A running job may have met an error.
     world.time_passes()
     for batch in claim_batches_here(world):
         execute_batch_here(world, batch)

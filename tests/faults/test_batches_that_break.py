@@ -1,4 +1,4 @@
-"""A batch whose process dies, hangs, is stopped or comes back too late: nothing lost, nothing doubled."""
+"""A batch with a process that dies, hangs, is stopped or comes back too late: nothing lost, nothing doubled."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(world: ExampleInstal
     start(world)
     assert wait_until(lambda: ended(world, jobs), within=30)
     assert_done_once(world, jobs)
-    # Nobody knows which it was, so none is counted and each runs alone.
+    # The guilty job is unknown, so none is counted and each runs alone.
     assert of_jobs(world, jobs, "crashes") == [0] * 5
 
 

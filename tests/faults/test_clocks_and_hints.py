@@ -52,7 +52,7 @@ def test_no_decision_of_a_worker_is_taken_by_its_own_clock(
     assert wait_until(lambda: world.job(rescheduled)["reason"] == "rescheduled by its handler", within=20)
     assert wait_until(lambda: world.job(long)["status"] == "running", within=20)
     assert world.job(later)["status"] == "pending"
-    assert world.sweep()["rescued"] == 0  # whoever is alive is so by the database's clock
+    assert world.sweep()["rescued"] == 0  # a worker is alive by the database's clock
     (times,) = world.rows(
         "SELECT run_at - now() BETWEEN interval '50 min' AND interval '70 min' AS hour,"
         " (SELECT bool_and(abs(extract(epoch FROM now() - coalesce(finished_at, now()))) < 60) FROM background_jobs)"

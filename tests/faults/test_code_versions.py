@@ -1,4 +1,4 @@
-"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest."""
+"""Two releases side by side, each in a separate tree: a worker runs the jobs of its code and leaves the rest."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authori
 
 
 class OddNext(Odd):
-    """What the next release makes of the handler."""
+    """The next release's version of the handler."""
 
     version = 2
 

@@ -92,10 +92,10 @@ def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
     pool = world.start_pool()
     with Web(world) as web:
         assert web.goes_on()
-        # 1. Consumers first: nothing goes to a backend that nobody serves.
+        # 1. Consumers first: nothing goes to a backend without workers.
         world.start_consumer()
         assert wait_until(lambda: "rabbitmq" in alive(operator), within=30)
-        # 2. One tenant, then a canary, then everybody.
+        # 2. One tenant, then a canary, then all.
         assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
         assert wait_until(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
         assert routing.set_for_tenant(operator, "suc0002", None)
@@ -105,7 +105,7 @@ def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
         routing.set_for_all(operator, "queue_backend", "rabbitmq")
         routing.reroute(operator, DEFAULT)
         assert web.goes_on()
-        # 3. The old workers leave; what is left of theirs is stamped over to the living.
+        # 3. The old workers leave; their remaining jobs are stamped over to the living.
         pool.terminate()
         assert pool.wait(40) == 0
         assert web.goes_on()

@@ -1,4 +1,4 @@
-"""A database that crashes, goes away, ends sessions, has no room: what was promised stays, the rest is tried again."""
+"""A database that crashes, goes away, ends sessions, has no room: promises hold, the rest is tried again."""
 
 import http.client
 import json
@@ -204,7 +204,7 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
 
 
 def take_all(world: ExampleInstallation, taken: list[TimeoutConnection]) -> None:
-    """Take every connection there is, as the web's login: it may not use what is reserved for the superuser."""
+    """Take every connection there is, as the web's login: it may not use the superuser's reserve."""
     while True:
         try:
             taken.append(service_session(world.logins, world.logins.web, application="hog"))

@@ -78,7 +78,7 @@ def fill(disk: Path) -> Path:
 
 
 def stopped_by_the_next_segment(world: ExampleInstallation) -> bool:
-    """Go on to another file of the log; without room for it the server ends, as it may not lose what it said."""
+    """Move to another file of the log; without room for it the server ends, as it may not lose a promised commit."""
     try:
         world.rows("SELECT pg_logical_emit_message(false, 'turno', 'so that there is something to switch')")
         world.rows("SELECT pg_switch_wal()")
@@ -220,7 +220,7 @@ def test_a_promoted_server_behind_the_same_address_is_noticed(tmp_path: Path, po
 
 
 def freeze(cluster: Cluster) -> None:
-    """Stop the server's processes: its kernel still accepts what is sent, and nothing answers."""
+    """Stop the server's processes: its kernel still accepts packets, and nothing answers."""
     for pid in processes_in(cluster.data):
         os.kill(pid, signal.SIGSTOP)
 

@@ -1,4 +1,4 @@
-"""Sessions that end while nobody uses them: no job pays for it, and no worker."""
+"""Sessions that end while unused: no job pays for it, and no worker."""
 
 import ctypes
 import signal
@@ -91,5 +91,5 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fa
 
 
 def adopt_no_orphans() -> None:
-    """Be what this process was before it had a fork server: no other test counts on orphans that come here."""
+    """Restore this process's state from before its fork server: no other test counts on orphans that come here."""
     ctypes.CDLL(None).prctl(resource_limits.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

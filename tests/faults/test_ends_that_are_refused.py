@@ -13,7 +13,7 @@ from tests.installation import ExampleInstallation
 
 @pytest.fixture
 def refusing(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
-    """A tenant whose outcomes are refused by the server until the test permits them again."""
+    """A tenant with outcomes that the server refuses until the test permits them again."""
     world.rows("ALTER TABLE turno.outcome_batches ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
     yield world
     world.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT IF EXISTS refused")
@@ -24,7 +24,7 @@ def test_an_outcome_that_is_refused_takes_the_last_piece_of_work_with_it(refusin
     job = attempt(refusing, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "CheckViolation")
     committed = refusing.rows("SELECT count(*) AS n FROM background_job_items WHERE state = 'done'")
-    # What chunks have committed stays, each with its record; what was to commit with the end is gone.
+    # Committed chunks stay, each with its record; the rows of the final commit are gone.
     assert refusing.rows("SELECT count(*) AS n FROM invoices") == committed
     refusing.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT refused")
     refusing.time_passes()

@@ -1,4 +1,5 @@
-"""Whatever a handler does, its job ends as a named outcome, keeps nothing half-done, and the next job runs."""
+"""A job ends as a named outcome despite every misbehaviour of its handler, keeps nothing half-done, and the next job
+runs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Hosts in namespaces leave nothing behind, also when whoever made them is killed."""
+"""Hosts in namespaces leave nothing behind, also when their parent is killed."""
 
 import subprocess
 import sys

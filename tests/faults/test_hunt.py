@@ -1,4 +1,4 @@
-"""The hunt for mutants tells a test that noticed from one that did not, and from one that never ran."""
+"""The hunt for mutants distinguishes a test that noticed, a test that did not, and a test that never ran."""
 
 import dataclasses
 

@@ -1,7 +1,7 @@
-"""SQL of its own choosing, run by a tenant's handler against a tenant that looks just like it.
+"""SQL of a tenant's choice, run by its handler against a tenant that looks just like it.
 
-What must be refused is tried twice: as the installation stands, and with its guard taken away, when it must work. So no
-attack is refused by accident, and no guard stands there for nothing.
+Each attack runs twice: with the installation unchanged, when it must be refused, and with its guard taken away, when it
+must work. So no attack is refused by accident, and no guard is redundant.
 """
 
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def fill(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
 
 
 def by_version(world: ExampleInstallation) -> dict[str, sql.SQL]:
-    """What PostgreSQL 16 made a matter of each membership is a role's attribute before; 17 gave a function a flag."""
+    """PostgreSQL 16 moved a role's attribute to each membership; 17 gave a function a flag."""
     options = world.admin.info.server_version >= 160000
     flag = world.admin.info.server_version >= 170000
     return {
@@ -315,7 +315,7 @@ def test_a_poisoned_default_does_not_reach_the_next_session(module_world: Exampl
 
 
 def unguarded_login(world: ExampleInstallation, setting: str) -> tuple[str] | None:
-    """Log in without startup options and return what the setting is, or None if that is not even possible."""
+    """Log in without startup options and return the setting, or None if that is not even possible."""
     tenant = read_tenant(world.admin, world.one.slug)
     assert tenant
     password = world.logins.password(tenant.handler_role, tenant.login_epoch)
@@ -330,7 +330,7 @@ def unguarded_login(world: ExampleInstallation, setting: str) -> tuple[str] | No
 def test_a_session_fills_no_disk_with_temporary_files(module_world: ExampleInstallation) -> None:
     handler = sql.Identifier(module_world.one.handler_role)
     module_world.admin.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = '1MB'").format(handler))
-    install(module_world.admin, module_world.logins)  # a bound that somebody has chosen stays
+    install(module_world.admin, module_world.logins)  # a changed bound stays
     with log_in(module_world, module_world.one) as session:
         session.execute("ALTER ROLE CURRENT_USER RESET ALL")
         session.execute("ALTER ROLE CURRENT_USER SET work_mem = '64kB'")
@@ -345,7 +345,7 @@ def test_a_session_fills_no_disk_with_temporary_files(module_world: ExampleInsta
 def test_a_role_set_as_a_default_is_not_taken(module_world: ExampleInstallation) -> None:
     with log_in(module_world, module_world.one) as session:
         session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
-    # Not even by one that could: whoever logs in is who was asked for.
+    # Not even by a capable role: the login is exactly the requested role.
     with without(module_world, NO_MEMBER), raw_log_in(module_world, module_world.one) as session:
         assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
 

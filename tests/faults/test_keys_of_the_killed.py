@@ -1,4 +1,4 @@
-"""The place of a job whose process or worker was killed goes to the next of its key."""
+"""The place of a job with a killed process or worker goes to the next of its key."""
 
 import pytest
 

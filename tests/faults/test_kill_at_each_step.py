@@ -1,4 +1,4 @@
-"""Kill -9 of the supervisor, the child or both at every step of a job's life; then cron mends what is left."""
+"""Kill -9 of the supervisor, the child or both at every step of a job's life; then cron repairs the rest."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A migration that is killed half-way while jobs run: no job notices, and the next run goes on where it stopped."""
+"""A migration that is killed half-way while jobs run: no job notices, and the next run resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turno.servers.wait import wait_until
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
 from turno.tenancy.schema_migrations.files import Migrations
 
-# In the tenant that the session names it lasts until somebody ends it.
+# In the tenant that the session names it lasts until a test ends it.
 STEP = """
 SELECT CASE WHEN current_setting('test.slow', true) = current_schema() THEN pg_sleep(600) END;
 ALTER TABLE background_jobs ADD COLUMN colour text;

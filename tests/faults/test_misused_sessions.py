@@ -1,4 +1,4 @@
-"""Whatever a handler does to its session, its job ends by name, and the next job in the same child is unharmed."""
+"""A job ends by name after any damage to its session, and the next job in the same child is unharmed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
 
-# What the deed does, how its job ends, and the class of its error; `text` is the deed's word.
+# The deed's effect, the job's end, and the class of its error; `text` is the deed's word.
 DEEDS: list[tuple[str, str, str | None, str]] = [
     ("leave_aborted", "failed", "InFailedSqlTransaction", ""),
     ("end_own_backend", "failed", "AdminShutdown", ""),

@@ -1,4 +1,5 @@
-"""What the nemesis is told: a seed is a schedule, names are known ones, and each guard has its cut and its proof."""
+"""The arguments of the nemesis: a seed is a schedule, names are known ones, and each guard has its cut and its
+proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each fault of the nemesis that a run cannot show by itself: it happens, and it ends."""
+"""Each fault of the nemesis that a run cannot show alone: it happens, and it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nemesis sees an event that overtakes one before it, whose job is tried again."""
+"""The nemesis sees an event that overtakes an earlier one with a retrying job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nemesis sees that nobody sweeps, and that nobody takes back the jobs of the dead."""
+"""The nemesis sees missing sweeps, and missing rescues of dead workers' jobs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """An authority that fails in every way, and processes that die at every step of the call: nothing is issued twice.
 
-AUTHORISATION_RUNS says how many are asked for; 60 by default. `-o log_cli=true` shows the
-counts of a long run.
+AUTHORISATION_RUNS is the number of requests; 60 by default. `-o log_cli=true` shows the counts of a long run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ log = logging.getLogger(__name__)
 
 AUTHORISATIONS = int(os.environ.get("AUTHORISATION_RUNS", "60"))
 BATCH = 5
-# Each child, or pool, that passes the step so many times dies there.
+# Each child, or pool, that passes the step this number of times dies there.
 DEATHS = ("intended:both:3", "called:both:3", "intended:self:3", "called:self:4", "settled:self:4", "")
 FIRST_ORDER = 1_000_000
 
@@ -64,7 +63,7 @@ def invoices(world: ExampleInstallation, count: int) -> list[int]:
 
 
 def settle(world: ExampleInstallation, authority: Authority) -> int:
-    """Do what a person does: look at the authority's books, and say what is in them."""
+    """Do a person's part: look at the authority's books, and settle the effects."""
     waiting = world.rows(
         "SELECT e.key, e.outside_key, min(j.id::text)::uuid AS job"
         " FROM external_effects e JOIN background_jobs j ON j.in_doubt = e.key GROUP BY e.key"
@@ -78,7 +77,7 @@ def settle(world: ExampleInstallation, authority: Authority) -> int:
 
 
 def continued(world: ExampleInstallation) -> int:
-    """Do what a user does: retry what failed, until nothing is left."""
+    """Do a user's part: retry failed jobs, until nothing is left."""
     ended = world.rows(
         "SELECT id FROM background_jobs j WHERE successor_id IS NULL AND (status = 'failed' OR status = 'completed'"
         " AND EXISTS (SELECT FROM background_job_items i WHERE i.job_id = j.id AND i.state = 'failed'))"
@@ -107,7 +106,7 @@ def test_no_authorisation_is_asked_for_twice_whatever_fails(world: ExampleInstal
         wait_until(lambda: pool.poll() is not None or not open_jobs(world, parked=False), within=15)  # noqa: B023
         pool.kill()
         pool.communicate()
-        # Whoever was calling is dead, and what it had sent is decided.
+        # Every caller is dead, and its requests are decided.
         assert wait_until(lambda: authority.in_flight == 0, within=10)
         world.time_passes()
         world.sweep()
@@ -151,14 +150,14 @@ def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_no
     assert world.sweep()["rescued"] == 1
     world.time_passes()
     new = world.start_pool(TURNO_MAX_CHILDREN="1")
-    # Not found, and nobody has seen the old process end: it may yet call, so a person is asked.
+    # Not found, and the end of the old process is not confirmed: it may yet call, so a person decides.
     assert wait_until(lambda: world.job(job_id)["run_at"] == FOREVER, within=30)
     os.kill(child, signal.SIGCONT)
     assert wait_until(lambda: sum(authority.grants.values()) == 1, within=30)
     os.kill(old.pid, signal.SIGCONT)
     old.communicate(timeout=30)
     (effect,) = world.rows("SELECT state FROM external_effects")
-    assert effect["state"] == "intended"  # what a zombie knows is not written
+    assert effect["state"] == "intended"  # a zombie's result is not written
     assert settle(world, authority) == 1
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     assert list(authority.grants.values()) == [1]

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.deep
 
 @contextmanager
 def restored(base: Path, archive: Path, first: Cluster, moment: str) -> Iterator[Cluster]:
-    """A server that begins with the base backup and replays the archived log until the moment."""
+    """A server that starts from the base backup and replays the archived log until the moment."""
     cluster = Cluster(
         data=base,
         durable=False,

@@ -1,4 +1,4 @@
-"""Two who do the same at once: reapers, crons, a reaper and the handler that is just finishing."""
+"""Two processes that do the same at once: reapers, crons, a reaper and the handler that is just finishing."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack

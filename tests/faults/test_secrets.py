@@ -1,4 +1,4 @@
-"""Python of its own choosing in a handler: which secrets of the installation it can lay hands on."""
+"""Python of a tenant's choice in a handler: the reachable secrets of the installation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ SECRETS = {
     "RABBITMQ_URL": "amqp://turno:password-of-the-consumer@broker.example/turno",
     "TURNO_RABBITMQ_RELAY_URL": "amqp://turno:password-of-the-relay@broker.example/turno",
     "TURNO_JWT_KEY": "a key that tokens are made with, 32 bytes or more",
-    "TURNO_DEMO_TOKEN": "a token that lets anybody in",
+    "TURNO_DEMO_TOKEN": "a token that opens the API",
     "TURNO_MASTER_KEY": KEY,
 }
 OWN = {"SHOP_URL": "https://shop.example", "TURNO_VISIBLE": ""}
@@ -36,7 +36,7 @@ STARTS: dict[str, Start] = {
 
 
 def spied(world: ExampleInstallation, start: Start) -> dict[str, Any]:
-    """Run the spy in a worker, and return what it found."""
+    """Run the spy in a worker, and return its findings."""
     world.registry = "tests.spying_handlers:REGISTRY"
     world.backend = "pool" if start is STARTS["a pool"] else "exec"
     logins = {"the engine": world.logins.engine, "the web": world.logins.web}
@@ -59,7 +59,7 @@ def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(
     assert found["found"] == []
     assert found["own"] == "https://shop.example"
     assert (found["dumpable"], found["core"]) == (0, 0)
-    # Its own tenant's password is what it logs in with: so whoever looks there finds what there is.
+    # Its own tenant's password is its login's: a search there finds it.
     assert found["in memory"] == ["the handler of suc0001"]
 
 
@@ -68,7 +68,7 @@ def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leave
     pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
-    # It was forked first, and leads no group, unlike those that run jobs.
+    # It was forked first, and leads no group, unlike children with jobs.
     forks = min(pid for pid in processes.below(pool.pid) if not processes.leads_a_group(pid))
     processes.kill(forks)
     log, _ = pool.communicate(timeout=30)

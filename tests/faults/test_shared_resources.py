@@ -1,4 +1,4 @@
-"""Resources of the server that all tenants share: one tenant cannot use them up for the others."""
+"""Resources of the server that all tenants share: one tenant cannot use them up."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_full_notification_queue_refuses_no_sender(
 
 
 def crash_of(world: ExampleInstallation, job_id: UUID) -> str:
-    """Return the cause of the job's first crash; empty as long as there is none."""
+    """Return the cause of the job's first crash; empty before a crash."""
     rows = world.rows("SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'crashed'", job_id)
     return str(rows[0]["error"]["message"]) if rows else ""
 

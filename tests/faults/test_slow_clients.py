@@ -32,7 +32,7 @@ ANSWERS_UNREAD = 50  # of 200 KB each: more than the kernel keeps for a reader
 
 
 class Slow:
-    """A client that sends its beginning at once, and then a byte whenever it is asked to go on."""
+    """A client that sends its beginning at once, and then a byte at each call."""
 
     def __init__(self, web: DemoWeb, beginning: bytes, *, reads: bool = True) -> None:
         self.socket = socket.socket()
@@ -99,7 +99,7 @@ def large_job(world: ExampleInstallation) -> UUID:
 
 
 def answers(web: DemoWeb) -> bool:
-    """Say whether somebody else's request is answered; it waits for as long as `ask` does."""
+    """Return whether another client's request is answered; it waits for as long as `ask` does."""
     status, _ = ask(web, "GET", "/healthz", {})
     return status == 200
 

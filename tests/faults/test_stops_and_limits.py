@@ -27,7 +27,7 @@ def odd_pool(world: ExampleInstallation) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Those that run jobs: each leads a group, as the maintenance process does not."""
+    """Children with jobs: each leads a group, as the maintenance process does not."""
     found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [child for child in found if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
 
@@ -170,7 +170,7 @@ def test_a_log_file_that_cannot_be_opened_leaves_the_job_waiting(world: ExampleI
 
 @contextmanager
 def few_descriptors(more: int) -> Iterator[None]:
-    """Let this process open only so many more files."""
+    """Let this process open only this number of further files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
@@ -264,7 +264,7 @@ def made_group(root: Path, limit: str, megabytes: int) -> Path | None:
 
 @contextmanager
 def memory_group(megabytes: int) -> Iterator[Path | None]:
-    """Give a control group of so much memory, or None where this machine lets nobody make one."""
+    """Give a control group of this memory, or None where this machine permits none."""
     group = next(filter(None, (made_group(Path(root), limit, megabytes) for root, limit in GROUPS)), None)
     yield group
     if group is not None:

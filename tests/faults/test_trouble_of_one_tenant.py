@@ -1,4 +1,4 @@
-"""One tenant's locks, one tenant's end, one error of a worker: the others' jobs run on, and nobody is blamed."""
+"""One tenant's locks, one tenant's end, one error of a worker: jobs of all other tenants run on, and none is blamed."""
 
 from __future__ import annotations
 

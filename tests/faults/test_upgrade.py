@@ -39,7 +39,7 @@ def this_release(tmp_path: Path) -> Migrations:
 
 @pytest.fixture
 def next_release(tmp_path: Path) -> Migrations:
-    """The same with one step more, and a function that writes what the step has made."""
+    """The same with one step more, and a function that writes the step's rows."""
     folder = copied(tmp_path / "next")
     version = latest(Migrations.read(folder).tenant) + 1
     (folder / "tenant" / "schema" / f"{version:04d}_colour.sql").write_text(UP)
@@ -79,12 +79,12 @@ def test_jobs_live_through_an_upgrade(
         return int(rows[0]["state"]) if rows else 0
 
     def go_on() -> bool:
-        """Tell whether what is under way has come further than it was when asked."""
+        """Return whether the work under way has progressed since the call."""
         before = [reached(*job) for job in under_way]
         return wait_until(lambda: all(reached(*job) > at for job, at in zip(under_way, before, strict=True)), within=30)
 
     def read(jobs: list[tuple[UUID, Tenant]]) -> list[dict[str, Any]]:
-        # Not every column: the test's own session would find that its prepared statement has another one now.
+        # Not every column: the test's own session would find that its prepared statement has a different one now.
         query = "SELECT status, attempt, errors, crashes, finished_at FROM background_jobs WHERE id = %s"
         return [row for job_id, tenant in jobs for row in world.rows(query, job_id, tenant=tenant)]
 

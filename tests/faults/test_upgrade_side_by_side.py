@@ -28,7 +28,7 @@ from turno.testing.checker import Checker
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 
 ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
-# Whoever relies on the columns that there are, or on a plan made before, is found out.
+# Code that relies on the present columns, or on an earlier plan, fails.
 A_COLUMN_MORE_EVERYWHERE = """
 DO $$
 DECLARE
@@ -70,7 +70,7 @@ class Release:
         self.pool = self._world.start_pool(TURNO_MAX_CHILDREN="4", **self._extra, **extra)
 
     def stop(self) -> None:
-        """Stop both as a service's manager does, and demand that they left by themselves."""
+        """Stop both as a service's manager does, and demand that they end."""
         self.web.stop()
         self.pool.terminate()
         assert self.pool.wait(60) == 0
@@ -128,7 +128,7 @@ class Callers(Repeating):
             connection.close()
 
     def go_on(self, more: int = 20) -> bool:
-        """Wait until so many more were answered; all of all must have been accepted."""
+        """Wait for this number of further answers; all of all must have been accepted."""
         target = len(self.answers) + more
         answered = wait_until(lambda: len(self.answers) >= target, within=60)
         assert set(self.answers) == {202}
@@ -200,7 +200,7 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
         new.run("db", "migrate", "--canary", "suc0001", "--yes")
         assert check(world.admin, world.logins) == []
         assert wait_until(marked, within=30)
-        # A request that met the lock of its tenant's migration was told to come again; from here on none is.
+        # A request that met the lock of its tenant's migration was refused with a retry; from here on none is.
         asked_again = callers.asked_again
         alone = len(callers.accepted)
         assert callers.go_on(40)

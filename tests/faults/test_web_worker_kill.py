@@ -81,7 +81,7 @@ def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
 
 
 def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: ExampleInstallation) -> None:
-    """Between insert and commit: the session's end is the transaction's, whoever ended it."""
+    """Between insert and commit: the session's end ends the transaction."""
     with web_that_dies(world, "") as web:
         blocker = psycopg.connect(world.url)
         blocker.execute("LOCK TABLE turno.tickets IN EXCLUSIVE MODE")

@@ -1,4 +1,5 @@
-"""What deploy/backup refuses, and that a tenant is put back whole or not at all; tests/faults rehearses the rest."""
+"""The refusals of deploy/backup, and a tenant's restoration as a whole or not at all; tests/faults rehearses the
+rest."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def environment_of(world: ExampleInstallation, cluster: Cluster) -> dict[str, st
 
 
 def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: str) -> str:
-    """Run restore-tenant.sh on a backup that is broken; return what it says, as it must not succeed."""
+    """Run restore-tenant.sh on a broken backup; return its message, as it must not succeed."""
     (folder / "pg_restore").write_text(BROKEN.format(schema=world.one.schema))
     (folder / "pg_restore").chmod(0o700)
     environment = environment_of(world, cluster)
@@ -131,7 +132,7 @@ def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
          f"--file={tmp_path}/saved.sql", f"--file={SCRIPTS}/derived.sql"],
         env=environment_of(world, cluster), check=True, capture_output=True,
     )  # fmt: skip
-    # Of a job that has ended, whoever was to be told was told.
+    # The webhooks of an ended job were delivered.
     assert world.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
         {"job_id": waiting, "tenant_id": world.one.id}
     ]

@@ -43,7 +43,7 @@ def samples() -> list[Any]:
 
 
 def unlike(shown: Any, real: Any, at: str = "") -> list[str]:
-    """Return where what is shown has a field that the real answer has not."""
+    """Return where the sample has a field that the real answer has not."""
     if isinstance(shown, list):
         return [wrong for one in shown for wrong in unlike(one, real[0], f"{at}[]")]
     if not isinstance(shown, dict):
@@ -66,7 +66,7 @@ def test_a_sample_may_leave_things_out() -> None:
 
 @pytest.fixture
 def answers(world: ExampleInstallation) -> list[Any]:
-    """The API's answers to the requests of the page: a batch whose orders were invoiced before, or are unknown."""
+    """The API's answers to the requests of the page: a batch with orders invoiced before, or unknown."""
     orders = [*world.order_ids()[:2], 999_999]
     world.attempt(world.enqueue({"order_ids": orders[:2]}))
     token = development_token(world.settings, user="ana", tenants=("suc0001",))

@@ -1,4 +1,4 @@
-"""What deploy/ has is used as it stands: the crontab's line is run, the units are read as systemd reads them."""
+"""The files of deploy/ are used unchanged: the crontab's line is run, the units are read as systemd reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
-# Each holds what a handler, which runs as the unit's user, could do to the host.
+# Each limits the effects of a handler, which runs as the unit's user, on the host.
 HELD = {
     "User": "turno",
     "EnvironmentFile": "/etc/turno/turno.env",
@@ -30,13 +30,13 @@ HELD = {
     "ProtectProc": "invisible",
     "RestrictNamespaces": "yes",
     "PrivateMounts": "yes",
-    # Of what @system-service, the line before, lets in.
+    # Of the calls that @system-service, the line before, allows.
     "SystemCallFilter": "~@privileged",
 }
 
 
 def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
-    """The line's command on this machine: the same words, but for whose they are and where."""
+    """The line's command on this machine: the same words, with another user and folder."""
     here = {
         "cd /opt/turno": f"cd {ROOT}",
         "setpriv --reuid=turno --regid=turno --init-groups .venv/bin/turno": f"{sys.executable} -m turno.commands.main",

@@ -44,7 +44,7 @@ MOST = {"POST": (46, 7), "claim": (7, 6), "completion": (23, 7), "all": (64, 16)
 
 @contextmanager
 def recorded() -> Iterator[set[str]]:
-    """Collect the files of the library whose functions are called in the block."""
+    """Collect the files of the library with functions called in the block."""
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:

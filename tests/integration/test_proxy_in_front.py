@@ -29,7 +29,7 @@ SECOND_EVENT = b"data: second\n\n"
 
 @dataclass
 class Web:
-    """Stands in for `turno serve`: notes what reaches it, and sends a stream's second event when it is told."""
+    """A fake of `turno serve`: records its requests, and sends a stream's second event on request."""
 
     port: int = 0
     seen: list[tuple[str, str, str, int]] = field(default_factory=list)
@@ -135,7 +135,7 @@ def test_requests_are_held_and_streams_are_not(nginx: Path, tmp_path: Path) -> N
             with dial(port) as other:
                 other.sendall(b"GET /healthz HTTP/1.1\r\nHost: turno.example\r\nConnection: close\r\n\r\n")
                 assert other.recv(4096).startswith(b"HTTP/1.1 200")
-            # The half request has not reached the web, which answered another one meanwhile.
+            # The half request has not reached the web, which meanwhile answered a different one.
             assert upstream.seen == [("/healthz", "https", "turno.example", 0)]
             client.sendall(b"def")
             assert client.recv(4096).startswith(b"HTTP/1.1 200")

@@ -1,4 +1,4 @@
-"""Which backend a job goes to: settings at run time, a canary by name, an override, and moving what waits."""
+"""The backend of a job: settings at run time, a canary by name, an override, and moving waiting jobs."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -139,7 +139,7 @@ def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_
         world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute', published_at = now()")
     a_while = timedelta(seconds=15)
-    assert world.engine.move_unserved("pool", a_while) == 0  # nobody is alive
+    assert world.engine.move_unserved("pool", a_while) == 0  # no worker is alive
     world.engine.start_worker(backend="rabbitmq", host="here", pid=1)
     assert world.engine.move_unserved("pool", timedelta(hours=1)) == 0
     with world.engine.transaction(force_rollback=True):

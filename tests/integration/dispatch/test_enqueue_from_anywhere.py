@@ -1,4 +1,4 @@
-"""An application enqueues in a transaction of its own, on its own connection and under its own role."""
+"""An application enqueues in its own transaction, on its own connection and under its own role."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def test_a_savepoint_keeps_the_caller_s_work(world: ExampleInstallation, erp: ps
     assert len(jobs(world)) == 1
 
 
-# Who may ---------------------------------------------------------------------------------------------
+# Permission to enqueue --------------------------------------------------------------------------------
 
 
 def test_a_role_that_nobody_let_in_enqueues_nothing(world: ExampleInstallation) -> None:
@@ -375,7 +375,7 @@ def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], worl
 def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
     world: ExampleInstallation, erp: psycopg.Connection[Any], role: str
 ) -> None:
-    """An application that keeps its customers apart by roles of its own: no role gives another customer jobs."""
+    """An application that separates its customers by roles: no role gives another customer jobs."""
     usage = sql.SQL("{} USAGE ON SCHEMA customer {} {}")
     world.admin.execute("CREATE SCHEMA customer")
     world.rows("UPDATE turno.tenants SET adopted_schema = 'customer' WHERE slug = 'suc0001'")
@@ -439,7 +439,7 @@ def test_the_caller_s_own_settings_change_nothing(world: ExampleInstallation, ur
     assert not answer.is_new
 
 
-# Whose connection ----------------------------------------------------------------------------------
+# The connection -----------------------------------------------------------------------------------
 
 
 def test_rows_of_another_form_do_not_matter(world: ExampleInstallation, url: str) -> None:

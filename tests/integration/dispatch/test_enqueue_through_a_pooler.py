@@ -1,4 +1,4 @@
-"""An application whose sessions are pooled by transaction enqueues, and keeps what it could do before Turno."""
+"""An application behind a pooler by transaction enqueues, and keeps its abilities from before Turno."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_application_behind_a_pooler(
     logins = Logins(database, KEY)
 
     def connect() -> psycopg.Connection[Any]:
-        # What is prepared in a session is of no use to whoever has another one next.
+        # A statement prepared in a session is of no use to the session's next client.
         return psycopg.connect(conninfo, prepare_threshold=None)
 
     def works() -> None:

@@ -1,4 +1,4 @@
-"""What a submission may say of uniqueness, concurrency keys and queues, by each way in."""
+"""A submission's uniqueness, concurrency keys and queues, by each way in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAYS = pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=[
 
 
 class Keyed(BatchInvoicing):
-    """One job of a point of sale at a time; urgent ones may wait in a queue of their own."""
+    """Jobs of a point of sale run one after another; urgent jobs may wait in a separate queue."""
 
     other_queues = ("hot",)
 
@@ -71,7 +71,7 @@ def test_unique_while_it_is_open(world: ExampleInstallation, erp: Erp, enqueue: 
     second = again()
     assert second.is_new
     assert again() == (second.job_id, False)
-    # Of three jobs under the key one is open, whatever is retried.
+    # Of three jobs under the key one is open, also after retries.
     assert [world.retry(job)["verdict"] for job in (first.job_id, continued)] == ["replayed", "not_retryable"]
     end(world, second.job_id)
     assert world.retry(continued)["verdict"] == "accepted"
@@ -108,7 +108,7 @@ def test_unique_for_ever(world: ExampleInstallation, erp: Erp, enqueue: Any, key
     end(world, first.job_id)
     world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year', created_at = '2020-01-01'")
     assert world.engine.purge(world.one.schema, older_than=timedelta(days=30), limit=10) == 1
-    # Whoever asks now may say something else about how long: it stands for that job for ever.
+    # A later request may name another lifetime: the key keeps the job's own.
     for lasting in ("for ever", "open", 1.0):
         assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for=lasting) == (first.job_id, False)
     if key is not None:

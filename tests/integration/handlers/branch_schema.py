@@ -11,7 +11,7 @@ STEPS = ("0001_invoicing", "0002_credit_notes", "0003_tax_authority")
 
 
 def connect(database: str, schema: str) -> Connection[Any]:
-    """Open an autocommit session whose unqualified names mean the branch's tables."""
+    """Open an autocommit session with the branch's tables as unqualified names."""
     return psycopg.connect(database, autocommit=True, options=f"-c search_path={schema}")
 
 

@@ -217,7 +217,7 @@ def test_what_was_taken_back_becomes_a_credit_note_to_the_cent(
             kind: count for kind, count in (("invoice", sold), ("credit_note", len(ordered) - sold)) if count
         }
         totals = {one.kind: one.net_total for one in issued.values()}
-        # What the page foretold is what the invoice claims less what the credit note takes off.
+        # The page's forecast equals the invoice's claim less the credit note.
         assert preview == (totals.get("invoice", Decimal(0)) - totals.get("credit_note", Decimal(0)),)
         assert all(one.total == one.net_total + one.iva_total >= 0 and one.number == 1 for one in issued.values())
         assert check_invoices(branch) == CLEAN
@@ -301,7 +301,7 @@ def run_together(database: str, *works: Callable[[Connection[Any]], None]) -> No
 
 
 def batch(order_ids: list[int], point_of_sale: int, *, undo: frozenset[int] = frozenset()) -> Callable[..., None]:
-    """Invoice in transactions of ten, each order under a savepoint; those in `undo` are rolled back."""
+    """Invoice in transactions of ten, each order under a savepoint; orders in `undo` are rolled back."""
 
     def work(connection: Connection[Any]) -> None:
         for first in range(0, len(order_ids), 10):
@@ -398,7 +398,7 @@ def test_changes_during_the_wait_are_invoiced(database: str, loaded: Connection[
 
 
 def test_who_loses_one_of_several_orders_keeps_no_number(database: str, loaded: Connection[Any]) -> None:
-    """Its numbers would have a gap; taken one by one, the order is refused and the others get theirs."""
+    """Its numbers would have a gap; taken one by one, the order is refused and the remaining orders get theirs."""
     several = [FIRST, FIRST + 1, FIRST + 2]
     lost: list[Exception] = []
 

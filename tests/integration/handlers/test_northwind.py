@@ -92,7 +92,7 @@ def test_two_loads_at_once_leave_one_copy(database: str, branch: Connection[Any]
         try:
             with connect(database, "branch") as connection:
                 load_orders(connection, BRANCH_SHARES[2])
-        except Exception as failure:  # noqa: BLE001  # told to the main thread
+        except Exception as failure:  # noqa: BLE001 # reported to the main thread
             failures.append(failure)
 
     threads = [Thread(target=load) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""What goes over one connection to the real server: several requests, bodies of every kind, none taken for another."""
+"""Traffic over one connection to the real server: several requests, bodies of every kind, none taken for another."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ VALUES ('report.csv', 'text/csv', %s, 262144, 'ana', true, true, now(), now() + 
 def asked(
     world: ExampleInstallation, web: DemoWeb, folder: Path, size: int, **headers: str
 ) -> http.client.HTTPResponse:
-    """Ask for a file of this size, whose first MB is BLOCK and which is empty from there on."""
+    """Ask for a file of this size: its first MB is BLOCK, and its rest is empty."""
     [row] = world.rows(KEPT, size)
     place = folder / world.one.schema
     place.mkdir(exist_ok=True)

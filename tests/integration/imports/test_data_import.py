@@ -1,4 +1,4 @@
-"""Imports through the ledger: each line once, what is wrong by line and column, and nothing at all in a dry run."""
+"""Imports through the ledger: each line once, errors by line and column, and nothing at all in a dry run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECE = 1_048_576
 
 @pytest.fixture(autouse=True)
 def catalogue_stays(world: ExampleInstallation) -> Iterator[None]:
-    """What a test imports goes again: customers, products and orders are the installation's own otherwise."""
+    """Remove a test's imports: all further customers, products and orders are the installation's."""
     yield
     world.rows("DELETE FROM order_lines WHERE order_id >= 900000")
     world.rows("DELETE FROM orders WHERE id >= 900000")

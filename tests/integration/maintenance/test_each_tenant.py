@@ -1,4 +1,5 @@
-"""One tenant's failure costs its own turn: the others get theirs, and it is tried again after a growing back-off."""
+"""One tenant's failure costs its own turn: all other tenants get theirs, and it is tried again after a growing
+back-off."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ TASK = TenantTask(name="a task", lock_timeout="50ms", longest=timedelta(seconds=
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that a test advances."""
 
     now = 0.0
 
@@ -23,7 +24,7 @@ class Clock:
 
 
 class Work:
-    """Records the tenants it is called for; refused for those in `broken`."""
+    """Records the tenants of its calls; refused for tenants in `broken`."""
 
     def __init__(self, *broken: str) -> None:
         self.broken = set(broken)

@@ -1,4 +1,4 @@
-"""Every pass of cron: what it mends, that a dry run changes nothing, that twice is as good as once."""
+"""Every pass of cron: its repairs, a dry run without changes, and a second run without effect."""
 
 import logging
 from collections.abc import Iterator
@@ -281,7 +281,7 @@ def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstalla
     newer = [Announcement("batch_invoicing", 2, "hot", 3)]
     world.engine.announce(newer, 20)
     passes.run_once()
-    assert world.rows(told)[0]["version"] == 2, "an older release took back what a newer one told"
+    assert world.rows(told)[0]["version"] == 2, "an older release took back the notice of a newer one"
     Engine.on(world.admin).announce([Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
     assert world.rows(told)[0]["version"] == 1, "turno db migrate after a rollback"
 

@@ -1,4 +1,4 @@
-"""Jobs of lost workers: whose silence counts, and that one which cannot be taken back is no other's trouble."""
+"""Jobs of lost workers: silence that counts, and a job that cannot be taken back delays no other job."""
 
 import logging
 from collections.abc import Iterator
@@ -68,7 +68,8 @@ def held_by_its_tenant(world: ExampleInstallation, *claims: Claim) -> Iterator[N
             session = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(session.close)
             attempt_steps.start(session, claim, "test")
-            # Another session than the one that the attempt names, which a rescue would end; that one counts as ended.
+            # Another session than the session of the attempt, which a rescue would end; the named session counts as
+            # ended.
             ended = "UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s"
             world.rows(ended, claim.job_id, tenant=world.tenants[claim.login.slug])
             other = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
@@ -138,7 +139,7 @@ def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) 
 
 
 def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: ExampleInstallation, passes: Maintenance) -> None:
-    """After an outage whoever comes back first must not bury the others, nor ten seconds later."""
+    """After an outage the first returning worker must not bury its peers, nor ten seconds later."""
     lose(world)
     world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
     passes.rescue_leased()

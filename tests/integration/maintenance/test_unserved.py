@@ -1,4 +1,4 @@
-"""What no living worker can take is told: by a job, by the operators' commands and by maintenance."""
+"""A job without a living worker is reported: by the job, by the operators' commands and by maintenance."""
 
 import logging
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def pool_backend(world: ExampleInstallation) -> None:
 
 
 def wait(world: ExampleInstallation, count: int = 1, **options: object) -> UUID:
-    """Have so many jobs wait for a minute and a half; returns the last one."""
+    """Have this number of jobs wait for a minute and a half; returns the last one."""
     for _ in range(count):
         job_id = world.enqueue({"order_ids": [1]}, **options)  # type: ignore[arg-type]
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s'")
@@ -86,7 +86,7 @@ def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: Exa
 def test_of_spawned_workers_the_last_one_of_each_host_counts(world: ExampleInstallation) -> None:
     world.backend = "exec"
     job_id = wait(world)
-    assert lacks(world, job_id) is None  # somebody will be launched
+    assert lacks(world, job_id) is None  # a worker will be launched
     world.engine.stop_worker(live(world, ("monthly_report", 1), backend="exec"))
     assert lacks(world, job_id) == "no living worker knows batch_invoicing"
     world.engine.stop_worker(live(world, KNOWN, backend="exec"))

@@ -1,4 +1,4 @@
-"""A launched worker, which nobody looks after, whose database is dropped while it works."""
+"""A launched worker without a supervisor, and a database that is dropped while it works."""
 
 from pathlib import Path
 

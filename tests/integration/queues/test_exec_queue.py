@@ -1,4 +1,4 @@
-"""What only the exec backend promises: detached processes, few of them, and nobody forgotten."""
+"""The promises of the exec backend alone: detached processes, few of them, and no forgotten job."""
 
 import os
 import signal
@@ -76,7 +76,7 @@ def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(
 
 
 def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: ExampleInstallation, queue: ExecQueue) -> None:
-    """Offered again and again while workers come and go: whoever finds no slot relies on one that is leaving."""
+    """Offered again and again while workers come and go: a launcher without a slot relies on a leaving worker."""
     jobs = []
     for order in world.order_ids():
         jobs.append(world.enqueue({"order_ids": [order]}))
@@ -86,7 +86,7 @@ def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: Example
 
 
 class SoundPlace(Slot):
-    """A place like any other; or in reserve, beside those of some tenants."""
+    """A usual place; or in reserve, beside the places of some tenants."""
 
     used_for = ""
     in_reserve = False
@@ -102,12 +102,12 @@ class SoundPlace(Slot):
         return not self.in_reserve
 
     def others(self) -> frozenset[str]:
-        assert self.used_for == "", "a place that is looking for a job is nobody's"
+        assert self.used_for == "", "a place that is looking for a job has no owner"
         return self.neighbours
 
 
 class LastPlace(SoundPlace):
-    """The only place on this host; while it is given up, somebody who found none leaves a job."""
+    """The only place on this host; while it is given up, another launcher without a place leaves a job."""
 
     def __init__(self, world: ExampleInstallation, *, regained: bool) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class LastPlace(SoundPlace):
 
 @pytest.mark.parametrize("regained", [True, False])
 def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInstallation, *, regained: bool) -> None:
-    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until somebody has swept
+    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until the next sweep
     place = LastPlace(world, regained=regained)
     engine = world.engine
     source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=place)
@@ -137,7 +137,7 @@ def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInst
 
 
 class FreePlace(SoundPlace):
-    """A place that nobody else wants."""
+    """A place without competitors."""
 
     held = True
 
@@ -153,7 +153,7 @@ class FreePlace(SoundPlace):
 
 
 class Idler:
-    """A launched worker with nothing to do, whose clock the test moves."""
+    """A launched worker with nothing to do, on a clock that the test moves."""
 
     def __init__(self, world: ExampleInstallation) -> None:
         self.now = 0.0
@@ -173,7 +173,7 @@ class Idler:
 @pytest.fixture
 def idler(world: ExampleInstallation) -> Idler:
     world.odd = True
-    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # somebody has just swept
+    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # a sweep has just run
     return Idler(world)
 
 
@@ -199,7 +199,7 @@ def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: ExampleI
 
 @pytest.fixture
 def no_worker_left() -> Iterator[None]:
-    """Launched workers are on their own: those of a test that failed would work on for ever."""
+    """Launched workers are detached: workers of a failed test would work on for ever."""
     yield
     launched = [pid for pid in processes.below(os.getpid()) if LAUNCHED[1].encode() in _words(pid)]
     processes.send(signal.SIGKILL, *launched)
@@ -223,7 +223,7 @@ def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: ExampleIns
     running = "SELECT id FROM background_jobs WHERE status = 'running'"
     assert wait_until(lambda: len(world.rows(running)) == 2, within=20)
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
-    # The others find the place in reserve taken: whoever has that takes them next.
+    # The remaining jobs find the place in reserve taken: its owner takes them next.
     assert queue.offer(JobRef("suc0002", others[0]))
     for job_id in others[1:]:
         queue.offer(JobRef("suc0002", job_id))
@@ -266,7 +266,7 @@ def test_a_worker_stays_for_a_minute_and_no_longer(world: ExampleInstallation, i
     idler.looks()
     idler.now = 20
     idler.looks()
-    assert not idler.stays  # what is due 50 s from now is due after its minute
+    assert not idler.stays  # a job due 50 s from now is due after its minute
 
 
 def test_of_several_workers_the_last_to_become_idle_stays(world: ExampleInstallation, idler: Idler) -> None:
@@ -306,7 +306,7 @@ def test_a_worker_stays_while_another_at_work_is_silent(world: ExampleInstallati
 def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one(
     world: ExampleInstallation, queue: ExecQueue
 ) -> None:
-    """No cron and nobody resident; the next job is a later one, which nobody has to run yet."""
+    """No cron and no resident worker; the next job is a later one, which no worker has to run yet."""
     world.rows("DELETE FROM turno.leases")
     killed = world.enqueue({"order_ids": world.order_ids()[:1]})
     world.work(killed, crash_at="chunk_committed:both")  # the worker and its child
@@ -341,7 +341,7 @@ def test_a_child_s_death_is_recorded_within_a_second(world: ExampleInstallation)
     (worker,) = world.workers
     (child,) = processes.children(worker.pid)
     os.kill(child, 9)
-    # Nobody else could: its worker is alive, so that no sweep takes the job back.
+    # No other worker could: the job's worker is alive, so that no sweep takes the job back.
     assert wait_until(lambda: world.job(job_id)["crashes"] == 1, within=20)
 
 

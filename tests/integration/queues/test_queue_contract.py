@@ -1,4 +1,4 @@
-"""What every backend of QueueInterface promises; one suite, run over each of them."""
+"""The promises of every backend of QueueInterface; one suite, run over each of them."""
 
 import os
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_no_child_stays_a_zombie(world: ExampleInstallation, queue: QueueInterfa
 
 
 def zombies() -> list[str]:
-    """Ended children of this process that nobody has reaped."""
+    """Ended children of this process without a wait()."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

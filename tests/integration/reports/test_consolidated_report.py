@@ -23,7 +23,7 @@ PERIOD = {"since": "2020-01-01", "until": "2029-12-31"}
 
 @pytest.fixture
 def invoiced(world: ExampleInstallation) -> ExampleInstallation:
-    """Both branches have sold; the first has taken something back, and has a customer who is called like a formula."""
+    """Both branches have sold; the first has credited something, and has a customer with a formula's name."""
     world.rows("UPDATE customers SET company_name = '=cmd()' WHERE id = 'VINET'")
     world.rows("INSERT INTO order_lines SELECT 10248, 90, id, -1, 10, 0 FROM products ORDER BY id LIMIT 1")
     for tenant in (world.one, world.other):

@@ -1,4 +1,4 @@
-"""Handlers whose `handle` is asynchronous: the same transaction, the same promises."""
+"""Handlers with an asynchronous `handle`: the same transaction, the same promises."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -97,7 +97,7 @@ def test_it_must_not_end_its_transaction(
 def test_both_objects_at_once_are_refused_by_name(run: Callable[[Deed], dict[str, Any]]) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         task = asyncio.create_task(job.async_connection.execute("SELECT pg_sleep(0.2)"))
-        while job.connection.info.transaction_status != TransactionStatus.ACTIVE:  # noqa: ASYNC110 - no event tells
+        while job.connection.info.transaction_status != TransactionStatus.ACTIVE:  # noqa: ASYNC110 - without an event
             await asyncio.sleep(0)
         try:
             job.checkpoint("half")

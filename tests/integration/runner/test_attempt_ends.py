@@ -1,4 +1,4 @@
-"""How an attempt ends whose handler cannot be loaded, whose settings would reach its record, whose commit collides."""
+"""The end of an attempt: its handler cannot be loaded, its settings would reach its record, its commit collides."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: Examp
 
 
 class Unreadable(Exception):
-    """An error whose text raises another one."""
+    """An error with a text that raises another."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")

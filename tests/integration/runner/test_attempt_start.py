@@ -1,4 +1,4 @@
-"""What may have happened to a job before its attempt starts."""
+"""Events between a job's claim and its attempt."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ def test_a_job_that_expired_while_it_was_claimed_does_not_run(world: ExampleInst
 
 
 def test_a_job_that_is_to_be_cancelled_does_not_run_again(world: ExampleInstallation) -> None:
-    """It ran when it was asked to stop, then lost its ticket, and was put back to wait."""
+    """It ran at the request to stop, then lost its ticket, and was put back to wait."""
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.rows("UPDATE background_jobs SET cancel_requested_at = now()")
     job = attempt(world, job_id)

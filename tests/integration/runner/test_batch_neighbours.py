@@ -1,4 +1,4 @@
-"""Whatever a job of a batch does to its session, its process or its neighbours' rows concerns its own end only."""
+"""A job's damage to its session, its process or its neighbours' rows concerns its own end only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from turno.store.handler.pipeline import JobPipeline, Pipeline
 @pytest.fixture(autouse=True)
 def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     world.backend = "pool"
-    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # whatever else the machine does
+    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # on a machine of any speed
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 60.0)
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     yield
@@ -75,7 +75,7 @@ def test_its_neighbours_complete_and_the_next_runs_once(
         ["SET LOCAL search_path = pg_catalog"],
         ["PREPARE mine AS SELECT 1"],
         ["DECLARE mine CURSOR FOR SELECT 1"],
-        ["SELECT 1"] * 8,  # which the driver prepares, under a name of its own
+        ["SELECT 1"] * 8,  # which the driver prepares, under its own name
     ],
     ids=["settings", "local settings", "prepared", "cursor", "prepared by the driver"],
 )
@@ -121,7 +121,7 @@ def test_a_transaction_that_one_makes_read_only_counts_against_itself(world: Exa
 
 
 def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world: ExampleInstallation) -> None:
-    """Each holds what the second job of the other needs."""
+    """Each holds the row that the second job of its counterpart needs."""
     first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     meeting = Barrier(2)
 
@@ -148,7 +148,7 @@ def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world:
         world.rows(f"ALTER ROLE {world.one.handler_role} RESET deadlock_timeout")
     found = [world.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [("completed", 1, 0)] * 4
-    assert sum(RUNS.values()) == 5  # one of them met the other and ran again
+    assert sum(RUNS.values()) == 5  # one of them met its counterpart and ran again
 
 
 def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
@@ -177,7 +177,7 @@ def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
 def test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handler: type[OddBatched]
 ) -> None:
-    """A table that is locked by whoever only looked a job up could not be altered while a long handler runs."""
+    """A table under the lock of a mere look-up could not be altered while a long handler runs."""
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 0.0)
     locked: list[object] = []
 

@@ -1,4 +1,4 @@
-"""A handler enqueues jobs of its own job's user, in its own transaction and by the words of `turno.enqueue`."""
+"""A handler enqueues jobs of its job's user, in its own transaction and by the arguments of `turno.enqueue`."""
 
 from __future__ import annotations
 

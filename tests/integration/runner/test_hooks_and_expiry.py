@@ -1,4 +1,4 @@
-"""What runs around each attempt, and the moment after which no attempt begins."""
+"""Hooks around each attempt, and the moment after which no attempt begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hooked(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
-    """Enqueue a job whose hooks and deed each write a line, and then do what a test wants of them."""
+    """Enqueue a job: its hooks and its deed each write a line, and then follow the test's order."""
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
     def writes(name: str, then: Callable[[], Any] | None) -> Callable[..., dict[str, Any]]:

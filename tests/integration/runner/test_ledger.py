@@ -1,4 +1,4 @@
-"""A batch and its ledger: what is done is done once, what failed is one item's, the rest is tried again."""
+"""A batch and its ledger: a done item is done once, a failure concerns one item, the rest is tried again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ def no_customers(world: ExampleInstallation) -> None:
 
 @pytest.fixture
 def five_items(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[[AtThird], UUID]:
-    """Enqueue a batch of five, two at a time; on its first attempt something happens within the item 3."""
+    """Enqueue a batch of five, in chunks of two; on its first attempt something happens within the item 3."""
 
     def enqueue(happens: AtThird) -> UUID:
         def deed(job: JobContext, _payload: object) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Customer(Base):
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What to do, by its name."""
+    """The deed's name."""
 
     name: str
 
@@ -83,7 +83,7 @@ DEEDS: dict[str, Callable[[Session], None]] = {
 
 
 class RunDeed(JobHandler[Deed]):
-    """Do something by the ORM, and say what it sees of the tenant."""
+    """Run a deed by the ORM, and return the visible rows of the tenant."""
 
     type = "run_deed"
 

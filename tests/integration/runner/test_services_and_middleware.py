@@ -1,4 +1,4 @@
-"""Handlers are constructed with what their application hands in, and its middleware stands around each attempt."""
+"""Handlers receive their application's services, and its middleware stands around each attempt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAID: list[str] = []
 
 @contextmanager
 def told(job: JobContext) -> Iterator[None]:
-    """Say what happens to an attempt."""
+    """Record the events of an attempt."""
     SAID.append(f"{job.attempt} begins")
     try:
         yield
@@ -89,7 +89,7 @@ class SendLetter(JobHandler[Letter]):
 
 
 class Silent(SendLetter):
-    """The same, whose middleware keeps errors to itself."""
+    """The same with a middleware that swallows errors."""
 
     type = "silent_letter"
     middleware = (lambda _job: suppress(ValueError),)

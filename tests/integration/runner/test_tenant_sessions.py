@@ -1,4 +1,4 @@
-"""Sessions that a child keeps for its tenants: clean whenever they are lent, whoever cleaned them."""
+"""Sessions that a child keeps for its tenants: clean whenever they are lent, cleaned by either process."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: Exampl
 
 @pytest.fixture
 def open_locks(world: ExampleInstallation) -> Iterator[None]:
-    """Advisory locks open to everybody, as where the provisioner is no superuser."""
+    """Advisory locks granted to PUBLIC, as where the provisioner is no superuser."""
     functions = "pg_advisory_lock(bigint), pg_advisory_unlock_all()"
     world.admin.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO PUBLIC")
     yield

@@ -1,4 +1,4 @@
-"""Who is told what of an error: users what was written for them, else a reference; operators everything."""
+"""The visible text of an error: users see the text written for them, else a reference; operators see everything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShopClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClumsyPayload:
-    """What to raise, in the job or in each of its items."""
+    """The error to raise, in the job or in each of its items."""
 
     raises: str
     items: int = 0
@@ -78,7 +78,7 @@ DEEDS = {
 
 
 class Clumsy(JobHandler[ClumsyPayload]):
-    """Fails as it is told."""
+    """Fails on request."""
 
     type = "clumsy"
     retry = RetryPolicy.never()
@@ -97,7 +97,7 @@ REGISTRY = Registry({"clumsy": f"{__name__}:Clumsy"})
 
 
 class Reader:
-    """Somebody who reads all that the API and the pages tell of a job."""
+    """A reader of a job's complete texts in the API and the pages."""
 
     def __init__(self, world: ExampleInstallation, client: FlaskClient, *, operator: bool) -> None:
         token = development_token(

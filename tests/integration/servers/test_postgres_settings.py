@@ -1,4 +1,4 @@
-"""A server starts with each file of deploy/postgresql, has every value of it, and room for what the file says."""
+"""A server starts with each file of deploy/postgresql, has every value of it, and room for the file's limits."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def gigabytes(text: str) -> float:
 
 
 def start(data: Path, file: Path, template: Path, binaries: Path | None) -> list[Any]:
-    """Start a server with the file included; return what is wrong with its settings."""
+    """Start a server with the file included; return the problems of its settings."""
     cluster = Cluster(data=data, durable=True, binaries=binaries)
     cluster.files.clone_from(template)
-    # None of the tests' own values but those without which it could not be reached, or would not fit in here.
+    # Of the tests' own values only the values for reaching the server, and for fitting in here.
     cluster._settings.clear()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     if gigabytes(values(file)["shared_buffers"]) > memory / 4:

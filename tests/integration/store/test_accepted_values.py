@@ -1,6 +1,6 @@
-"""Whatever the functions of a tenant accept, the functions and views that all share, and every reader, still work.
+"""With every value that a tenant's functions accept, the shared functions and views, and every reader, still work.
 
-`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` goes on for hours. On the embedded server and on the
+`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` runs for hours. On the embedded server and on the
 oldest that is supported.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NOW = timedelta(0)
 TYPE = "batch_invoicing"
-# By the role that calls them; what the catalog says of their parameters is read once for each server.
+# By the role that calls them; the parameters in the catalog are read once for each server.
 CALLS = sorted(
     (role, name) for name, roles in TENANT.functions.items() for role in (Role.HANDLER, Role.API) if role in roles
 )
@@ -52,7 +52,7 @@ WHERE p.pronamespace = %s::regnamespace AND p.proname = %s ORDER BY a.place
 
 @dataclass
 class Scene:
-    """A world with one attempt at work, one that nobody shows yet, one job that failed, and one that waits.
+    """An installation with a running attempt, an attempt without a progress row, a failed job, and a waiting job.
 
     `known` are the names that calls may use.
     """
@@ -66,7 +66,7 @@ class Scene:
     known: list[UUID] = field(default_factory=list)
 
     def set(self) -> None:
-        """Forget what was, and begin."""
+        """Drop the old state, and begin."""
         self.world.forget()
         worker = self.world.engine.start_worker(backend="pool", host="here", pid=1)
         ended, self.claim = (self._start(worker) for _ in range(2))
@@ -119,7 +119,7 @@ class Scene:
             return False
         return True
 
-    # What must still work ------------------------------------------------------------------------
+    # Calls that must still work -------------------------------------------------------------------
 
     def shared_functions_work(self) -> None:
         """Everything that engine and operators call, for all tenants at once; nothing may raise."""
@@ -153,14 +153,14 @@ class Scene:
         engine.purge(schema, NOW, 1000)
 
     def operator_s_views_can_be_read(self) -> None:
-        """What `turno backend status`, `turno tenant shares` and /admin read."""
+        """The views of `turno backend status`, `turno tenant shares` and /admin."""
         routing.counts(self.operator)
         fairness.shares(self.operator)
         for view in ("ticket_counts", "backend_counts", "fairness"):
             self.operator.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(view))).fetchall()
 
     def readers_work(self) -> None:
-        """What the API, the pages and the streams read; nothing may raise, and all of it can be told."""
+        """The reads of the API, the pages and the streams; nothing may raise, and all of it can be rendered."""
         with as_api(self.world.web, self.world.one) as reader:
             found = jobs.search(reader, jobs.JobFilter(limit=100))
             users = sorted({row["user_id"] for row in found})
@@ -195,7 +195,7 @@ def each_scene(each_database: str, tmp_path_factory: pytest.TempPathFactory) -> 
         psycopg.Connection.close(session)
 
 
-# What to say for a parameter -------------------------------------------------------------------------
+# Values for a parameter ------------------------------------------------------------------------------
 
 LONG = ("0123456789abcdef" * 400)[:5334]
 DEEP = 6000
@@ -238,7 +238,7 @@ SAID: dict[str, list[Any]] = {
     "boolean": ["true", "false"],
     "bytea": ["\\x", "\\x00", "\\x" + "78" * 65, "\\x" + "78" * 2_000_000],
 }
-# What an honest caller says, by the parameter's name.
+# An honest caller's values, by the parameter's name.
 HONEST: dict[str, str | None] = {
     "p_type": TYPE, "p_version": "1", "p_queue": "hot", "p_backend": "pool", "p_priority": "1",
     "p_max_attempts": "4", "p_payload": "{}", "p_user": "ana", "p_run_at": None,
@@ -253,7 +253,7 @@ HONEST: dict[str, str | None] = {
 
 
 def honest_values(claim: Claim) -> dict[str, str | None]:
-    """Return what an honest caller says for this claim, by the parameter's name."""
+    """Return an honest caller's values for this claim, by the parameter's name."""
     return {
         **HONEST,
         "p_job": str(claim.job_id),
@@ -267,7 +267,7 @@ def honest_values(claim: Claim) -> dict[str, str | None]:
 
 
 def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str) -> str | None:
-    """Draw what is said for a parameter, as the text that the server reads; honest ones lead the call further in."""
+    """Draw a parameter's value, as the text that the server reads; honest values lead the call further in."""
     honest = honest_values(claim)
     if kind == "timestamp with time zone" and name == "p_began":
         honest["p_began"] = "now"
@@ -301,14 +301,14 @@ def test_what_a_tenant_s_functions_accept_stops_nobody(each_scene: Scene, data: 
     each_scene.readers_work()
 
 
-# Both servers judge values by the same domains, and the test before this one runs on both.
+# Both servers judge values by the same domains, and the preceding test runs on both.
 @pytest.mark.deep
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("each_database", ["cluster"], indirect=True)
 @pytest.mark.parametrize("function", [name for role, name in CALLS if role is Role.HANDLER])
 @pytest.mark.parametrize("shown", [True, False], ids=["shown", "fresh"])
 def test_no_value_of_an_argument_stops_others(each_scene: Scene, function: str, *, shown: bool) -> None:
-    """Each argument of each function of the handler's role has each hostile value once, the others honest ones."""
+    """Each argument of each function of the handler's role has each hostile value once, beside honest values."""
     signature = each_scene.signature(function)
     for place, (_, kind) in enumerate(signature):
         for hostile in (None, *SAID.get(kind.removesuffix("[]"), [])):

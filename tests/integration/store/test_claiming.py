@@ -71,7 +71,7 @@ def test_who_finds_nothing_is_told_when_something_is_due(world: ExampleInstallat
 
 @pytest.mark.parametrize("silent", [True, False], ids=["after a silence", "while there is work"])
 def test_what_has_become_due_comes_first_only_while_there_is_work(world: ExampleInstallation, *, silent: bool) -> None:
-    """A job that comes into a silence does not wait for the look at what is due."""
+    """A job that comes into a silence does not wait for the look for due jobs."""
     moments = iter(range(100))  # the look is due at each of them
     claimer = Claimer(backend="exec", queues=["cold"], types=[("batch_invoicing", 1)], clock=lambda: next(moments))
     busy = worker(world)
@@ -127,7 +127,7 @@ def test_a_claimed_ticket_is_not_taken_again(world: ExampleInstallation) -> None
 
 @pytest.mark.parametrize("run_at", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["ready", "due"])
 def test_a_ticket_that_somebody_holds_is_stepped_over(world: ExampleInstallation, run_at: datetime | None) -> None:
-    """A cancellation or another claimer has it; nobody waits for that."""
+    """A cancellation or another claimer has it; no claimer waits for that."""
     held, free = (world.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
     world.time_passes()
     with world.admin.transaction():
@@ -183,6 +183,6 @@ def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -
     with ThreadPoolExecutor(8) as pool:
         taken = [job for mine in pool.map(drain, range(8)) for job in mine]
     assert len(taken) == len(set(taken))
-    # A claimer that skipped what another had locked may have left early; nothing is lost by it.
+    # A claimer that skipped tickets with another's lock may have left early; nothing is lost by it.
     taken += [held.job_id for held in claim(world, 200)]
     assert set(taken) == jobs

@@ -23,7 +23,7 @@ LETTERS = "SELECT job_id, outcome, error, items_done, items_failed, closed_as FR
 
 
 def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    """A batch of `number` items; those whose number stands in `text` fail."""
+    """A batch of `number` items; items with a number in `text` fail."""
     for step in job.each(range(payload.number)):
         with step:
             if str(step.value) in payload.text.split(","):

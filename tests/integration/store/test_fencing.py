@@ -1,4 +1,4 @@
-"""A claim's token is the only pass: whoever lost it writes nothing, whatever it tries."""
+"""A claim's token is the only pass: without it, every write of a lost attempt is refused."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -129,7 +129,7 @@ def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleIn
 
 
 def test_who_lost_its_claim_does_not_start_to_fail(world: ExampleInstallation, hands: Hands) -> None:
-    """Before any end but completion an attempt is shown as running; whoever fetched it before may have lost it."""
+    """Before any end but completion an attempt is shown as running; its session may have lost it since."""
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
     hands.claim_again(old.job_id)
@@ -156,7 +156,7 @@ def test_a_token_serves_no_other_session(world: ExampleInstallation, hands: Hand
     assert hands.show(claim, session.info.backend_pid)
     before = snapshot(world, claim)
     attempt_steps.begin(thief)
-    thief.execute("SET LOCAL statement_timeout = '300ms'")  # else it waits for the end of the other session
+    thief.execute("SET LOCAL statement_timeout = '300ms'")  # else it waits for the end of the competing session
     with pytest.raises(psycopg.errors.QueryCanceled):
         WRITES[name](thief, claim)
     psycopg.Connection.rollback(thief)
@@ -268,7 +268,7 @@ def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands:
     new = hands.claim_again(old.job_id)
     session = hands.session(new)
     attempt_steps.start(session, new, "new")
-    # As if the first rescue had died before it closed the old attempt, whose backend's place the new one has.
+    # As if the first rescue had died before it closed the old attempt; the new attempt has its backend's place.
     world.rows("UPDATE background_job_attempt_rows SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
     before = snapshot(world, new)
     assert hands.rescue(old) == "gone"
@@ -291,7 +291,7 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(
 ) -> None:
     """The commit that names the new session of an attempt is still open.
 
-    For a moment only: whoever rescues has other tenants to look after.
+    For a moment only: the rescuer has other tenants to serve.
     """
     claim = hands.claim()
     first = hands.session(claim)
@@ -378,7 +378,7 @@ def test_who_is_not_to_blame_goes_back_uncounted(world: ExampleInstallation, han
 def test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter(
     world: ExampleInstallation, hands: Hands
 ) -> None:
-    """Of what a lost host held nobody knows which it was: each runs alone next time, and then it is known."""
+    """The guilty job of a lost host is unknown: each runs alone next time, and then it is known."""
     claim = hands.claim()
     for death, (status, crashes) in enumerate([("pending", 0), ("pending", 1), ("pending", 2), ("failed", 3)]):
         assert hands.rescue(claim, counted=None) == status
@@ -435,7 +435,7 @@ def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has
     if wait:
         assert (after["state"], after["run_at"] > before["run_at"]) == ("scheduled", True)
     else:
-        assert after == before  # its place among the others included
+        assert after == before  # its place among all files included
     assert world.job(job_id)["status"] == "pending"
 
 

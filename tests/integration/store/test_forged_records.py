@@ -1,4 +1,4 @@
-"""What one job's SQL must not do to another's record, and what a record must not forget."""
+"""The limits of a job's SQL on another's record, and the permanence of a record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = timedelta(0)
 
 
 class Attempts:
-    """Starts attempts, each in a session of its own."""
+    """Starts attempts, each in a separate session."""
 
     def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
         self._world = world
@@ -70,7 +70,7 @@ def test_an_effect_is_settled_by_its_own_type_only(world: ExampleInstallation, r
     world.rows("UPDATE background_jobs SET type = 'another' WHERE id = %s", other)
     world.rows("UPDATE turno.tickets SET type = 'another' WHERE job_id = %s", other)
     forging, attacker = running.start(other)
-    # Even if the attacker knew what the intent is known by, and nobody were at the call any more.
+    # Even if the attacker knew the intent's key, and its caller were gone.
     world.rows("UPDATE external_effects SET caller_gone = true")
     (row,) = world.rows("SELECT intent_of(token) AS intent, token FROM external_effects")
     for intent in row.values():

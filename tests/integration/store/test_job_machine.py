@@ -1,6 +1,6 @@
-"""Any order of calls, by anybody, with any token: the database stays what a small model says it is.
+"""Any order of calls, by any role, with any token: the database agrees with a small model.
 
-`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` goes on for hours.
+`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` runs for hours.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUOTA = 4
 
 Write = Callable[[HandlerConnection, Claim], Any]
 
-# Everything that shows a token. Of these, whoever lost the claim can do nothing.
+# Everything that shows a token. All of these are refused after a lost claim.
 WRITES: dict[str, Write] = {
     "start": lambda session, claim: attempt_steps.start(session, claim, "zombie"),
     "progress": lambda session, claim: attempts.progress(session, claim, 7, 7, "zombie"),
@@ -50,7 +50,7 @@ WRITES: dict[str, Write] = {
     "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
     "cancel": lambda session, claim: attempts.cancel(session, claim, "zombie"),
 }
-# How a job of a batch may end in its transaction, and what may happen to the batch meanwhile.
+# The ends of a job of a batch in its transaction, and the events of the batch meanwhile.
 ENDS: dict[str, Write] = {
     "error": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, NOW),
     "failed": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, None),
@@ -58,7 +58,7 @@ ENDS: dict[str, Write] = {
 }
 MEANWHILE = ("nothing", "nothing", "cancelled", "one rescued", "all rescued", "a claim lost", "rolled back")
 MOST = 4  # jobs a batch
-# What needs an open attempt besides the token.
+# Calls that need an open attempt besides the token.
 OF_AN_ATTEMPT = ("fail", "fail for good", "release", "cancel")
 
 
@@ -67,7 +67,7 @@ def said(row: dict[str, Any]) -> tuple[UUID | None, str]:
 
 
 def one_of(choose: Callable[[JobMachine], list[Any]]) -> st.SearchStrategy[Any]:
-    """Draw from what the machine's model has now; the rule's precondition says that there is something."""
+    """Draw from the model's present elements; the rule's precondition ensures that there are any."""
     return st.runner().flatmap(lambda machine: st.sampled_from(choose(machine)))
 
 
@@ -107,7 +107,7 @@ class JobMachine(RuleBasedStateMachine):
         self.workers: list[UUID] = []
         self.worker_starts()
 
-    # What the model has ----------------------------------------------------------------------
+    # The model's elements ----------------------------------------------------------------------
 
     def of(self, tenant: Tenant) -> list[Job]:
         return [job for job in self.jobs if job.tenant == tenant]
@@ -119,7 +119,7 @@ class JobMachine(RuleBasedStateMachine):
         return [one for one in self.claims if one.live and started in (None, one.started)]
 
     def zombies(self) -> list[Held]:
-        """Return the lost claims, if possible those whose job somebody else is running now."""
+        """Return the lost claims, preferably of jobs that another session is running now."""
         lost = [one for one in self.claims if not one.live]
         return [one for one in lost if one.job.status == "running"] or lost
 
@@ -393,7 +393,7 @@ class JobMachine(RuleBasedStateMachine):
             case "one rescued" | "all rescued":
                 for one in members if meanwhile == "all rescued" else members[-1:]:
                     self.rescue(one, NOW, counted=True)
-                if not session.closed:  # nothing tells a rescue of it by number, nor by its name
+                if not session.closed:  # a rescue finds it neither by number nor by its name
                     psycopg.Connection.rollback(session)
                 return
         self._end_as_a_batch(session, fates, meanwhile, zombies)
@@ -614,7 +614,7 @@ class JobMachine(RuleBasedStateMachine):
         for job in due:
             job.ticket = "ready"
 
-    # What holds after every step -------------------------------------------------------------
+    # Invariants after every step --------------------------------------------------------------
 
     @invariant()
     def the_model_agrees(self) -> None:

@@ -148,7 +148,7 @@ class KeyMachine(RuleBasedStateMachine):
         assert self.judge.broken(accepted=self.jobs) == []
 
     def teardown(self) -> None:
-        """Whatever happened, all ends once everything may run: nothing was forgotten."""
+        """In the end everything may run and all jobs end: nothing was forgotten."""
         if self.ending is not None:
             self.end_it(committed=True)
         self.limited(*RULES["one at a time"])

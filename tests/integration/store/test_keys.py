@@ -1,4 +1,4 @@
-"""Jobs under a concurrency key: few of a tenant's at once, none forgotten, and nobody waits for a key's lock."""
+"""Jobs under a concurrency key: few of a tenant's at once, none forgotten, and no session waits for a key's lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FROM pg_index WHERE indrelid = 'turno.tickets'::regclass
 
 @pytest.fixture(autouse=True)
 def judged(world: ExampleInstallation) -> Iterator[None]:
-    """Whatever a test did, nothing that holds of keys is broken by it."""
+    """No test breaks an invariant of keys."""
     yield
     with judge_of(world.url, world.one) as judge:
         assert judge.broken() == []
@@ -93,7 +93,7 @@ def test_one_of_a_key_runs_and_its_end_lets_the_next_one(world: ExampleInstallat
         assert states(world, jobs[turn:]) == ["running", *["waiting"] * (2 - turn)]
         for one in taken:
             complete(world, one)
-        # In the transaction of the end: nobody has promoted since.
+        # In the transaction of the end: no promotion has run since.
         assert states(world, jobs[turn + 1 :]) == ["ready", "waiting"][: 2 - turn]
 
 
@@ -205,7 +205,7 @@ def test_so_many_of_a_key_begin_in_a_period(world: ExampleInstallation) -> None:
 
 
 def test_a_job_that_was_let_run_has_its_start_in_reserve(world: ExampleInstallation) -> None:
-    """Workers that come back after an hour do not begin at once what was let run in the meantime."""
+    """Workers that come back after an hour do not begin at once the jobs promoted in the meantime."""
     rule(world, rate=2)
     jobs = line(world, 6)
     for _ in range(3):
@@ -227,7 +227,7 @@ def test_who_rests_looks_again_when_a_key_s_next_job_may_run(world: ExampleInsta
 
 
 def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallation) -> None:
-    """Two ends at once: the one that does not see the other leaves word for whoever promotes next."""
+    """Two ends at once: a transaction that does not see its counterpart leaves a mark for the next promotion."""
     rule(world, limit=2)
     jobs = line(world, 4)
     one, two = claim(world)
@@ -246,7 +246,7 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallatio
 
 
 def test_two_that_look_at_once_let_no_more_than_may_run(world: ExampleInstallation) -> None:
-    """An end and a promotion: neither sees whom the other lets run, so one of them leaves it to a later look."""
+    """An end and a promotion: neither sees the jobs of its counterpart, so one of them leaves them to a later look."""
     first, second = line(world, 2)
     (one,) = claim(world)
     rule(world, limit=2)

@@ -108,7 +108,7 @@ def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleIn
 
 
 def test_a_ticket_holds_to_the_limits_of_its_own(world: ExampleInstallation) -> None:
-    """Whatever a tenant's functions would let through: what all tenants share does not depend on them."""
+    """Shared tables do not depend on the checks of a tenant's functions."""
     job_id = world.enqueue({"order_ids": [1]})
     for column, value in {"queue": LONG, "type": LONG, "run_at": "-infinity"}.items():
         with pytest.raises(psycopg.errors.CheckViolation, match=column):
@@ -220,7 +220,7 @@ def test_the_web_answers_a_broken_limit_with_the_field() -> None:
 
 @contextmanager
 def refusing(world: ExampleInstallation, job_id: UUID, condition: str) -> Iterator[None]:
-    """Have the ticket of this job refuse what makes the condition false: a limit that nobody thought of."""
+    """Have the ticket of this job refuse rows against the condition: an unexpected limit."""
     world.admin.execute(f"ALTER TABLE turno.tickets ADD CONSTRAINT odd CHECK (job_id <> '{job_id}' OR {condition})")
     yield
     world.admin.execute("ALTER TABLE turno.tickets DROP CONSTRAINT odd")

@@ -1,4 +1,5 @@
-"""What names a job finds it by that: how much is read does not depend on how many others wait or have ended."""
+"""A statement with a job's name finds it by an index: its reads do not depend on the number of waiting or ended
+jobs."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -52,7 +53,7 @@ def tuples(session: psycopg.Connection[Any]) -> int:
 
 
 class Clerk:
-    """Claims jobs and leads them through a life in one session, whose plans are kept."""
+    """Claims jobs and leads them through a life in one session, with kept plans."""
 
     def __init__(self, world: ExampleInstallation, session: HandlerConnection) -> None:
         self._world = world
@@ -60,7 +61,7 @@ class Clerk:
         self._worker = worker_here(world)
 
     def reads(self, life: Life, size: int) -> int:
-        """Return how many entries and rows the lives of so many new jobs read."""
+        """Return the number of entries and rows that the lives of these new jobs read."""
         for _ in range(size):
             self._world.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
         claims = claiming.claim(
@@ -88,7 +89,8 @@ def clerk(world: ExampleInstallation) -> Iterator[Clerk]:
 def test_a_life_reads_no_more_beside_many_others(
     world: ExampleInstallation, clerk: Clerk, life: Life, size: int
 ) -> None:
-    # Plans are made where all has ended, as after a quiet night, and are kept; autovacuum would analyze the others.
+    # Plans are made where all has ended, as after a quiet night, and are kept; autovacuum would analyze the other
+    # tables.
     world.rows("ALTER TABLE background_jobs SET (autovacuum_enabled = off)")
     world.rows(ENDED, OTHERS)
     world.rows("VACUUM ANALYZE")
@@ -112,7 +114,7 @@ OF_TICKETS = {
 
 
 def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) -> None:
-    """CREATE OR REPLACE forgets what ALTER FUNCTION has set: who replaces a function says it again."""
+    """CREATE OR REPLACE forgets the settings of ALTER FUNCTION: a replacement must repeat them."""
     for schema, functions in ((world.one.schema, TENANT.functions.keys() - SWEEPS), ("turno", OF_TICKETS)):
         settled = world.rows(
             "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s) AND proname = ANY (%s)"
@@ -124,7 +126,7 @@ def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) 
 
 
 def test_whose_a_role_is_is_found_without_reading_every_tenant(world: ExampleInstallation) -> None:
-    """Row-level security asks this for each statement about tickets."""
+    """Row-level security runs this for each statement about tickets."""
     world.rows(
         "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)"
         " SELECT 'more' || n, (SELECT min(id) FROM turno.companies), 't_' || lpad(to_hex(n), 12, '0'),"

@@ -1,4 +1,4 @@
-"""Sets of new jobs: one function inserts them, whatever their source."""
+"""Sets of new jobs: one function inserts them from every source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What metrics read of an ended attempt or job: how long it waited when it could have run, and how long it ran."""
+"""Metrics of an ended attempt or job: its waiting time while it could have run, and its running time."""
 
 from datetime import timedelta
 from typing import Any

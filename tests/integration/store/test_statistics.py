@@ -120,7 +120,7 @@ def test_readers_that_read_at_the_same_time_read_each_outcome_once(world: Exampl
 
 
 def test_a_reader_waits_for_the_numbers_of_another(world: ExampleInstallation) -> None:
-    """Otherwise it gives an outcome of later the number that the other has read already."""
+    """Otherwise it gives a later outcome the number that its counterpart has read already."""
     statement = sql.SQL("SELECT count(*) FROM turno.outcomes_read({}, 1000)")
     first, second = (row["reader"] for row in world.rows("SELECT reader FROM turno.outcome_readers LIMIT 2"))
 
@@ -317,7 +317,7 @@ def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstal
     for tenant, run in ((world.one, 300), (world.other, 100)):
         ended(world, tenant, run=run)
     count(world)
-    assert evenness(operator) == 1  # nobody waits
+    assert evenness(operator) == 1  # no job waits
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
     assert evenness(operator) == pytest.approx(0.8)
@@ -356,7 +356,7 @@ def test_the_bounds_of_the_buckets_are_those_of_the_database(world: ExampleInsta
 def test_percentiles_of_single_waits_are_exact(
     world: ExampleInstallation, operator: Operator, by: over_time.By
 ) -> None:
-    for wait in (3, 1234, 4321):  # each in a bucket of its own
+    for wait in (3, 1234, 4321):  # each in a separate bucket
         ended(world, world.one, wait=wait)
         count(world)
     (point,) = over_time.over_time(operator, window=HOUR, step=HOUR, by=by)

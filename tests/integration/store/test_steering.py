@@ -1,4 +1,4 @@
-"""What operators find over all tenants and change there: counted, guarded, audited, and within their companies."""
+"""Operators' searches over all tenants and their changes: counted, guarded, audited, and within their companies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
 
 
 class Steering:
-    """Commands across tenants in the test's own process; `queue` is what they hint to."""
+    """Commands across tenants in the test's own process; `queue` receives their hints."""
 
     def __init__(self, world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
         self.world, self.operator, self.queue = world, operator, RecordingQueue()
@@ -103,7 +103,7 @@ def half_done(world: ExampleInstallation, tenant: Tenant | None = None, *, numbe
 
 @pytest.fixture
 def plain_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches write nothing, so that one may follow another."""
+    """Batches write nothing, so that they may follow each other."""
 
     def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
         for step in job.each(range(payload.number)):

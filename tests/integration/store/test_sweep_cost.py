@@ -1,4 +1,4 @@
-"""A sweep looks at what it can do something about, and not at everything that waits."""
+"""A sweep reads only the tickets that it can change, and not every waiting ticket."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is wrong with an installation is told to its operator: for whom, since when, and what to type."""
+"""An installation's problems are shown to its operator: the tenant, the time, and the command to type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEAD_AFTER = timedelta(seconds=30)
 
 @pytest.fixture(autouse=True)
 def maintained_pool(world: ExampleInstallation) -> None:
-    """Jobs wait for a pool, and some process runs maintenance by itself."""
+    """Jobs wait for a pool, and some process runs maintenance."""
     world.backend = "pool"
     world.rows(
         "INSERT INTO turno.leases (name, holder, until) VALUES ('steady sweeps', 'x', now() + interval '1 hour')"

@@ -1,4 +1,4 @@
-"""Two requests at once, the second held exactly where it must wait: it then sees what the first one did."""
+"""Two requests at once, the second held exactly where it must wait: it then sees the effect of the first."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

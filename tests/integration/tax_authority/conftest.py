@@ -1,4 +1,4 @@
-"""The stub on a port of its own, and a client of it."""
+"""The stub on a free port, and a client of it."""
 
 from __future__ import annotations
 

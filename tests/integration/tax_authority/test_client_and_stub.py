@@ -1,4 +1,4 @@
-"""The tax authority's client and the stub, over HTTP: no fault is taken for a refusal of what was granted."""
+"""The tax authority's client and the stub, over HTTP: no fault turns a granted voucher into a refused one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.tls import make_authority
 from tests.tls import make_certificate as make_certificate_for
 from turno.servers.wait import wait_until
 
-# What the client says of each fault, and whether the stub granted the voucher.
+# The client's result for each fault, and whether the stub granted the voucher.
 OUTCOMES: dict[str, tuple[type[Exception] | None, bool]] = {
     "answer": (None, True),
     "observe": (None, True),
@@ -52,7 +52,8 @@ OUTCOMES: dict[str, tuple[type[Exception] | None, bool]] = {
 
 
 def patience(fault: str) -> float:
-    """Seconds that a client waits: few only for what never comes, so that a busy machine makes no difference."""
+    """A client's seconds of patience: few only for an answer that never comes, so that a busy machine makes no
+    difference."""
     return 0.2 if fault in {"late", "never", "drip"} else 30
 
 
@@ -81,7 +82,7 @@ def test_what_is_said_of_an_authorisation_agrees_with_what_was_done(stub: TaxAut
 @pytest.mark.parametrize("fault", [fault for fault, (error, _) in OUTCOMES.items() if error])
 def test_a_look_up_that_fails_is_never_taken_for_absent(stub: TaxAuthorityStub, fault: str) -> None:
     if fault == "twice":
-        return  # a question that is asked twice has the same answer
+        return  # a repeated query has the same answer
     tickets = MemoryTickets()
     client(stub, tickets).authorise(voucher(1))
     stub.faults.set("FECompConsultar", fault)

@@ -1,4 +1,4 @@
-"""What people and programs tell the stub, and what it tells them."""
+"""The control address of the stub: orders of people and programs, and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stub of the tax authority grants and refuses, as its client sees it."""
+"""The stub's grants and refusals, as its client sees them."""
 
 from __future__ import annotations
 

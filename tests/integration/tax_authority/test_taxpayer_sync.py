@@ -1,4 +1,4 @@
-"""Invoices before the tax authority: each is authorised once, in the order of their numbers, or a person is asked."""
+"""Invoices before the tax authority: each is authorised once, in the order of their numbers, or a person decides."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_ea
         "B 00001-00000001; ERP: 20/11/2026, doc. 0, total 242.00;"
         f" AFIP: 20/11/2026, doc. 0, total 121.00, CAE {granted.cae}"
     )
-    # Absent it cannot be, so it is asked again; that it is ours after all takes over what the authority holds.
+    # Absent it cannot be, so the look-up is repeated; as it is ours after all, the authority's voucher is taken over.
     key = "authorisation of B 00001-00000001"
     assert branch.settle(job["id"], key, None) == "settled"
     branch.attempt(job["id"])

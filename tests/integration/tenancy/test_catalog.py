@@ -16,7 +16,7 @@ from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.matrix import Kind
 from turno.tenancy.rights.privileges import live_objects
 
-# What was done, and a part of what must be said about it; names in braces are this world's.
+# The tampering, and a part of its finding; names in braces are this installation's.
 TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "a table to a handler": ("GRANT UPDATE ON {schema}.background_jobs TO {handler}", "{handler} may UPDATE"),
     "a column to a handler": ("GRANT UPDATE (status) ON {schema}.background_jobs TO {handler}", "may UPDATE (status)"),

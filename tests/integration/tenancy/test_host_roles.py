@@ -50,7 +50,7 @@ class Application:
         return psycopg.connect(make_conninfo(self.url, user=role, password="x"), autocommit=True)
 
     def works(self, role: str) -> None:
-        """What any role could do: connect, lock, and make a temporary table."""
+        """Abilities of every role: connect, lock, and make a temporary table."""
         with self.connect(role) as session:
             session.execute("SELECT pg_advisory_lock(7), pg_advisory_unlock(7)")
             session.execute("CREATE TEMP TABLE scratch (id integer)")

@@ -1,4 +1,4 @@
-"""A provisioner that is no superuser is told which right it lacks, and nothing was changed."""
+"""A provisioner without superuser learns its missing right, and nothing was changed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_missing_right_is_named_with_the_statement_that_gives_it(administra
 
 
 def test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it(administrators: Administrators) -> None:
-    """From PostgreSQL 16 on CREATEROLE says nothing of roles that somebody else made."""
+    """From PostgreSQL 16 on CREATEROLE does not cover roles of another creator."""
     administrators.run("ALTER ROLE {first} CREATEROLE; ALTER ROLE {second} CREATEROLE")
     administrators.run("ALTER DATABASE {database} OWNER TO {first}")
     logins = Logins(administrators.url, KEY)

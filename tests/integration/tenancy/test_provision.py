@@ -126,7 +126,7 @@ def test_the_server_never_sees_a_password(admin: psycopg.Connection[Any], logins
 
 def test_a_handler_has_only_so_many_sessions(admin: psycopg.Connection[Any], logins: Logins) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme", connections=2)
-    # Told only after the password was found good, and yet no refusal of the login.
+    # Counted only after the password was found good, and yet no refusal of the login.
     with log_in(logins, tenant), log_in(logins, tenant), pytest.raises(psycopg.errors.TooManyConnections):
         log_in(logins, tenant)
 
@@ -326,7 +326,7 @@ with psycopg.connect(url, autocommit=True) as admin:
 
 
 def kill_one(database: str, after: float) -> int:
-    """Run the whole script in a process and kill it after so many seconds, if it still lives."""
+    """Run the whole script in a process and kill it after this number of seconds, if it still lives."""
     victim = subprocess.Popen(
         [sys.executable, "-c", VICTIM, database],
         stdout=subprocess.PIPE,
@@ -358,7 +358,7 @@ def test_killed_anywhere_it_can_be_finished(database: str, logins: Logins) -> No
 
 @pytest.fixture
 def ordinary(database: str, logins: Logins) -> Iterator[str]:
-    """The database as its CREATEROLE owner, who is no superuser, reaches it."""
+    """The database for its CREATEROLE owner, without superuser."""
     name = f"provisioner_{logins.installation}"
     with psycopg.connect(database, autocommit=True) as root:
         root.execute(sql.SQL("CREATE ROLE {} LOGIN CREATEROLE PASSWORD 'ordinary'").format(sql.Identifier(name)))
@@ -399,7 +399,7 @@ def test_a_provisioner_that_is_no_superuser(ordinary: str, database: str, logins
     with psycopg.connect(database, autocommit=True) as root:
         install(root, logins)
         assert check(root, logins) == []
-    # What the superuser has closed to everybody is still open to the provisioner, as the control role.
+    # Functions that the superuser has revoked from PUBLIC are still open to the provisioner, as the control role.
     with psycopg.connect(ordinary, autocommit=True) as admin:
         add_tenant(admin, logins, "suc0003", "acme")
         assert [finding.problem for finding in check(admin, logins)] == [unbounded]

@@ -1,4 +1,4 @@
-"""The kit notices what it is there to notice: a judge that finds nothing must be able to find something."""
+"""The kit notices each violation: a judge that finds nothing must be able to find something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule of events, orders, schedules and unique jobs finds what breaks it: rows that no guard would have let in."""
+"""Each rule of events, orders, schedules and unique jobs finds its violation: rows that every guard would refuse."""
 
 from __future__ import annotations
 

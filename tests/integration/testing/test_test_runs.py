@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 @contextmanager
 def run_pytest(folder: Path, source: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Start pytest on a file of its own, with our plugins and in a process group of its own."""
+    """Start pytest on a separate file, with our plugins and in a separate process group."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
     run = subprocess.Popen(
@@ -43,7 +43,7 @@ def run_pytest(folder: Path, source: str, *arguments: str) -> Iterator[subproces
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # Only what these runs are about: loading every installed plugin takes seconds.
+        # Only the plugins of these runs: loading every installed plugin takes seconds.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     with run:

@@ -34,7 +34,7 @@ CHECKS = [
     checks.ignored_auth,
 ]
 
-# A stream has no end that could be waited for; test_streams.py asks for those.
+# A stream has no end to wait for; test_streams.py covers streams.
 api = schemathesis.openapi.from_wsgi("/openapi.json", build_without_database()).exclude(path_regex="/stream$")
 
 
@@ -46,7 +46,7 @@ def operator(service: Service) -> Caller:
 
 @pytest.fixture(scope="module")
 def ids(service: Service, operator: Caller) -> list[str]:
-    """Jobs in every state, so that not all that is asked for is unknown."""
+    """Jobs in every state, so that not every requested id is unknown."""
     waiting, running, failed, done = (operator.job() for _ in range(4))
     service.rows(
         "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", running
@@ -74,7 +74,7 @@ def test_every_operation_keeps_its_word(case: schemathesis.Case[Any], operator: 
 
 
 def aim(case: schemathesis.Case[Any], ids: list[str]) -> None:
-    """Turn what is right in form into what exists; what is wrong stays wrong."""
+    """Turn well-formed values into existing ones; malformed values stay malformed."""
     if SLUG.fullmatch(case.headers.get("X-Schema", "")):
         case.headers["X-Schema"] = "north"
     for name, value in case.path_parameters.items():

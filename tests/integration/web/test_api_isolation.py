@@ -1,4 +1,4 @@
-"""Two tenants and two users over every route: nobody sees, changes or even notices what is another's."""
+"""Two tenants and two users over every route: no user sees, changes or even notices another's rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CANARY = "canary-7f3a"
 
-# Every route that takes an id, with what its id names.
+# Every route that takes an id, with the id's type.
 BY_ID = [
     ("GET", "/api/jobs/{}", "job"),
     ("POST", "/api/jobs/{}/cancel", "job"),
@@ -74,7 +74,7 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
         (method.upper(), path)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
-        # What is about many tenants takes none: test_operator_roles.py asks it as operators of one company and of all.
+        # Routes over many tenants take none: test_operator_roles.py calls them as operators of one company and of all.
         if "security" in operation and any(one["name"] == "X-Schema" for one in operation["parameters"])
     }
     named = {"schedule": "{name}", "notification": "{notification_id}", "file": "{file_id}"}
@@ -83,7 +83,7 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
     covered |= {("PUT", "/api/schedules/{name}")}  # for another's: tests/capabilities/schedules
     # A template belongs to no tenant; its copies: tests/capabilities/schedule_templates/test_api.py.
     covered |= {("GET", "/api/templates"), *(("POST", f"/api/templates/{{name}}/{act}") for act in ("pause", "resume"))}
-    # tests/capabilities/streams/test_streams.py asks these two for what is another's.
+    # tests/capabilities/streams/test_streams.py requests another user's rows from these two.
     covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}
     assert guarded == covered
 

@@ -1,4 +1,4 @@
-"""What is refused at the door: each with its status and a sentence, and no row is left behind."""
+"""Refusals at the door: each with its status and a sentence, and no row is left behind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def payload(**changed: Any) -> dict[str, Any]:
         (valid_body(run_at=in_an_hour(2), expires_at=in_an_hour(1)), "expires_at"),
         (valid_body(expires_at="9999-12-31T00:00:00Z"), "expires_at"),
         (valid_body(run_at=in_an_hour(24 * 300), expires_at=in_an_hour(24 * 667)), "expires_at"),
-        # Mass assignment: what is the server's to say is no field of the request.
+        # Mass assignment: a field of the server is no field of the request.
         (valid_body(status="completed"), "status"),
         (valid_body(tenant="south"), "tenant"),
         (valid_body(user_id="boss"), "user_id"),
@@ -229,7 +229,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
         old = {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()) - 5)}", "X-Schema": "west"}
         client = service.app.test_client()
         assert client.get("/api/jobs", headers=old).status_code == 200
-        # What an issuer gave out whose clock is ahead of ours by all that is forgiven it.
+        # A token of an issuer with a clock ahead of ours by the whole tolerance.
         ahead = old | {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()) + 28)}"}
         assert client.get("/api/jobs", headers=ahead).status_code == 200
         revoke_tokens(admin, "west")

@@ -143,7 +143,7 @@ def test_a_fault_of_ours_says_nothing_and_logs_its_class_and_place(
     assert "t_0123456789ab" not in answer.text
     [record] = [record for record in caplog.records if record.__dict__.get("error_id") == told["instance"]]
     assert re.fullmatch(r"request failed: RuntimeError at test_api_service\.py:\d+", record.getMessage())
-    assert "secret" not in caplog.text, "a message may hold what a payload holds"
+    assert "secret" not in caplog.text, "a message may hold as much as a payload"
     assert [other for other in caplog.records if other.levelname == "ERROR"] == [record], "it is logged once"
 
 

@@ -1,4 +1,4 @@
-"""POST /api/jobs/<type>: what is stored and offered, keys, quotas and ids."""
+"""POST /api/jobs/<type>: stored rows and offers, keys, quotas and ids."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_delay_is_part_of_the_request(service: Service) -> None:
 
 
 def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
-    """With exec nobody comes by himself: a worker that is launched for a later job sweeps."""
+    """With exec no worker is resident: a worker that is launched for a later job sweeps."""
     ana = service.caller()
     ana.job()
     jobs = [ana.job(run_at=in_an_hour(1)) for _ in range(3)]

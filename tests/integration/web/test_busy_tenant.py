@@ -1,4 +1,4 @@
-"""A tenant whose tables are locked: its own requests are told so soon, and are done when the lock is gone."""
+"""A tenant with locked tables: its own requests are refused soon, and are done when the lock is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def locked(service: Service, table: str, tenant: str = "north") -> Iterator[None]:
-    """Hold what a migration of this tenant, or a job's own LOCK TABLE, holds."""
+    """Hold the lock of a tenant's migration, or of a job's own LOCK TABLE."""
     with psycopg.connect(service.url) as connection:
         name = sql.Identifier(service.tenants[tenant].schema, table)
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
@@ -67,7 +67,7 @@ def test_what_is_locked_is_waited_for_but_not_for_long(service: Service, method:
         ThreadPoolExecutor(1) as beside,
     ):
         asked = beside.submit(ana.ask, method, path, json=body)
-        # The other's time begins after the request's, however long the request takes to come so far.
+        # The second timeout begins after the request's, however long the request takes to get there.
         assert wait_until(lambda: waiting(service) or asked.done(), within=30)
         table = sql.Identifier(service.tenants["north"].schema, "background_jobs")
         other.pgconn.send_query(sql.SQL("SELECT FROM {}").format(table).as_string(other).encode())

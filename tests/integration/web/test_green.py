@@ -1,4 +1,4 @@
-"""Green never lies: a batch of which some failed, or all, has its own word and shape wherever it is told of."""
+"""A completed label is true: a batch with some or all items failed has a separate word and shape on every page."""
 
 from __future__ import annotations
 

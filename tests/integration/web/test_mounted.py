@@ -47,7 +47,7 @@ def erp(service: Service) -> Flask:
 
 
 def browser(app: Flask, **who: Any) -> FlaskClient:
-    """Somebody who has signed in to the ERP; each a user of their own, unless they are named."""
+    """A signed-in user of the ERP; each is a new user, unless named."""
     client = app.test_client()
     signed = client.post("/login", data={"user": f"user-{uuid.uuid4().hex[:8]}", "branch": ["north"]} | who)
     assert signed.text == "welcome"
@@ -62,7 +62,7 @@ def addresses(page: str) -> set[str]:
     return {one for one in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page) if not one.startswith("/host.css")}
 
 
-# Who asks ---------------------------------------------------------------------------------------------
+# Authentication ---------------------------------------------------------------------------------------
 
 
 def test_the_host_s_login_opens_the_api_and_the_pages(erp: Flask) -> None:
@@ -223,7 +223,7 @@ def test_a_prefix_is_a_path(service: Service, wrong: str) -> None:
         mounted(service, url_prefix=wrong)
 
 
-# What is touched --------------------------------------------------------------------------------------
+# Effects on the host ----------------------------------------------------------------------------------
 
 
 def test_the_host_s_routes_are_as_they_were(erp: Flask) -> None:
@@ -266,7 +266,7 @@ def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) ->
         assert answer.status_code in (403, 404, 405, 413)
         assert told["type"].startswith(f"{AT}/docs#")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert answer.headers["X-Served-By"] == "erp", "what runs after every request of the host runs after ours"
+        assert answer.headers["X-Served-By"] == "erp", "the host's hooks after a request also run after ours"
     broken = browser(mounted(service, clock=lambda: 1 / 0))
     problem_of(broken.post(f"{AT}/api/jobs/greetings", json=valid_body() | {"run_at": in_an_hour()},
                            headers=NORTH | OURS), 500)  # fmt: skip

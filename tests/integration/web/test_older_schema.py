@@ -1,4 +1,4 @@
-"""Requests of a tenant whose schema lacks a function of this release, as before its migration."""
+"""Requests of a tenant with a schema without a function of this release, as before its migration."""
 
 from __future__ import annotations
 

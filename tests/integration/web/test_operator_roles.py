@@ -1,4 +1,4 @@
-"""What the roles reader, operator and admin may, and that an operator of one company has nothing of another's."""
+"""The permissions of the roles reader, operator and admin, and the limits of an operator of one company."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def operator(service: Service, tenant: str = "north", role: str = "operator", **
 
 
 class Operator(Caller):
-    """Somebody with a role, and with further claims in the token."""
+    """An operator with a role, and with further claims in the token."""
 
     def __init__(self, *given: Any, claims: dict[str, Any], **named: Any) -> None:
         super().__init__(*given, **named)

@@ -1,4 +1,4 @@
-"""The pages' cookie: who may start it, what it opens, and that no other site can use it."""
+"""The pages' cookie: the permission to start it, the pages that it opens, and no use by another site."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FOREIGN = {
     "an older browser on another site": {"Origin": "http://evil.example"},
     "a page of the same host on another port": {"Origin": "http://localhost:8081"},
     "a page without an origin": {"Origin": "null"},
-    "nothing that says where from": {},
-    "a liar whose browser does not lie": {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
+    "nothing about the origin": {},
+    "a liar with an honest browser": {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
 }
 foreign = pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
 

@@ -1,4 +1,4 @@
-"""What goes wrong is told on a page, within the visitor's frame and with a way on; programs get problem documents."""
+"""Errors are shown on a page, within the visitor's frame and with a way on; programs get problem documents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_the_session_of(visitor: Visitor, service: Service, **changed: Any) -> V
 
 
 def impatient(service: Service) -> Any:
-    """Return what lends the web's sessions, none of which waits long for a lock."""
+    """Return the lender of the web's sessions, none of which waits long for a lock."""
     lend = service.app.extensions["turno"].connection
 
     @contextmanager
@@ -63,7 +63,7 @@ def impatient(service: Service) -> Any:
 
 @contextmanager
 def locked(service: Service, table: str) -> Iterator[None]:
-    """Let nobody else read a table of north's, as somebody's migration might."""
+    """Lock a table of north's against readers, as a migration might."""
     with psycopg.connect(service.url) as session:
         name = sql.Identifier(service.tenants["north"].schema, table)
         session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))

@@ -28,7 +28,7 @@ def public(service: Service) -> Flask:
 
 
 def over_http(app: Flask) -> Visitor:
-    """Someone whose TLS ends in a proxy that is not believed: to us the request came over HTTP."""
+    """A client with TLS up to an untrusted proxy: the web received the request over HTTP."""
     return Visitor(app, base_url="http://turno.example")
 
 
@@ -67,7 +67,7 @@ def test_a_monitoring_system_asks_by_the_address_of_a_process_and_needs_its_toke
 
 
 def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
-    """Return the environment of a request whose connection has this peer."""
+    """Return the environment of a request from this peer."""
     trusted = [ip_network(proxy) for proxy in Settings.read({"TURNO_TRUSTED_PROXIES": proxies}).trusted_proxies]
     scope = {
         "method": "GET",

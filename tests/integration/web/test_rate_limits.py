@@ -1,4 +1,4 @@
-"""What a user and a tenant may ask for, over all web processes: refused by name, earned back with time."""
+"""The request limits of a user and a tenant, over all web processes: refused by name, earned back with time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     processes = [limited(service, commands_per_minute_per_user=20) for _ in range(2)]
     ana = service.caller()
     began = time.monotonic()
-    # Whatever they ask for, and whether or not it can be done.
+    # For every request, possible or not.
     statuses = at_once(
         lambda number: Caller(processes[number % 2], "north", ana.user).post(
             "/api/jobs/greetings", json=valid_body() if number % 3 else {"no": "payload"}
@@ -109,7 +109,7 @@ def test_what_the_tenant_may_not_costs_the_user_nothing(service: Service) -> Non
     assert ana.submit().status_code == 202
     time_passes(service, 20)
     service.rows("DELETE FROM rate_limits WHERE name LIKE '%%_per_tenant'")
-    # Half a minute for a user's one: what was refused has not been counted.
+    # Half a minute for a user's one: refused requests have not been counted.
     assert ana.submit().status_code == 202
 
 

@@ -1,4 +1,4 @@
-"""The web is not ready before the database is where its release wants it, whatever it may read there."""
+"""The web is not ready before the database has its release's schema, despite any readable value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler says of its type: on the pages, in each language, with what was asked for and what came of it."""
+"""A handler's texts for its type: on the pages, in each language, with the submission and the result."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_line_that_cannot_be_made_is_left_out(
         page = ana.get(f"/jobs/{job}").text
         assert "Seasonal greetings" in page
         assert 'class="summary"' not in page
-    assert "What was asked for" not in page, "what is large is not read"
+    assert "What was asked for" not in page, "large values are not read"
     assert ana.get("/").status_code == 200
     assert "no summary of a greetings: ZeroDivisionError at test_type_words.py" in caplog.text
     assert "clumsy" not in caplog.text
@@ -118,7 +118,7 @@ def test_a_line_that_cannot_be_made_is_left_out(
 def noise() -> str:
     from random import Random  # noqa: PLC0415
 
-    return Random(1).randbytes(20_000).hex()  # noqa: S311 - what does not compress
+    return Random(1).randbytes(20_000).hex()  # noqa: S311 - incompressible
 
 
 def test_a_name_that_no_page_asks_for_is_refused() -> None:

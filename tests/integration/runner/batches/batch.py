@@ -41,7 +41,7 @@ def written(world: ExampleInstallation) -> set[str]:
 
 
 def start_by_another(world: ExampleInstallation, claims: Sequence[Claim]) -> None:
-    """Somebody starts the attempts and is at work on them."""
+    """Another worker starts the attempts and works on them."""
     with session(world) as other:
         for one in claims:
             attempt_steps.start(other, one, "another")

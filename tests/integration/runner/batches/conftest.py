@@ -1,4 +1,4 @@
-"""A worker of the pool whose batches stay open, and no row that breaks an invariant afterwards."""
+"""A worker of the pool that keeps its batches open, and no row that breaks an invariant afterwards."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from turno.testing.invariants import judge_of
 @pytest.fixture(autouse=True)
 def batched(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     world.backend = "pool"
-    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # whatever else the machine does
+    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # on a machine of any speed
     TRIES.clear()
     RUNS.clear()
     HOOKS.clear()

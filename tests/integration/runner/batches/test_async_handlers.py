@@ -1,4 +1,4 @@
-"""Handlers whose `handle` is asynchronous share a transaction as all short ones do."""
+"""Handlers with an asynchronous `handle` share a transaction as all short handlers do."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Jobs of a batched type that share a transaction: each has the end it would have alone, whatever the others do."""
+"""Jobs of a batched type that share a transaction: each has the end it would have alone, independent of its
+neighbours."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -102,7 +103,7 @@ def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(w
 
 
 def test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once(world: ExampleInstallation) -> None:
-    """Ending it at once would refuse the commit that it shares with the others."""
+    """Ending it at once would refuse the commit that it shares with its neighbours."""
     jobs = put(world, "ok", "hook", "ok")
     HOOKS["G1"] = lambda job: asked.append(world.cancel(job.job_id))
     asked: list[str] = []

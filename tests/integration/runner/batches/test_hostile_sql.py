@@ -31,7 +31,7 @@ ATTACKS = {
 
 
 class Killed(BaseException):
-    """What ends the process in the middle of a handler."""
+    """Ends the process in the middle of a handler."""
 
 
 def run(world: ExampleInstallation, attack: Callable[[JobContext], None]) -> dict[str, dict[str, Any]]:
@@ -146,7 +146,7 @@ def _statements(trace: IO[str]) -> list[str]:
 
 
 def test_a_refused_commit_closes_the_session(world: ExampleInstallation) -> None:
-    """Whatever the handler would send after it would be committed at once, without a record."""
+    """Any statement of the handler after it would be committed at once, without a record."""
     refusals: list[str] = []
 
     def go_on_regardless(job: JobContext) -> None:
@@ -156,7 +156,7 @@ def test_a_refused_commit_closes_the_session(world: ExampleInstallation) -> None
         for _ in range(2):
             try:
                 job.connection.execute("INSERT INTO customers VALUES ('LEFT', 'Odd', 'registered')")
-            except Exception as error:  # noqa: BLE001 - its name is what the test compares
+            except Exception as error:  # noqa: BLE001 - the test compares its name
                 refusals.append(type(error).__name__)
 
     world.rows("CREATE TABLE refused_later (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")

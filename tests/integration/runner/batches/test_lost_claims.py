@@ -1,4 +1,4 @@
-"""Claims of a batch that are lost or called back, and a commit whose answer is lost."""
+"""Claims of a batch that are lost or called back, and a commit without an answer."""
 
 import os
 import signal
@@ -129,7 +129,7 @@ class Lossy(HandlerConnection):
 
 
 class ReplyLost(Lossy):
-    """Loses the server's answer; the server has done what the message says."""
+    """Loses the server's answer; the server has executed the message."""
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         message = self.pgconn.pipeline_status == PipelineStatus.ON
@@ -151,7 +151,7 @@ class NeverSent(Lossy):
 
 
 def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
-    """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
+    """Have the job taken back, to run later or at once, by a process that cannot end the job's session."""
     world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
     wait = timedelta(hours=1) if later else timedelta(0)

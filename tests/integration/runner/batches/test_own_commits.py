@@ -1,4 +1,4 @@
-"""Jobs of a batch that end the transaction or the session by themselves."""
+"""Jobs of a batch that end the transaction or the session without permission."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: ExampleIn
 def test_one_that_commits_by_itself_takes_the_others_before_it_along(
     world: ExampleInstallation, place: str, *, sends_first: bool
 ) -> None:
-    """What was kept is committed at once where the job has sent nothing, else with its own first commit."""
+    """Kept statements are committed at once where the job has sent nothing, else with its own first commit."""
     order = {"first": ["hook", "ok", "ok"], "between": ["ok", "hook", "ok"], "last": ["ok", "ok", "hook"]}[place]
     jobs = put(world, *order)
     at = order.index("hook")
@@ -101,7 +101,7 @@ def test_one_that_fails_before_its_first_commit_takes_nothing_of_the_others(worl
 def test_what_collides_with_its_neighbours_in_a_commit_of_its_own_runs_again_and_so_do_they(
     world: ExampleInstallation,
 ) -> None:
-    """Whose fault it was cannot be known: the claim of the first is lost in the middle of the second."""
+    """The guilty job cannot be determined: the claim of the first is lost in the middle of the second."""
     jobs = put(world, "ok", "hook", "ok")
 
     def lose_and_commit(job: JobContext) -> None:

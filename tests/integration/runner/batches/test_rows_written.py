@@ -1,4 +1,4 @@
-"""A short job that succeeds at once writes few rows; its history is complete without rows of its own."""
+"""A short job that succeeds at once writes few rows; its history is complete without separate rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_history_of_a_brief_job_is_complete(world: ExampleInstallation) -> N
 
 @contextmanager
 def rows_written(world: ExampleInstallation) -> Iterator[Counter[tuple[str, str]]]:
-    """Count the rows written by table and command, except those of workers and of business tables."""
+    """Count the rows written by table and command, except rows of workers and of business tables."""
     counts: Counter[tuple[str, str]] = Counter()
     world.rows(COUNT_ROWS)
     try:

@@ -129,7 +129,7 @@ def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: ExampleInstallation
 
 
 class Mill:
-    """Workers that end some jobs and leave others, and one that rescues what was left."""
+    """Workers that end some jobs and leave some, and a worker that rescues the remaining jobs."""
 
     def __init__(self, world: ExampleInstallation) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""What a claim reads: nothing that it cannot take, and what an old snapshot keeps only once."""
+"""The rows that a claim reads: none that it cannot take, and dead rows of an old snapshot only once."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -208,5 +208,5 @@ def test_nothing_is_remembered_where_nothing_is_in_the_way(world: ExampleInstall
 
 
 def remembers() -> bool:
-    """Whether the worker knows of anything to walk around."""
+    """Whether the worker remembers tickets to skip."""
     return bool(claimer()._memory.known(1, CLOCK()))

@@ -16,7 +16,7 @@ INVOICING = [("batch_invoicing", 1)]
 
 
 class Clock:
-    """The workers' clock, which goes on with each look at it, however crowded the machine is; a test may put it ahead.
+    """The workers' clock, which advances with each look at it on any machine; a test may put it ahead.
 
     A claim looks two to four times and so takes one to two milliseconds by it, as on an idle machine.
     """
@@ -81,7 +81,7 @@ def claim(
 
 
 def finish(world: ExampleInstallation) -> None:
-    """End what runs, as completion does to tickets."""
+    """End the running jobs, as completion does to tickets."""
     world.rows("DELETE FROM turno.tickets WHERE state = 'running'")
 
 

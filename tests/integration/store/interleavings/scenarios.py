@@ -1,7 +1,7 @@
 """Scenarios of two or three sessions, played in every order of their steps.
 
-Each ends as if one session had come after the other. What is reached must be exactly what is listed, so that no list
-allows more than happens.
+Each ends as if the sessions had run in sequence. The outcomes must equal the list, so that no list allows more than
+happens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job that two or three sessions share, what a scenario starts from, and what engine and web do with it."""
+"""A job that two or three sessions share, the initial state of a scenario, and the steps of engine and web."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class SharedJob:
-    """The job that the sessions share, and the sessions, which are opened when first asked for."""
+    """The job that the sessions share, and the sessions, which are opened at first use."""
 
     world: ExampleInstallation
     judge: Judge
@@ -37,10 +37,10 @@ class SharedJob:
     sessions: dict[str, Session] = field(default_factory=dict)
     job_id: UUID = field(default_factory=lambda: UUID(int=0))
     worker: UUID = field(default_factory=lambda: UUID(int=0))
-    lost: list[UUID] = field(default_factory=list)  # jobs whose tickets a scenario took away
+    lost: list[UUID] = field(default_factory=list)  # jobs without their tickets after a scenario
 
     def session(self, name: str) -> Session:
-        """Return the session of that name; its first word says as whom it logs in."""
+        """Return the session of that name; its first word is the login's role."""
         session = self.sessions.get(name)
         if session is not None:
             with suppress(psycopg.OperationalError):
@@ -73,7 +73,7 @@ class SharedJob:
             """
         )
 
-    # What a scenario starts from ---------------------------------------------------------------
+    # Initial states of a scenario ---------------------------------------------------------------
 
     def waiting(self, **options: Any) -> UUID:
         self.job_id = self.world.enqueue({"order_ids": [1]}, **options)
@@ -89,7 +89,7 @@ class SharedJob:
     def started(self, by: str = "handler", **options: Any) -> Claim:
         claim = self.claimed(**options)
         attempt_steps.start(self.session(by), claim, "test")
-        if by != "handler":  # as of a session that has ended, so that another one may take over the attempt
+        if by != "handler":  # as of a session that has ended, so that a later session may take over the attempt
             self.world.rows(
                 "UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", claim.job_id
             )
@@ -105,7 +105,7 @@ class SharedJob:
         self.world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '31 days'")
         return self.job_id
 
-    # What the sessions do ----------------------------------------------------------------------
+    # Steps of the sessions ----------------------------------------------------------------------
 
     def claims(self) -> Step:
         def step(engine: Session) -> str:

@@ -1,4 +1,4 @@
-"""What the sessions of a scenario do: steps in a transaction, in a job's attempt, and at the gate of an INSERT."""
+"""The steps of a scenario's sessions: in a transaction, in a job's attempt, and at the gate of an INSERT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Steps = list[Step]
 
 
 def in_transaction(*steps: Step, end: str = "COMMIT") -> Steps:
-    """Play the steps in one transaction, and its end as a step of its own."""
+    """Play the steps in one transaction, and its end as a separate step."""
 
     def first(session: Session) -> object:
         session.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""Claims and starts of a job beside whatever else may happen to it."""
+"""Claims and starts of a job beside any other event of the job."""
 
 from __future__ import annotations
 

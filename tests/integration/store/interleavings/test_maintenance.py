@@ -1,4 +1,4 @@
-"""The passes of maintenance beside each other and beside what they look after."""
+"""The passes of maintenance beside each other and beside their objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An installation with three tenants and migrations of its own."""
+"""An installation with three tenants and separate migrations."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An installation with three tenants whose migrations a test writes."""
+"""An installation with three tenants and a test's migrations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ WIDGETS = "CREATE TABLE widgets (id integer GENERATED ALWAYS AS IDENTITY PRIMARY
 
 @dataclass
 class Place:
-    """An installation with three tenants, and a folder of migrations of its own to add to."""
+    """An installation with three tenants, and a separate folder of migrations to add to."""
 
     url: str
     folder: Path

@@ -10,7 +10,7 @@ from turno.tenancy.schema_migrations.all_schemas import failed
 
 @pytest.fixture
 def applied(place: Place) -> Place:
-    """A place whose application has a table and a view in each tenant."""
+    """An application with a table and a view in each tenant."""
     (place.folder / "application").mkdir()
     place.write(
         "application/0001_stock.sql", "CREATE TABLE stock (id integer); CREATE VIEW shown AS SELECT id FROM stock"

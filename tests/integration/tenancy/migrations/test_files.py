@@ -1,4 +1,4 @@
-"""What stands in the files of migrations: steps, with or without a transaction, and functions."""
+"""The contents of migration files: steps, with or without a transaction, and functions."""
 
 import threading
 

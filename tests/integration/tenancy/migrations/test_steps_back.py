@@ -8,7 +8,7 @@ from turno.tenancy.catalog.check import check
 
 @pytest.fixture
 def stepped(place: Place) -> Place:
-    """A place whose application has two steps with a way back, the second outside of a transaction."""
+    """An application with two steps with a way back, the second outside of a transaction."""
     (place.folder / "application").mkdir()
     place.write("application/0001_widgets.sql", WIDGETS)
     place.write("application/0001_widgets.down.sql", "DROP TABLE widgets;")
