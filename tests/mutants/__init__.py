@@ -1,1 +1,1 @@
-"""Take each guard away in turn and see its test fail: a promise whose test passes without its guard is not kept."""
+"""Remove each guard in turn and see its test fail: a promise is unproved if its test passes without its guard."""

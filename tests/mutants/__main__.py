@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [NAME…]`: hunt all mutants, or those named."""
+"""`python -m tests.mutants [NAME…]`: hunt all mutants, or the named ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of authorisations: one for each number, none on a guess, and a key that nobody else reads."""
+"""Guards of authorisations: a single one for each number, none on a guess, and a private key."""
 
 from tests.mutants.mutant import Mutant
 
@@ -19,7 +19,7 @@ MUTANTS = (
         (f"{TESTS}::test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_each_other",),
     ),
     Mutant(
-        "what may still be done is sent again",
+        "a request that may still take effect is sent again",
         ONE,
         AUTHORISATION,
         "if effect.age < self.latest or ",

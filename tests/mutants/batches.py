@@ -1,4 +1,4 @@
-"""Guards of batches: whoever shares a transaction has the end it would have alone."""
+"""Guards of batches: a job that shares a transaction has the end it would have alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALONE = "section 6: a ticket with crashes > 0 runs alone"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: a job's effects in our database happen exactly once"
 BLAME = "a crash counts for the job that the child was at, and for no other"
-SHOWN = "what is long is shown as running, what is short leaves one record"
+SHOWN = "long jobs are shown as running, short jobs leave one record"
 LOSER = f"{LOST_CLAIMS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
 DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
@@ -45,7 +45,7 @@ MUTANTS = (
         ("tests/integration/runner/batches/test_shadowing_names.py::test_names_in_an_adopted_schema_are_not_met",),
     ),
     Mutant(
-        "nobody hears of a name that hides one of ours",
+        "a name that hides a function of ours is not reported",
         "the check reports names that hide ours",
         "turno/capabilities/adoption/check.py",
         "    for what, hiding in hiding_names(admin, adopted.name):\n",
@@ -53,7 +53,7 @@ MUTANTS = (
         ("tests/capabilities/adoption/test_adopting.py::test_check_reports_names_that_hide_ours",),
     ),
     Mutant(
-        "a job of another user begins before the ends of the others are written",
+        "a job of another user begins before the ends of the batch are written",
         ONCE,
         EXECUTOR,
         "        if this.user_id != following.user_id:\n",
@@ -61,7 +61,7 @@ MUTANTS = (
         (f"{HOSTILE}::test_a_commit_before_the_process_dies_keeps_the_end",),
     ),
     Mutant(
-        "a job whose end was written is blamed for its neighbour",
+        "a job with a written end is blamed for its neighbour",
         ONCE,
         EXECUTOR,
         "elif claim in unwritten and type(error) is HandlerMisuse:",
@@ -189,7 +189,7 @@ MUTANTS = (
         (f"{ENDS}::test_what_a_failed_one_wrote_is_undone",),
     ),
     Mutant(
-        "a batch fetches what another has claimed",
+        "a batch fetches another worker's claims",
         FENCED,
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         "AND t.token = ANY (p_tokens)\n",
@@ -221,7 +221,7 @@ MUTANTS = (
         (f"{OWN_COMMITS}::test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end",),
     ),
     Mutant(
-        "the next job begins in whatever transaction there is",
+        "the next job begins in an open transaction of the handler",
         ONCE,
         "turno/runner/transaction.py",
         "SELECT 1 / (transaction_timestamp() = '{started}'::timestamptz)::integer;",
@@ -229,7 +229,7 @@ MUTANTS = (
         (f"{OWN_COMMITS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
     ),
     Mutant(
-        "what may have been committed is done again",
+        "work that may have been committed is repeated",
         ONCE,
         "turno/runner/executor.py",
         "elif claim in unwritten and type(error) is HandlerMisuse:",
@@ -261,7 +261,7 @@ MUTANTS = (
         (f"{LOST_CLAIMS}::test_a_worker_that_is_stopping_begins_nothing",),
     ),
     Mutant(
-        "what was called back is begun",
+        "a job that was called back is begun",
         "claims ahead are given back at once",
         "turno/runner/shared_state.py",
         "self._words[CALLED_BACK] <= self._words[BATCH]",
@@ -277,7 +277,7 @@ MUTANTS = (
         ("tests/unit/runner/test_shared_state.py::test_of_a_job_that_both_want_the_child_learns",),
     ),
     Mutant(
-        "a job that commits by itself keeps the others waiting",
+        "a job that commits early keeps its neighbours waiting",
         EACH,
         "turno/runner/transaction.py",
         "        if self.kept and self._session.before is not None:\n",
@@ -285,7 +285,7 @@ MUTANTS = (
         (f"{OWN_COMMITS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[False-between]",),
     ),
     Mutant(
-        "a job's own commit takes the others' work without their ends",
+        "a job's own commit takes its neighbours' work without their ends",
         ONCE,
         "turno/runner/transaction.py",
         "        if self._written < len(self.kept):\n            return self._pipeline().finish",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "one that runs alone shares its commit",
-        "alone keeps a commit of its own",
+        "alone keeps a separate commit",
         EXECUTOR,
         "            self._handler.alone\n            or ",
         "            ",
@@ -332,7 +332,7 @@ MUTANTS = (
         (f"{NEIGHBOURS}::test_a_session_that_ends_between_two_jobs_fails_none_for_good",),
     ),
     Mutant(
-        "a transaction that one job made read-only is another's",
+        "a job runs in a transaction that its neighbour made read-only",
         "only its own job suffers",
         TRANSACTION,
         " SET LOCAL transaction_read_only = off;",
@@ -348,8 +348,8 @@ MUTANTS = (
         (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[in a transaction]",),
     ),
     Mutant(
-        "what was fetched is believed for ever",
-        "what was fetched is believed for 20 ms",
+        "a fetched job is believed for ever",
+        "a fetched job is believed for 20 ms",
         TRANSACTION,
         " or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:",
         ":",
@@ -364,23 +364,23 @@ MUTANTS = (
         (f"{NEIGHBOURS}::test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job[alone]",),
     ),
     Mutant(
-        "what is quoted in a result is read as the array's",
-        "section 5: a completed job has what its handler returned",
+        "a quoted comma of a result splits the array",
+        "section 5: a completed job has its handler's result",
         "turno/store/handler/pipeline.py",
         r""".replace('"', r"\"")""",
         "",
         ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
     ),
     Mutant(
-        "a backslash of a result escapes what follows it",
-        "section 5: a completed job has what its handler returned",
+        "a backslash of a result escapes the next character",
+        "section 5: a completed job has its handler's result",
         "turno/store/handler/pipeline.py",
         r""".replace("\\", r"\\")""",
         "",
         ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
     ),
     Mutant(
-        "what one of a batch has left running is there beside the next",
+        "a leftover process of a batch's job runs beside the next job",
         "a handler in a batch that leaks: only its own job suffers",
         "turno/runner/executor.py",
         "        self._executor.callbacks.tidy()\n",
@@ -391,7 +391,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch is open for as long as it has jobs",
-        "a batch closes for whatever is long",
+        "a long call of any kind closes the batch",
         "turno/runner/executor.py",
         "            or monotonic() - opened > SHARED_SECONDS\n",
         "",
@@ -416,7 +416,7 @@ MUTANTS = (
         (f"{KNOWN}::test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched",),
     ),
     Mutant(
-        "whoever ended last is blamed for a death between two",
+        "the last ended job is blamed for a death between two jobs",
         BLAME,
         "turno/runner/executor.py",
         "            self._kept[number] = attempt\n            self._executor.callbacks.shared.rests()\n",
@@ -424,7 +424,7 @@ MUTANTS = (
         (f"{FAULTS}::test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted",),
     ),
     Mutant(
-        "what kills its host is run for ever",
+        "a job that kills its host is run for ever",
         BLAME,
         "turno/migrations/tenant/functions/job_rescue.sql",
         "job.status = 'running' OR ticket.crashes > 0",
@@ -432,7 +432,7 @@ MUTANTS = (
         (f"{FENCING}::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",),
     ),
     Mutant(
-        "what a lost host held is taken together again",
+        "jobs of a lost host are claimed together again",
         BLAME,
         "turno/migrations/tenant/functions/job_rescue.sql",
         "        UPDATE turno.tickets SET crashes = 1 WHERE job_id = p_job AND p_counted IS NULL;\n",
@@ -464,7 +464,7 @@ MUTANTS = (
         (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[host]",),
     ),
     Mutant(
-        "who shows a job as running waits for its end",
+        "a writer of progress waits for the job's end",
         SHOWN,
         "turno/migrations/tenant/functions/jobs_running.sql",
         " FOR UPDATE SKIP LOCKED;",
@@ -472,7 +472,7 @@ MUTANTS = (
         (f"{FENCING}::test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it",),
     ),
     Mutant(
-        "whoever lost the job shows it as running",
+        "a worker without its claim shows the job as running",
         FENCED,
         "turno/migrations/tenant/functions/jobs_running.sql",
         " AND token = p_token",

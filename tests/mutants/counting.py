@@ -85,7 +85,7 @@ MUTANTS = (
         (f"{LOST}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete[0-pending]",),
     ),
     Mutant(
-        "a commit whose answer was lost counts as a lost claim",
+        "a commit without an answer counts as a lost claim",
         NUMBERS,
         "turno/migrations/tenant/functions/claims_lost.sql",
         " AND a.outcome IN ('crashed', 'released')",
@@ -133,7 +133,7 @@ MUTANTS = (
         (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
     ),
     Mutant(
-        "an attempt's time is told again with its rescue",
+        "an attempt's time is counted again with its rescue",
         NUMBERS,
         "turno/migrations/tenant/functions/outcome_put.sql",
         "WHERE a.job_id = p_job AND p_outcome <> 'rescued'",

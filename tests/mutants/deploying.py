@@ -1,4 +1,4 @@
-"""Guards of what deploy/ and docs/deploying.md promise."""
+"""Guards of the promises in deploy/ and docs/deploying.md."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MUTANTS = (
         (f"{SECOND}[postgres15]",),
     ),
     Mutant(
-        "on a managed server the check leaves out what can be mended",
-        "docs/deploying.md: --managed leaves out what only a superuser can mend",
+        "on a managed server the check leaves out repairable findings",
+        "docs/deploying.md: --managed leaves out repairs that need a superuser",
         "turno/commands/db.py",
         "if not (managed and one.for_superuser)",
         "if not managed",
         (f"{MANAGED}::test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend",),
     ),
     Mutant(
-        "a web whose database is away is restarted",
-        "docs/deploying.md: liveness asks nothing of the database",
+        "a web without its database is restarted",
+        "docs/deploying.md: liveness does not depend on the database",
         "deploy/kubernetes/base/web.yaml",
         "          livenessProbe:\n            httpGet: {path: /healthz, port: http}\n",
         "          livenessProbe:\n            httpGet: {path: /readyz, port: http}\n",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "workers of one queue are scaled by another's wait",
-        "docs/deploying.md: the scaler asks for the oldest wait of a queue",
+        "docs/deploying.md: the scaler reads the oldest wait of a queue",
         "deploy/kubernetes/keda/scaler.yaml",
         'queue="cold"})',
         'queue="hot"})',
@@ -81,7 +81,7 @@ MUTANTS = (
         (PUT_BACK,),
     ),
     Mutant(
-        "whoever is to be told of a job that was put back is forgotten",
+        "the webhooks of a job that was put back are forgotten",
         "docs/operations.md: webhooks of open jobs come back with their tenant",
         DERIVED,
         " AND j.finished_at IS NULL) ON CONFLICT",
@@ -89,8 +89,8 @@ MUTANTS = (
         (MADE_ANEW,),
     ),
     Mutant(
-        "a segment of the log is replaced by another one",
-        "deploy/backup/archive-wal.sh: what is archived is never replaced",
+        "a segment of the log is replaced by a different one",
+        "deploy/backup/archive-wal.sh: an archived segment is never replaced",
         "deploy/backup/archive-wal.sh",
         'if [ -e "$kept" ]; then',
         "if false; then",

@@ -51,7 +51,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_turn_continues_behind_the_last_tenant",),
     ),
     Mutant(
-        "a turn begins with the first tenant",
+        "a turn starts at the first tenant",
         PROMISE,
         f"{FUNCTIONS}/tenant_turns.sql",
         "ORDER BY n.id <= coalesce(own.position, 0), n.id",

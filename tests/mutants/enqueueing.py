@@ -1,4 +1,4 @@
-"""What an application may enqueue, in whose transaction, and how often."""
+"""An application's enqueued jobs, their transaction, and their uniqueness."""
 
 from tests.mutants.mutant import Mutant
 
@@ -50,7 +50,7 @@ MUTANTS = (
         (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[web]",),
     ),
     Mutant(
-        "a handler enqueues for whatever user",
+        "a handler enqueues for any user",
         HOST,
         "turno/tenancy/rights/grants.py",
         '"jobs_enqueue": roles("api control")',
@@ -66,7 +66,7 @@ MUTANTS = (
         (f"{TESTS}::test_for_an_adopted_schema_only_those_enqueue_who_may_use_it",),
     ),
     Mutant(
-        "a key of code's stands for two requests",
+        "a key of code's is reused by a second request",
         ONE_KEY,
         ENQUEUE,
         "WHEN h.payload_hash = w.payload_hash THEN 'replayed' ELSE 'conflict' END",
@@ -74,7 +74,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_key_stands_for_one_request[many]",),
     ),
     Mutant(
-        "whoever lost the race for a key hears nothing of its job",
+        "the loser of a race for a key does not receive its job",
         ONE_KEY,
         ENQUEUE,
         "        EXIT WHEN inserted = cardinality(p_jobs);\n",
@@ -114,7 +114,7 @@ MUTANTS = (
         (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
     ),
     Mutant(
-        "whoever enqueues beside holds up POST until it commits",
+        "an enqueue beside POST holds it up until it commits",
         STRICT,
         ENQUEUE,
         "    IF p_pending_limit IS NOT NULL AND NOT p_beside THEN\n",
@@ -130,7 +130,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_user_s_open_jobs_are_counted_as_by_post",),
     ),
     Mutant(
-        "a commit tells nobody of its jobs",
+        "a commit announces no jobs",
         TRANSACTIONAL,
         DOOR,
         "        PERFORM pg_notify('turno_jobs', '');\n",
@@ -138,7 +138,7 @@ MUTANTS = (
         (f"{TESTS}::test_what_is_rolled_back_was_never_there",),
     ),
     Mutant(
-        "the hint is sent though nobody wants it",
+        "the hint is sent without a receiver",
         TRANSACTIONAL,
         DOOR,
         "    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' AND",
@@ -146,7 +146,7 @@ MUTANTS = (
         (f"{TESTS}::test_a_host_that_commits_very_often_sends_no_hint",),
     ),
     Mutant(
-        "a sweep tells nothing of the handlers",
+        "a sweep registers no handlers",
         STRICT,
         "turno/maintenance/rounds.py",
         "            self.announce()\n            if self._engine.take_lease(",
@@ -154,7 +154,7 @@ MUTANTS = (
         ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
     ),
     Mutant(
-        "a child of a job is never the one that is there",
+        "a child of a job is never the existing job",
         ONE_KEY,
         "turno/store/handler/attempts.py",
         '    return Enqueued(job_id, verdict == "accepted")\n',
@@ -162,7 +162,7 @@ MUTANTS = (
         (f"{CHILDREN}::test_a_child_is_committed_with_its_parent_and_is_its_user_s",),
     ),
     Mutant(
-        "a plan tells only the first of several statements",
+        "a plan shows only the first of several statements",
         "a plan lists every role, grant and revoke",
         "turno/tenancy/provisioning/plan.py",
         'filter(NOTED.match, text.split(";\\n"))',

@@ -45,7 +45,7 @@ MUTANTS = (
         (f"{TESTS}::test_progress_of_a_completed_job_is_complete",),
     ),
     Mutant(
-        "failed items cannot be discarded twice, but nobody says so",
+        "failed items cannot be discarded twice, without a message",
         FAILURES,
         "turno/migrations/tenant/functions/job_discard.sql",
         "    WHERE job_id = p_job AND closed_at IS NULL;\n",

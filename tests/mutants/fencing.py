@@ -1,4 +1,4 @@
-"""Guards of the claim: whoever lost it, or ended the transaction behind our back, writes nothing."""
+"""Guards of the claim: an attempt without its claim or its transaction writes nothing."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ MUTANTS = (
         )
     ),
     Mutant(
-        "a handler goes on in autocommit after a refused commit",
+        "a handler continues in autocommit after a refused commit",
         ONCE,
         "turno/runner/transaction.py",
         "self._session.refusal, self._refused = REFUSED, error",

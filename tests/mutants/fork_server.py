@@ -1,7 +1,7 @@
-"""Runs pytest in forks of one process that has imported what every run needs from outside, and none of our code.
+"""Runs pytest in forks of one process that has imported the outside packages of every run, and none of our code.
 
-A program of its own: `python fork_server.py` in the copy, one JSON request a line on its standard input, for each the
-child's pid and how it ended on a line each.
+A separate program: `python fork_server.py` in the copy, one JSON request a line on its standard input, for each the
+child's pid and its exit status on a line each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def say(answer: int) -> None:
 
 
 def run(request: dict[str, Any]) -> None:
-    """Become a pytest run in a process group of its own; never return."""
+    """Become a pytest run in a separate process group; never return."""
     import pytest  # noqa: PLC0415 - imported by now
 
     os.setsid()
@@ -68,7 +68,7 @@ def run(request: dict[str, Any]) -> None:
     status = 70  # as sysexits.h has it: the run itself is at fault
     try:
         status = int(pytest.main(request["arguments"]))
-    except BaseException:  # noqa: BLE001 - printed, and told by the exit status
+    except BaseException:  # noqa: BLE001 - printed, and shown by the exit status
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -23,7 +23,7 @@ TIMED_OUT = "from pytest-timeout"
 
 
 class Fate(StrEnum):
-    """Killed: its tests failed, as they should. Broken: nothing can be said, for example because nothing ran."""
+    """Killed: its tests failed, as they should. Broken: without a verdict, for example because nothing ran."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -32,7 +32,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one mutant, in how many seconds, and what pytest said."""
+    """The fate of one mutant, in seconds, and pytest's output."""
 
     mutant: Mutant
     fate: Fate
@@ -48,7 +48,7 @@ class Verdict:
 def hunt(mutant: Mutant, prepared: PreparedCheckout) -> Verdict:
     """Run the mutant's tests one after another without its guard; every one of them must fail.
 
-    A run that says nothing, for example because the machine was too crowded for it to start, is repeated once.
+    A run without a verdict, for example because the machine was too crowded for it to start, is repeated once.
     """
     began = monotonic()
     fate, output = Fate.KILLED, ""

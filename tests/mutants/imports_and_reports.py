@@ -9,7 +9,7 @@ OWN_TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 MUTANTS = (
     Mutant(
         "an item of a group that broke stays undone",
-        "promise 2: what a job does happens exactly once",
+        "promise 2: a job's effects happen exactly once",
         "turno/runner/items.py",
         '        if group.state == "broken":\n',
         "        if False:\n",
@@ -24,7 +24,7 @@ MUTANTS = (
         ("tests/unit/reports/test_sheets.py::test_no_text_begins_like_a_formula",),
     ),
     Mutant(
-        "a dry run of an import keeps what it read",
+        "a dry run of an import keeps its rows",
         "a dry run keeps nothing",
         "imports/data_import.py",
         "force_rollback=payload.dry_run",

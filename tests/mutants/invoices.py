@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "an order is invoiced as it was before the wait for its number",
-        "section 10: an invoice claims what its order says when it is issued",
+        "section 10: an invoice claims its order's amounts at the time of issue",
         INVOICING,
         "            lock.execute(LOCK, (point_of_sale,))\n"
         '            cursor.execute(ISSUE, {"order_ids": known, "point_of_sale": point_of_sale})\n',
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "a second invoice of an order is a fault",
-        "section 1: nobody is billed twice",
+        "section 1: no customer is billed twice",
         INVOICING,
         "        ON CONFLICT (order_id, kind) DO NOTHING\n",
         "",
@@ -78,8 +78,8 @@ MUTANTS = (
         (f"{TESTS}::test_lines_of_letter_c_charge_no_rate",),
     ),
     Mutant(
-        "what was taken back is invoiced",
-        "what was taken back becomes a credit note",
+        "credited quantities are invoiced",
+        "credited quantities become a credit note",
         INVOICING,
         "CASE WHEN l.quantity > 0 THEN 'invoice' ELSE 'credit_note' END AS kind",
         "'invoice' AS kind",

@@ -1,4 +1,4 @@
-"""Guards between tenants: rights, row security, paths, and sessions that are what they should be."""
+"""Guards between tenants: rights, row security, paths, and sessions in their required state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 ATTACKS = "tests/faults/test_isolation_sql.py"
 CATALOG = "tests/integration/tenancy/test_catalog.py::test_a_fresh_installation_is_as_designed"
 REFUSED = f"{ATTACKS}::test_an_attack_is_refused"
-APART = "promise 5: no tenant can read or change another's data, even with SQL of its own choosing"
+APART = "promise 5: no tenant can read or change another's data, even with arbitrary SQL"
 GRANTS = "turno/tenancy/rights/grants.py"
 SESSION = "turno/tenancy/identity/session.py"
 LOGINS = "turno/tenancy/identity/logins.py"
@@ -53,7 +53,7 @@ MUTANTS = (
         (f"{ATTACKS}::test_a_poisoned_default_does_not_reach_the_next_session[jit]",),
     ),
     Mutant(
-        "everybody may take advisory locks",
+        "PUBLIC may take advisory locks",
         APART,
         PUBLIC,
         "^(pg_(try_)?advisory_.*|",
@@ -80,7 +80,7 @@ MUTANTS = (
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
     ),
     Mutant(
-        "a report is told every company's branches",
+        "a report receives every company's branches",
         "section 5: a report's session reads the branches of its company",
         "turno/migrations/control/functions/company_of.sql",
         "ON b.company_id = c.id AND b.state",
@@ -96,15 +96,15 @@ MUTANTS = (
         (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
     ),
     Mutant(
-        "a report whose login cannot be had ends the worker",
-        "one error is nobody else's",
+        "a report without its login ends the worker",
+        "an error of one tenant stays with it",
         "turno/worker/distributor.py",
         "        except psycopg.Error as error:\n            self._rescuer.no_process(",
         "        except ZeroDivisionError as error:\n            self._rescuer.no_process(",
         (f"{REPORTS}::test_a_report_whose_login_cannot_be_had_waits_alone",),
     ),
     Mutant(
-        "what is stored steers an operator's terminal",
+        "stored text steers an operator's terminal",
         "a tenant's text is text",
         "turno/commands/output/tables.py",
         'return printable(" ".join(str(cell).split()))',
@@ -120,7 +120,7 @@ MUTANTS = (
         ("tests/unit/tenancy/test_logins.py::test_what_is_missing_is_said",),
     ),
     Mutant(
-        "secrets stand in the environment of what runs handlers",
+        "secrets are in the environment of processes with handlers",
         SECRETS,
         "turno/without_secrets.py",
         "    if secrets:\n",
@@ -144,7 +144,7 @@ MUTANTS = (
         ("tests/unit/commands/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
     ),
     Mutant(
-        "passwords of the broker's users stand in arguments",
+        "passwords of the broker's users are in arguments",
         SECRETS,
         "deploy/rabbitmq/permissions.sh",
         '    printf \'%s\\n\' "$2" | rabbitmqctl add_user "$1"\n',
@@ -153,15 +153,15 @@ MUTANTS = (
     ),
     Mutant(
         "a handler may bound every later transaction of its tenant",
-        "startup options win over what a role sets for itself",
+        "startup options win over a role's own settings",
         SESSION,
         "timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),",
         "timeouts=HANDLER_TIMEOUTS,",
         (f"{SPY}::test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions",),
     ),
     Mutant(
-        "a worker goes on without what forks its children",
-        "one error is nobody else's",
+        "a worker continues without its fork server",
+        "an error of one tenant stays with it",
         "turno/worker/supervisor.py",
         "        self._descriptors.add(self._forks.channel, self._forks.raise_gone)\n",
         "",
@@ -176,7 +176,7 @@ MUTANTS = (
         ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
     ),
     Mutant(
-        "other processes may look into what runs handlers",
+        "other processes may look into processes with handlers",
         SECRETS,
         "turno/without_secrets.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
@@ -185,14 +185,14 @@ MUTANTS = (
     ),
     Mutant(
         "a fork of a launched worker outlives its job",
-        "what a handler started ends with its job",
+        "a handler's processes end with its job",
         "turno/runner/leftover_processes.py",
         " and not flags & PF_FORKNOEXEC",
         "",
         ("tests/faults/test_handlers_that_misbehave.py::test_of_adopted_processes_those_that_a_queue_launched_stay",),
     ),
     Mutant(
-        "everybody may fill the write-ahead log",
+        "PUBLIC may fill the write-ahead log",
         APART,
         PUBLIC,
         "|pg_logical_emit_message|",
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slug added again leaves the roles of a removal that was stopped",
-        "section 5: what is removed leaves nothing",
+        "section 5: a removal leaves nothing",
         "turno/tenancy/provisioning/provision.py",
         "if tenant is not None and any(existing_roles(",
         "if False and any(existing_roles(",
@@ -224,7 +224,7 @@ MUTANTS = (
         (f"{ATTACKS}::test_a_session_fills_no_disk_with_temporary_files",),
     ),
     Mutant(
-        "everybody may make large objects",
+        "PUBLIC may make large objects",
         APART,
         PUBLIC,
         "|from_bytea|",
@@ -232,7 +232,7 @@ MUTANTS = (
         (f"{REFUSED}[a large object, filled]",),
     ),
     Mutant(
-        "everybody may make temporary tables",
+        "PUBLIC may make temporary tables",
         APART,
         PUBLIC,
         "REVOKE ALL ON DATABASE {} FROM PUBLIC",
@@ -280,7 +280,7 @@ MUTANTS = (
         (f"{ATTACKS}::test_a_session_with_powers_is_not_used[SUPERUSER]",),
     ),
     Mutant(
-        "who bypasses row security may run handlers",
+        "a role with BYPASSRLS may run handlers",
         "section 5: boot refuses to run handlers as BYPASSRLS",
         SESSION,
         " AND NOT r.rolbypassrls\n",
@@ -312,7 +312,7 @@ MUTANTS = (
         (f"{ATTACKS}::test_a_role_set_as_a_default_is_not_even_taken_by_a_member",),
     ),
     Mutant(
-        "what everybody had is kept by nobody",
+        "no role keeps the former rights of PUBLIC",
         "decision 0047: no role that was in the database loses anything",
         "turno/tenancy/provisioning/install.py",
         "        keep_for_hosts(admin, logins)\n",
@@ -337,7 +337,7 @@ MUTANTS = (
     ),
     Mutant(
         "the web reads the application's tables",
-        "decision 0043: pages read what the application shows in views",
+        "decision 0043: pages read the application's data in views",
         GRANTS,
         '        Kind.TABLE: may(handler=READ_WRITE, report="SELECT"),\n',
         '        Kind.TABLE: may(handler=READ_WRITE, report="SELECT", api="SELECT"),\n',
@@ -346,7 +346,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "the files' secrets stand in the environment",
+        "the files' secrets are in the environment",
         "no program of the application's inherits the secrets of .env",
         "turno/environment.py",
         "    return {**facts, **found, **_of_command_line}\n",

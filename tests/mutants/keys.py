@@ -1,19 +1,19 @@
-"""Guards of concurrency keys and of uniqueness: never more at once, none forgotten, nobody waits."""
+"""Guards of concurrency keys and of uniqueness: never more at once, none forgotten, and no waits."""
 
 from tests.mutants.mutant import Mutant
 
 KEYS = "tests/integration/store/test_keys.py"
 UNIQUE = "tests/integration/dispatch/test_unique_and_keyed.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
-FEW = "issue 17, point 6: at most so many of a key run"
+FEW = "issue 17, point 6: at most the limit of a key run"
 NEXT = "issue 17, point 6: the next of a key is never forgotten"
-RATE = "issue 17, point 6: so many of a key begin in a period"
+RATE = "issue 17, point 6: at most the rate of a key begin in a period"
 ONCE = "issue 17, point 6: unique while open, and for ever"
 
 PASSED = "new.unique_while := nullif(old.unique_while, 'for ever');\n        new.idempotency_key := "
 MUTANTS = (
     Mutant(
-        "the end of a job lets nobody of its key run",
+        "the end of a job lets no job of its key run",
         NEXT,
         MOVED,
         "        PERFORM key_look(OLD.tenant_id, OLD.concurrency_key);\n",
@@ -45,7 +45,7 @@ MUTANTS = (
         (f"{KEYS}::test_two_that_look_at_once_let_no_more_than_may_run",),
     ),
     Mutant(
-        "who does not get a key's lock leaves no word",
+        "a session without a key's lock leaves no mark",
         NEXT,
         MOVED,
         "    INSERT INTO key_looks (tenant_id, key, at, start) VALUES (p_tenant, p_key, clock_timestamp(), false);\n"
@@ -94,7 +94,7 @@ MUTANTS = (
         (f"{KEYS}::test_so_many_of_a_key_begin_in_a_period",),
     ),
     Mutant(
-        "what is ready has no start in reserve",
+        "a ready job has no start in reserve",
         RATE,
         MOVED,
         "to_start + started >= next.key_rate",

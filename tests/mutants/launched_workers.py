@@ -61,7 +61,7 @@ MUTANTS = (
         (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
     ),
     Mutant(
-        "a worker stays for what is due after its minute",
+        "a worker stays for a job due after its minute",
         BY_ITSELF,
         WORTH,
         "t.run_at <= now + p_at_most - p_idle_for",
@@ -77,7 +77,7 @@ MUTANTS = (
         (f"{EXEC}::test_of_several_workers_the_last_to_become_idle_stays",),
     ),
     Mutant(
-        "a worker whose minute is nearly over keeps another from staying",
+        "a worker at the end of its minute keeps another from staying",
         BY_ITSELF,
         WORTH,
         " OR leases.until < excluded.until",
@@ -85,7 +85,7 @@ MUTANTS = (
         (f"{EXEC}::test_of_several_workers_the_last_to_become_idle_stays",),
     ),
     Mutant(
-        "a worker leaves although nobody has swept",
+        "a worker leaves although no sweep has run",
         BY_ITSELF,
         WORTH,
         "NOT EXISTS (SELECT FROM leases l WHERE l.name = 'sweep' AND l.until > now)",
@@ -93,7 +93,7 @@ MUTANTS = (
         (f"{EXEC}::test_a_worker_stays_until_somebody_has_swept",),
     ),
     Mutant(
-        "a worker leaves although another one at work is silent",
+        "a worker leaves although a second busy worker is silent",
         BY_ITSELF,
         WORTH,
         "AND (w.id IS NULL OR w.alive_at <= now - p_idle_for)",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker that stays keeps its place",
-        "section 7: at most so many processes a host",
+        "section 7: at most the limit of processes a host",
         SOURCE,
         "        self._idle_since = self._clock()\n        if self._slot is not None:\n",
         "        self._idle_since = self._clock()\n        if False:\n",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker starts although one of its handlers cannot be loaded",
-        "docs/writing-handlers.md: what cannot be imported is refused at the start",
+        "docs/writing-handlers.md: a failing import is refused at the start",
         "turno/jobs/registry.py",
         "            raise InvalidSettings(problems)\n",
         "            pass\n",
@@ -125,7 +125,7 @@ MUTANTS = (
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
     ),
     Mutant(
-        "nobody comes for a later job",
+        "no worker comes for a later job",
         BY_ITSELF,
         "turno/dispatch/dispatcher.py",
         'return queue.name == "exec" and',
@@ -141,7 +141,7 @@ MUTANTS = (
         ("tests/integration/web/test_api_submit.py::test_later_jobs_are_hinted_at_now_and_then",),
     ),
     Mutant(
-        "the list of workers does not say that nobody sweeps by itself",
+        "the list of workers does not show that no worker sweeps",
         BY_ITSELF,
         "turno/commands/workers.py",
         "        if not steady:\n",

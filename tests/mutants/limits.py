@@ -1,4 +1,4 @@
-"""Guards that hold one tenant, or one user, from taking what the others need."""
+"""Guards that hold one tenant, or one user, from taking the share of others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MUTANTS = (
         (f"{RATES}::test_bytes_of_payloads_are_counted_for_user_and_tenant",),
     ),
     Mutant(
-        "a clock that was put back shuts everybody out",
+        "a clock that was put back locks every user out",
         PROMISED,
         TAKE,
         "ELSIF before >= at + p_seconds + 0.001 THEN",
@@ -58,7 +58,7 @@ MUTANTS = (
         (f"{RATES}::test_jobs_of_a_day_are_counted_exactly_by_many_at_once",),
     ),
     Mutant(
-        "a refused limit costs the others",
+        "a refused limit costs other users",
         PROMISED,
         TAKE,
         "SET empty_at = l.empty_at - costs[i]",
@@ -106,7 +106,7 @@ MUTANTS = (
         (f"{RATES}::test_a_retry_is_a_job_with_a_payload",),
     ),
     Mutant(
-        "nobody counts the commands of programs",
+        "commands of programs are not counted",
         PROMISED,
         "turno/web/routes.py",
         "    if operation.method not in SAFE:\n        admit_command(scope)\n",
@@ -114,7 +114,7 @@ MUTANTS = (
         (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
     ),
     Mutant(
-        "nobody counts the forms of the pages",
+        "forms of the pages are not counted",
         PROMISED,
         "turno/web/pages/page_routes.py",
         "                admit_command(visit.scope)\n",

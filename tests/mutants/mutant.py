@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class GuardNotFound(Exception):
-    """The text of a guard does not stand in its file exactly once: bring the mutant up to date."""
+    """The text of a guard is not in its file exactly once: bring the mutant up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Mutant:
         """Return the file's text with the guard taken away; raises GuardNotFound."""
         if (found := text.count(self.old)) != 1:
             raise GuardNotFound(f"{self.name}: guard not found: its text stands {found} times in {self.file}")
-        # \B between two letters: the guard's text begins or ends within a word that has become another one.
+        # \B between two letters: the guard's text begins or ends within a different word.
         if re.search(rf"(?<=\w)\B{re.escape(self.old)}|{re.escape(self.old)}\B(?=\w)", text):
             raise GuardNotFound(f"{self.name}: guard not found: in {self.file} its text is cut out of a longer word")
         return text.replace(self.old, self.new)

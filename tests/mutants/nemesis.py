@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.nemesis GUARD […]`: the nemesis in a copy of this checkout whose guard is cut out."""
+"""`python -m tests.mutants.nemesis GUARD […]`: the nemesis in a copy of this checkout without the guard."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ CUTS: dict[str, tuple[Cut, ...]] = {
 
 
 class Proof(NamedTuple):
-    """The run that shows a guard's absence every time, and what is broken then.
+    """The run that shows a guard's absence every time, and the broken invariant.
 
-    What can be seen while the work goes on ends the run at once: its minutes are a bound for a crowded machine.
+    A violation that shows while the work continues ends the run at once: its minutes are a bound for a crowded machine.
     """
 
     minutes: float
@@ -89,7 +89,7 @@ class Proof(NamedTuple):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return what `turno nemesis` is told."""
+        """Return the arguments of `turno nemesis`."""
         return (
             "--minutes", str(self.minutes), "--faults", self.faults, "--work", self.work, "--open", str(self.most_open)
         )  # fmt: skip

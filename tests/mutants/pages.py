@@ -1,4 +1,4 @@
-"""Guards of the pages: whose browser it is, and which site made it ask."""
+"""Guards of the pages: the browser's owner, and the origin of a request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDED = "tests/integration/web/test_type_words.py"
 OWN_TROUBLE = "promise 9: pages read every value that a tenant stores"
 MOUNTED = "tests/integration/web/test_mounted.py"
 HOSTS = "promise 10: Turno is a guest, in an application as in a database"
-HELD = "promise 9: one tenant's requests hold the web for nobody else"
+HELD = "promise 9: one tenant's requests hold the web for no other tenant"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
 MUTANTS = (
@@ -30,7 +30,7 @@ MUTANTS = (
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
     ),
     Mutant(
-        "another site may sign somebody in",
+        "another site may sign a user in",
         COOKIE,
         "turno/web/pages/sign_in.py",
         '    """Sign in with a token that was pasted."""\n    require_same_origin(request)\n',
@@ -38,7 +38,7 @@ MUTANTS = (
         (f"{SESSION}::test_no_other_site_signs_anybody_in_or_out",),
     ),
     Mutant(
-        "the demo lets in whoever's name leads to it",
+        "the demo admits every name that leads to it",
         COOKIE,
         "turno/web/pages/sign_in.py",
         " or not asked_on_this_machine(request)",
@@ -46,7 +46,7 @@ MUTANTS = (
         (f"{SESSION}::test_the_demo_lets_nobody_in_by_a_name_that_may_be_made_to_lead_here",),
     ),
     Mutant(
-        "who does not say where from is let in",
+        "a request without an origin is admitted",
         COOKIE,
         "turno/web/auth/csrf.py",
         "return None if origin is None else urlsplit",
@@ -110,7 +110,7 @@ MUTANTS = (
         (f"{PUBLIC}::test_no_other_host_counts_as_ours",),
     ),
     Mutant(
-        "everybody may say that a request came over TLS",
+        "any client may claim that a request came over TLS",
         "TURNO_TRUSTED_PROXIES: this machine alone unless named",
         "turno/http_server/front.py",
         " and network_of(client, trusted=self._trusted) is None:",
@@ -126,7 +126,7 @@ MUTANTS = (
         (f"{PUBLIC}::test_what_a_proxy_passes_on_from_a_client_says_no_scheme",),
     ),
     Mutant(
-        "a header may say which path was asked for",
+        "a header may name the requested path",
         "TURNO_TRUSTED_PROXIES: a scheme, and nothing else",
         "turno/http_server/front.py",
         'if b"_" in name:',
@@ -150,7 +150,7 @@ MUTANTS = (
         (f"{PAGES}::test_a_form_sent_again_is_the_same_job",),
     ),
     Mutant(
-        "a user's browser shows again what an operator was told",
+        "a user's browser shows again a message for operators",
         OPERATORS,
         "turno/web/api/jobs.py",
         'f"{body.etag}.{call.scope.principal.role}" if operator else body.etag',
@@ -158,7 +158,7 @@ MUTANTS = (
         ("tests/integration/web/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
     ),
     Mutant(
-        "the log has whatever a fault of ours says",
+        "the log has the whole text of a fault of ours",
         "turno/logs.py: never payloads, never secrets",
         "turno/web/errors.py",
         "type(error).__name__, line_of(error), extra",
@@ -166,7 +166,7 @@ MUTANTS = (
         ("tests/integration/web/test_api_service.py::test_a_fault_of_ours_says_nothing_and_logs_its_class_and_place",),
     ),
     Mutant(
-        "whatever somebody sent is offered to be sent again",
+        "every request is offered to be sent again",
         "a problem's page repeats no more than a form of ours",
         "turno/web/pages/problem_page.py",
         " and len(fields) <= MAX_FORM_FIELDS",
@@ -174,7 +174,7 @@ MUTANTS = (
         (f"{PROBLEMS}::test_only_a_form_of_this_session_is_offered_again",),
     ),
     Mutant(
-        "a branch's lock is told as a fault",
+        "a branch's lock is shown as a fault",
         "section 8: 503 with Retry-After while the database cannot serve",
         "turno/web/errors.py",
         "    if isinstance(error, OUTAGE):\n",
@@ -182,7 +182,7 @@ MUTANTS = (
         (f"{PROBLEMS}::test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again",),
     ),
     Mutant(
-        "users read whatever an exception says",
+        "users read the text of every exception",
         OPERATORS,
         "turno/web/api/job_body.py",
         "    if operator or for_users(error):\n",
@@ -190,7 +190,7 @@ MUTANTS = (
         (f"{TOLD}::test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know",),
     ),
     Mutant(
-        "an exception that is called Crash is told as a crash's cause",
+        "an exception that is called Crash is shown as a crash's cause",
         OPERATORS,
         "turno/web/api/job_body.py",
         ' and "traceback" not in error)',
@@ -310,7 +310,7 @@ MUTANTS = (
         (f"{MOUNTED}::test_in_a_process_that_was_forked_after_it_was_made_it_says_so",),
     ),
     Mutant(
-        "what a handler says of its type is said nowhere",
+        "a handler's texts for its type are not shown",
         "docs/pages.md: a type's words are its handler's",
         "turno/catalogue.py",
         "    def gettext(self, message: str) -> str:\n",
@@ -326,7 +326,7 @@ MUTANTS = (
         (f"{WORDED}::test_a_line_that_cannot_be_made_is_left_out",),
     ),
     Mutant(
-        "an application says nothing otherwise than Turno",
+        "an application's texts do not replace Turno's",
         "docs/pages.md: an application's messages stand before Turno's",
         "turno/catalogue.py",
         "        if registry.locale and language in own:\n",

@@ -1,4 +1,4 @@
-"""What mutants run on: a copy of this checkout, a PostgreSQL server, and a process whose forks run pytest.
+"""The environment of mutants: a copy of this checkout, a PostgreSQL server, and a process with forks that run pytest.
 
 All three are made once and serve one run after another. Copying the checkout, copying and starting a server, and
 starting an interpreter took two thirds of a mutant's time when each had its own.
@@ -41,7 +41,7 @@ PLUGINS = (
 # A template of a world was made with every guard in place. Building on its clone defines all functions again, but
 # neither repeats the steps of a schema nor everything that tenancy does: without a guard of these, a run builds anew.
 TENANCY, STEPS = "turno/tenancy/", "/schema/"
-# What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
+# Variables that would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
 OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_")
 # In the copy every module is found there, and compiled once.
 OF_OUR_OWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
@@ -55,7 +55,7 @@ class Ended(NamedTuple):
 
 
 class PreparedCheckout:
-    """Runs pytest on a copy of this checkout, one run at a time; leave it by `with`, which removes everything."""
+    """Runs pytest on a copy of this checkout, never two runs together; leave it by `with`, which removes everything."""
 
     def __init__(self) -> None:
         self._moments = count(1)
@@ -71,7 +71,7 @@ class PreparedCheckout:
                     [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    # Unbuffered: an answer that was read together with the one before would not be seen by select().
+                    # Unbuffered: select() would not see an answer that was read together with its predecessor.
                     bufsize=0,
                     cwd=self.tree,
                     env=_inner(os.environ, self.tree),
@@ -105,7 +105,7 @@ class PreparedCheckout:
             os.utime(path, ns=(written, written))
 
     def run(self, tests: Sequence[str], *, patience: float = PATIENCE, whole_waits: bool = False) -> Ended:
-        """Run these tests on the copy until the first failure; what does not end in `patience` seconds is killed."""
+        """Run these tests on the copy until the first failure; a run longer than `patience` seconds is killed."""
         output = self.tree.with_name("output.txt")
         arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", *tests]
         arguments += [f"--server={self._cluster.data}"] if self._shares_worlds else []

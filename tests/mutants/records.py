@@ -1,12 +1,12 @@
-"""Guards of what is on record: no other job forges it, nothing of it is done twice, and it stays small."""
+"""Guards of records: no other job forges them, nothing in them is done twice, and they stay small."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/integration/store/test_forged_records.py"
-FENCED = "promise 3: only who holds the claim writes"
-ONCE = "promise 2: what a job does happens exactly once"
+FENCED = "promise 3: only the holder of the claim writes"
+ONCE = "promise 2: a job's effects happen exactly once"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 
 LOGGED = (
@@ -92,8 +92,8 @@ MUTANTS = (
         (f"{TESTS}::test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter",),
     ),
     Mutant(
-        "what a purged job logged stays for ever",
-        "what a job logged is purged with it",
+        "the log lines of a purged job stay for ever",
+        "a job's log lines are purged with it",
         "turno/migrations/tenant/functions/job_purge.sql",
         "    DELETE FROM background_job_logs WHERE job_id = ANY (old);\n",
         "",
@@ -116,7 +116,7 @@ MUTANTS = (
         ("tests/unit/worker/test_job_logs.py::test_lines_of_a_locked_tenant_displace_no_other_tenant",),
     ),
     Mutant(
-        "an error's group shows what redaction hides",
+        "an error's group shows redacted text",
         "redaction by rule",
         "turno/jobs/error_record.py",
         "group = process_text(first_line)",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "lines come for jobs that were purged",
-        "what a job logged is purged with it",
+        "a job's log lines are purged with it",
         "turno/migrations/tenant/functions/job_logs_put.sql",
         "WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id FOR KEY SHARE)",
         "WHERE true",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "a parent reads lines while they are overwritten",
-        "what a child logged is kept as it was logged",
+        "a child's log lines are kept without redaction",
         "turno/runner/line_ring.py",
         "copied[max(0, self._words[TAIL] - start) :]",
         "copied",

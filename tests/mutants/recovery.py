@@ -12,7 +12,7 @@ COST = "tests/integration/store/test_sweep_cost.py"
 OFFERED = "section 6: no worker is launched for nothing"
 STORED = "tests/capabilities/rabbitmq/test_stored.py"
 ORPHANS = "tests/integration/maintenance/test_orphans.py"
-OUTAGE = "section 7: the database's clock decides, and an outage is nobody's fault"
+OUTAGE = "section 7: the database's clock decides, and an outage is not a worker's fault"
 ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
@@ -24,7 +24,7 @@ ON_TICKET = "WHERE job_id = p_job AND token = p_token AND state = 'running' FOR 
 
 MUTANTS = (
     Mutant(
-        "after an outage the first one back buries the others",
+        "after an outage the first returning worker buries its peers",
         OUTAGE,
         "turno/migrations/control/functions/prune_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
@@ -56,7 +56,7 @@ MUTANTS = (
         (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
     ),
     Mutant(
-        "a worker heard of later than now lives until then",
+        "a worker with a heartbeat in the future lives until then",
         OUTAGE,
         "turno/migrations/control/functions/prune_workers.sql",
         "WHERE alive_at > clock_timestamp();",
@@ -80,7 +80,7 @@ MUTANTS = (
         (f"{ORPHANS}::test_a_relay_s_lease_by_another_clock_is_over",),
     ),
     Mutant(
-        "what the database refuses of one ends the pass for all",
+        "a refusal of the database for one job ends the pass for all",
         "promise 9: one tenant's trouble stays that tenant's",
         "turno/store/outage.py",
         "        if unreachable(error):\n            raise\n        troubles",
@@ -104,7 +104,7 @@ MUTANTS = (
         (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
     ),
     Mutant(
-        "a rescue waits until the other tasks have ended",
+        "a rescue waits until the other tenant's tasks have ended",
         "section 7: no task delays a rescue",
         "turno/maintenance/rounds.py",
         "    thread.start()\n    try:\n        yield\n    finally:\n        over.set()\n",
@@ -148,7 +148,7 @@ MUTANTS = (
         ("tests/integration/store/test_fencing.py::test_a_late_rescue_harms_no_later_attempt",),
     ),
     Mutant(
-        "a rescue ends whoever has the pid now",
+        "a rescue ends the present owner of the pid",
         FENCED,
         "turno/migrations/tenant/functions/job_rescue.sql",
         "OR (s.pid, s.backend_start) IN (SELECT a.backend_pid, a.backend_start FROM",
@@ -300,7 +300,7 @@ MUTANTS = (
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
     ),
     Mutant(
-        "what a paused tenant has is offered",
+        "a paused tenant's job is offered",
         OFFERED,
         "turno/migrations/control/functions/unclaimed.sql",
         " AND n.paused_at IS NULL",
@@ -308,7 +308,7 @@ MUTANTS = (
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused tenant]",),
     ),
     Mutant(
-        "what a capped tenant has is offered",
+        "a capped tenant's job is offered",
         OFFERED,
         "turno/migrations/control/functions/unclaimed.sql",
         "n.cap IS NULL\n              OR",
@@ -316,7 +316,7 @@ MUTANTS = (
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a tenant at its cap]",),
     ),
     Mutant(
-        "what is of a paused type is offered",
+        "a job of a paused type is offered",
         OFFERED,
         "turno/migrations/control/functions/unclaimed.sql",
         "j.paused_at IS NOT NULL\n            OR",
@@ -324,7 +324,7 @@ MUTANTS = (
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused type]",),
     ),
     Mutant(
-        "what is of a capped type is offered",
+        "a job of a capped type is offered",
         OFFERED,
         "turno/migrations/control/functions/unclaimed.sql",
         "OR j.cap <= (",
@@ -332,7 +332,7 @@ MUTANTS = (
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a type at its cap]",),
     ),
     Mutant(
-        "what is due of one tenant goes before all others'",
+        "due jobs of one tenant go before all others'",
         ONE_TENANTS,
         "turno/migrations/control/functions/promote.sql",
         "IF cardinality(due) = p_limit THEN",
@@ -340,7 +340,7 @@ MUTANTS = (
         (f"{COST}::test_what_is_due_of_one_tenant_delays_no_other_s",),
     ),
     Mutant(
-        "stamping over reads what waits where somebody works",
+        "stamping over reads waiting jobs where a worker is alive",
         "a sweep does not read the backlog",
         "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
@@ -383,7 +383,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a child that lost the database is said to be broken",
+        "a child without its database is reported as broken",
         CRASHES,
         "turno/runner/child_main.py",
         "return exit_codes.DATABASE_AWAY if unreachable(error) else",

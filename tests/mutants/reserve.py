@@ -1,4 +1,4 @@
-"""Guards of the reserve: one tenant's long jobs leave a child for the others, and short jobs never open it."""
+"""Guards of the reserve: one tenant's long jobs leave a child for other tenants, and short jobs never open it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUTANTS = (
         (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
     ),
     Mutant(
-        "the reserve is for whoever comes next",
+        "the reserve is for any next job",
         BOUNDED,
         "turno/worker/distributor.py",
         "self._source.take(worker, free.slots, free.without)",
@@ -62,7 +62,7 @@ MUTANTS = (
         ("tests/unit/worker/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
     ),
     Mutant(
-        "a place in reserve is for whoever comes first",
+        "a place in reserve is for any first job",
         BOUNDED,
         "turno/queues/exec/slots.py",
         "            if tenant in taken:\n",
@@ -70,7 +70,7 @@ MUTANTS = (
         (f"{SLOTS}::test_the_reserve_is_for_who_has_no_place",),
     ),
     Mutant(
-        "who began in the reserve stays there",
+        "a job begun in the reserve stays there",
         BOUNDED,
         "turno/queues/exec/slots.py",
         "startswith(ORDINARY) or self._move()",
@@ -86,7 +86,7 @@ MUTANTS = (
         (f"{EXEC}::test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place",),
     ),
     Mutant(
-        "a tenant without a place waits its turn behind those that have one",
+        "a tenant without a place waits its turn behind tenants with places",
         SHARED,
         "turno/worker/sources/spawned.py",
         "claim(others)",
@@ -102,7 +102,7 @@ MUTANTS = (
         (f"{EXEC}::test_long_jobs_in_every_place_keep_no_other_tenant_waiting",),
     ),
     Mutant(
-        "where there is no room for one tenant nobody is offered again",
+        "without room for one tenant no tenant is offered again",
         SHARED,
         "turno/maintenance/tasks.py",
         "                without=refused,\n",
@@ -112,7 +112,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a consumer fills its reserve with whatever the broker sends",
+        "a consumer fills its reserve with any message",
         BOUNDED,
         "turno/capabilities/rabbitmq/source.py",
         "        if without:\n",

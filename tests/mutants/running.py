@@ -23,11 +23,11 @@ NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
 PLACES = "section 7: at most TURNO_MAX_CHILDREN workers on a host, the rest waits"
 
 LOOKUPS = "tests/integration/store/test_lookups.py"
-FEW = "PERFORMANCE section 2, growth: what is done for one job does not depend on how many others wait"
+FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on the number of waiting jobs"
 
 MUTANTS = (
     Mutant(
-        "a list of open jobs offers itself to who names one job",
+        "a list of open jobs offers itself to look-ups of one job",
         FEW,
         "turno/migrations/tenant/schema/0001_jobs.sql",
         "ON background_jobs (user_id) WHERE finished_at IS NULL;",
@@ -43,7 +43,7 @@ MUTANTS = (
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
-        "whose a role is is looked up by reading every tenant",
+        "a role's tenant is looked up by reading every tenant",
         FEW,
         "turno/migrations/control/functions/tenant_of.sql",
         ' COLLATE "default"',
@@ -70,13 +70,13 @@ MUTANTS = (
         "a busy worker forgets to say that it is alive",
         SIGNS_OF_LIFE,
         "turno/worker/supervisor.py",
-        # The look at the sessions also wakes a worker whose children are busy.
+        # The look at the sessions also wakes a worker with busy children.
         "            self._session_watch.due,\n            self._heartbeat.due,\n            self._liveness.due,\n",
         "            self._heartbeat.due,\n",
         (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
     ),
     Mutant(
-        "what a handler starts may speak for its worker",
+        "a handler's process may speak for its worker",
         SIGNS_OF_LIFE,
         "turno/worker/liveness.py",
         'environment.pop("NOTIFY_SOCKET", "")',
@@ -94,7 +94,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "what daemonised is not ended after its job",
+        "a daemonised process is not ended after its job",
         NOTHING_LEFT,
         "turno/runner/child_main.py",
         "    if not leftover_processes.none():\n        leftover_processes.end()\n",
@@ -104,7 +104,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "what daemonised is not adopted by its child",
+        "a daemonised process is not adopted by its child",
         NOTHING_LEFT,
         "turno/runner/child_main.py",
         "        resource_limits.adopt_orphans()\n",
@@ -112,7 +112,7 @@ MUTANTS = (
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
     ),
     Mutant(
-        "what daemonised outlives a killed child",
+        "a daemonised process outlives a killed child",
         NOTHING_LEFT,
         "turno/worker/supervisor.py",
         "        leftover_processes.end(spare=own)\n",
@@ -192,7 +192,7 @@ MUTANTS = (
         ("tests/integration/runner/test_attempt_ends.py::test_an_outcome_that_cannot_be_stored_fails_with_its_cause",),
     ),
     Mutant(
-        "an item is blamed for what the database did",
+        "an item is blamed for an error of the database",
         BLAME,
         "turno/runner/item_savepoint.py",
         "isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
@@ -248,7 +248,7 @@ MUTANTS = (
         (f"{LEDGER}::test_a_checkpoint_within_an_item_is_refused",),
     ),
     Mutant(
-        "a result may hold what is no JSON",
+        "a result may hold values outside JSON",
         RESULTS,
         "turno/jobs/json_text.py",
         "text = json_text(value)",
@@ -272,7 +272,7 @@ MUTANTS = (
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
     Mutant(
-        "an overdue job is asked and never ended",
+        "an overdue job receives a request to stop and is never ended",
         LIMITS,
         "turno/worker/time_limits.py",
         "            child.kill(child.overdue)\n",
@@ -296,7 +296,7 @@ MUTANTS = (
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
     ),
     Mutant(
-        "a worker declared dead goes on",
+        "a worker declared dead continues",
         "promise 4: no row back from the heartbeat: the worker stops itself",
         "turno/worker/heartbeat.py",
         "        if orders is None:\n",
@@ -320,7 +320,7 @@ MUTANTS = (
         (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[True]",),
     ),
     Mutant(
-        "a worker goes on without a place",
+        "a worker continues without a place",
         PLACES,
         "turno/worker/sources/spawned.py",
         "not self._waits() or not self._slot.regain():",
@@ -352,7 +352,7 @@ MUTANTS = (
         (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
     ),
     Mutant(
-        "what a handler has kept reaches the session after its commit",
+        "a handler's kept reference reaches the session after its commit",
         "section 5: between two jobs a session is made clean",
         "turno/runner/transaction.py",
         "self._take_back()  # before that:",
@@ -360,7 +360,7 @@ MUTANTS = (
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),
     Mutant(
-        "nobody looks whose a cleaned session is",
+        "the role of a cleaned session is not checked",
         "section 5: between two jobs a session is made clean, and it is asserted",
         "turno/runner/session.py",
         "            believe_confined(connection.cleaned, login.role)\n",
@@ -376,7 +376,7 @@ MUTANTS = (
         ("tests/integration/runner/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),
     ),
     Mutant(
-        "a listener that came back under its old number is not heard",
+        "a listener that came back under its old number is ignored",
         "section 7: a notification wakes sleeping workers",
         "turno/worker/descriptors.py",
         "            if hints is not None:\n                self.remove(hints)\n",
@@ -392,7 +392,7 @@ MUTANTS = (
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
     ),
     Mutant(
-        "a worker with nothing to do is in a hurry to dismiss those that stay",
+        "a worker with nothing to do is in a hurry to dismiss the remaining children",
         "section 7: polling is the contract, and an idle worker rests",
         "turno/worker/child_pool.py",
         "return self._idle[: max(0, staying - self._size.minimum)]",
@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         "two processes maintain at once",
-        "section 7: the same passes run inside any resident process, one at a time",
+        "section 7: the same passes run inside any resident process, never two together",
         "turno/migrations/control/functions/lease_take.sql",
         "    WHERE leases.until <= now - p_after OR",
         "    WHERE true OR",

@@ -21,5 +21,5 @@ class StartedElsewhere(Cluster):
 
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Cluster:
-    """The server whose data folder the option names."""
+    """The server of the data folder in the option."""
     return StartedElsewhere(Path(pytestconfig.getoption("--server")))

@@ -1,4 +1,4 @@
-"""Guards of what workers say they run: a job that nobody alive can take is told to whoever asks."""
+"""Guards of the workers' registered types: a job without a living worker is reported to its readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TOLD = "a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
-OPERATOR = "who operates an installation is told whose jobs are in trouble"
+OPERATOR = "operators of an installation learn the jobs in trouble"
 
 MUTANTS = (
     Mutant(
@@ -21,7 +21,7 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_told_for_their_tenant_alone",),
     ),
     Mutant(
-        "a worker that is silent is not told",
+        "a silent worker is not reported",
         OPERATOR,
         TROUBLES,
         "WHERE greatest(w.alive_at, l.since) < clock_timestamp() - %s::interval",
@@ -29,7 +29,7 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_a_worker_that_is_silent_is_told",),
     ),
     Mutant(
-        "silence during an outage is told",
+        "silence during an outage is reported",
         OPERATOR,
         TROUBLES,
         "WHERE greatest(w.alive_at, l.since) <",
@@ -37,7 +37,7 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_silence_during_an_outage_is_no_trouble",),
     ),
     Mutant(
-        "missed moments of schedules are not told",
+        "missed moments of schedules are not reported",
         OPERATOR,
         "turno/capabilities/schedules/troubles.py",
         "WHERE s.problem IS NOT NULL AND s.paused_at",
@@ -69,7 +69,7 @@ MUTANTS = (
         (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
     ),
     Mutant(
-        "a worker that nobody hears of counts as alive",
+        "a worker without a heartbeat counts as alive",
         TOLD,
         "turno/migrations/control/schema/0001_control.sql",
         "FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'\nUNION ALL",
@@ -77,7 +77,7 @@ MUTANTS = (
         (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
     ),
     Mutant(
-        "what spawned workers could run is forgotten with them",
+        "the types of spawned workers are forgotten with them",
         TOLD,
         "turno/migrations/control/functions/worker_start.sql",
         "IF p_backend = 'exec' AND",
@@ -85,7 +85,7 @@ MUTANTS = (
         (f"{UNSERVED}::test_of_spawned_workers_the_last_one_of_each_host_counts",),
     ),
     Mutant(
-        "a worker does not say what it runs",
+        "a worker does not register its types",
         TOLD,
         "turno/worker/supervisor.py",
         "            types=self._source.types,\n",
@@ -101,7 +101,7 @@ MUTANTS = (
         ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
     ),
     Mutant(
-        "maintenance counts what is unserved in silence",
+        "maintenance counts unserved jobs in silence",
         TOLD,
         "turno/maintenance/tasks.py",
         "            log.warning(one.sentence, ",
@@ -109,7 +109,7 @@ MUTANTS = (
         (f"{UNSERVED}::test_maintenance_names_it_and_counts_it",),
     ),
     Mutant(
-        "a caller who has the job's tag is not told what it waits for",
+        "a caller who has the job's tag does not learn its obstacle",
         TOLD,
         "turno/web/api/job_body.py",
         "for word in (self.label, self.waiting_for, ended) if word",

@@ -1,4 +1,4 @@
-"""Guards of what all tenants share: lock table, notification queue, sessions, and the server behind them."""
+"""Guards of the resources of all tenants: lock table, notification queue, sessions, and the server behind them."""
 
 from __future__ import annotations
 

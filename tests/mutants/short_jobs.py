@@ -8,8 +8,8 @@ SUPERVISOR = "turno/worker/supervisor.py"
 STOP = "turno/runner/shared_state.py"
 TURNS = "tests/acceptance/test_short_jobs.py"
 LENGTHS = "tests/unit/worker/test_batch_sizer.py"
-ALONE = "decision 0030: who dies or is overdue takes nobody along"
-NOT_LONG = "decision 0030: nobody waits for long"
+ALONE = "decision 0030: a dead or overdue job harms no neighbour"
+NOT_LONG = "decision 0030: no job waits for long"
 
 MUTANTS = (
     Mutant(
@@ -37,7 +37,7 @@ MUTANTS = (
         (f"{TURNS}::test_behind_a_long_one_they_go_to_another_child",),
     ),
     Mutant(
-        "what no child here comes to is kept from other workers",
+        "a job that no child here reaches is kept from other workers",
         NOT_LONG,
         "turno/worker/distributor.py",
         "(at_once or monotonic() >= self._give_up_at)",
@@ -45,7 +45,7 @@ MUTANTS = (
         ("tests/acceptance/test_short_jobs.py::test_behind_a_long_one_they_go_to_another_worker",),
     ),
     Mutant(
-        "who dies takes along what it had not begun",
+        "a dead child takes along jobs that it had not begun",
         ALONE,
         "turno/worker/rescuer.py",
         "        if code in WAITS:  # no handler was called",
@@ -55,15 +55,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a child that is worn out goes on to the end of its turn",
-        "section 7: children are replaced after so many jobs, or beyond so much memory",
+        "a child that is worn out continues to the end of its turn",
+        "section 7: children are replaced after a number of jobs, or beyond a size of memory",
         "turno/runner/child_main.py",
         "batch[: max(1, self._config.jobs - self._jobs_run)]",
         "batch",
         ("tests/acceptance/test_short_jobs.py::test_who_is_worn_out_leaves_the_rest_of_its_batch",),
     ),
     Mutant(
-        "what lies before a child is given back as if nobody had it",
+        "jobs before a child are given back as if unclaimed",
         "decision 0030: a job is a child's or its parent's, never both's",
         SUPERVISOR,
         "            known |= child.tokens\n",

@@ -1,10 +1,10 @@
 """Loaded into a mutant's pytest run: a condition that without its guard never holds is given up sooner.
 
-The waits of a test allow for a crowded machine, and without its guard a test often waits to the end of one. Here a
-wait is a quarter of that, and longer the more crowded the machine is: importing and collecting needs the processor
-alone, so what it takes more than its own processor time is what others have. A run in which a wait was cut short says
-so: its failure counts only if the same test, with the same waits, passes while the guard is in place, or else if it
-fails with whole waits, too.
+The waits of a test allow for a crowded machine, and without its guard a test often waits to the end of one. Here a wait
+is a quarter of that, and longer on a crowded machine: importing and collecting needs the processor alone, so the
+difference to its own processor time measures the load of other processes. A run reports a wait that was cut short: its
+failure counts only if the same test, with the same waits, passes while the guard is in place, or else if it fails with
+whole waits, too.
 """
 
 from __future__ import annotations

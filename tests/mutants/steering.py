@@ -1,4 +1,4 @@
-"""Guards of what operators may: by role, by company, and on record."""
+"""Guards of operators' permissions: by role, by company, and on record."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MUTANTS = (
         (f"{STEERING}::test_an_operator_of_one_company_changes_nothing_of_another",),
     ),
     Mutant(
-        "what a worker has is put off",
+        "a worker's claimed job is put off",
         "section 3: every transition has its guard",
         "turno/migrations/tenant/functions/job_reorder.sql",
         "    ELSIF job.status = 'running' OR claimed THEN\n",
@@ -98,7 +98,7 @@ MUTANTS = (
         (f"{API}::test_what_an_operator_does_to_one_job_is_on_record[cancel]",),
     ),
     Mutant(
-        "an operator of one company changes what all share",
+        "an operator of one company changes a shared setting",
         COMPANIES,
         "turno/web/routes.py",
         "    if operation.everywhere:\n",
@@ -146,7 +146,7 @@ MUTANTS = (
         (f"{ORDERS}::test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s[1-failed]",),
     ),
     Mutant(
-        "what an operator says of an effect is not on record",
+        "an operator's settlement of an effect is not on record",
         "every change of an operator's is on record",
         "turno/capabilities/effects/sql/tenant/functions/effect_decide.sql",
         "IF p_user IS NULL THEN  --",
@@ -172,7 +172,7 @@ MUTANTS = (
         ("tests/integration/web/test_operator_roles.py::test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see",),
     ),
     Mutant(
-        "an operator who is no admin reads secrets",
+        "an operator without the role admin reads secrets",
         "redaction by rule",
         "turno/web/auth/tenant_scope.py",
         'return self.principal.operator and self.principal.role != "admin"',

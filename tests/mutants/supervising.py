@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 CRASHES = "section 3: errors and crashes are counted apart"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
-NO_FAULT = "section 7: an outage is nobody's fault"
+NO_FAULT = "section 7: an outage is not a worker's fault"
 ONE_TENANT = "tests/faults/test_trouble_of_one_tenant.py"
 RESCUER = "tests/unit/worker/test_rescuer.py"
 LINK = "tests/unit/store/test_engine_link.py"
@@ -22,7 +22,7 @@ FENCING = "tests/integration/store/test_fencing.py"
 
 MUTANTS = (
     Mutant(
-        "while one rescue is refused nobody's claims are taken",
+        "while one rescue is refused no claims are taken",
         TROUBLE,
         "turno/worker/distributor.py",
         "if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:",
@@ -54,7 +54,7 @@ MUTANTS = (
         (f"{RESCUER}::test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment_only",),
     ),
     Mutant(
-        "a worker that rescues many says nothing meanwhile",
+        "a worker that rescues many sends no heartbeat meanwhile",
         ALIVE,
         "turno/worker/rescuer.py",
         "if self._engine.away or self._clock() > until:",
@@ -62,7 +62,7 @@ MUTANTS = (
         (f"{RESCUER}::test_many_that_take_long_leave_time_to_say_that_the_worker_lives",),
     ),
     Mutant(
-        "what is owed to a removed tenant is owed for ever",
+        "debts to a removed tenant stay for ever",
         TROUBLE,
         "turno/worker/rescuer.py",
         "if isinstance(error, TENANT_GONE):",
@@ -70,7 +70,7 @@ MUTANTS = (
         (f"{RESCUER}::test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said",),
     ),
     Mutant(
-        "what is owed to a tenant that was migrated is forgotten",
+        "debts to a migrated tenant are forgotten",
         TROUBLE,
         "turno/worker/rescuer.py",
         "TENANT_GONE = psycopg.errors.InvalidSchemaName\n",
@@ -102,7 +102,7 @@ MUTANTS = (
         (f"{LINK}::test_only_a_server_that_cannot_be_asked_is_an_outage[25006-True]",),
     ),
     Mutant(
-        "a server that is away is asked all the time",
+        "a server that is away is tried all the time",
         NO_FAULT,
         "turno/store/engine_link.py",
         "        if self.away:\n",
@@ -172,7 +172,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a server that is away is told as a refused login",
+        "a server that is away is reported as a refused login",
         NO_FAULT,
         "turno/tenancy/identity/session.py",
         "if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(said):",
@@ -180,7 +180,7 @@ MUTANTS = (
         (f"{ENDS}::test_a_login_that_is_refused_is_told_from_a_server_that_is_away",),
     ),
     Mutant(
-        "a login that found no place is told as refused",
+        "a login that found no place is reported as refused",
         NO_FAULT,
         "turno/tenancy/identity/session.py",
         "        if FULL.search(said):\n",
@@ -196,7 +196,7 @@ MUTANTS = (
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
     ),
     Mutant(
-        "what cannot be recorded is run again for ever",
+        "an unrecordable job is run again for ever",
         CRASHES,
         "turno/runner/child_main.py",
         "if unreachable(error) else exit_codes.UNRECORDED",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job's second session is lent before its first",
-        "decision 0031: a job that was begun is run by whoever has its session",
+        "decision 0031: a begun job is run by the owner of its session",
         "turno/runner/session.py",
         "for session in reversed(self._idle):",
         "for session in self._idle:",
@@ -238,7 +238,7 @@ MUTANTS = (
         ("tests/unit/runner/test_resource_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
     ),
     Mutant(
-        "a death of which nobody was told is no part of the job's history",
+        "a death without a witness is no part of the job's history",
         CRASHES,
         "turno/migrations/tenant/functions/job_rescue.sql",
         "    PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());\n",
@@ -256,7 +256,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a third crash fails a job whose effect is in doubt",
+        "a third crash fails a job with an effect in doubt",
         "section 6: unknown parks the job for a person",
         RESCUE,
         "job.crashes >= 2 AND doubt IS NOT NULL",
@@ -272,7 +272,7 @@ MUTANTS = (
         (f"{FENCING}::test_a_claim_that_another_has_is_not_given_back",),
     ),
     Mutant(
-        "what was handed to nobody waits for its tenant's locks",
+        "a job that was not handed out waits for its tenant's locks",
         TROUBLE,
         "turno/worker/rescuer.py",
         "self._taken_back(pending) if pending.handed else self._given_back(pending)",
@@ -280,7 +280,7 @@ MUTANTS = (
         (f"{RESCUER}::test_what_no_process_was_handed_is_given_back_by_its_ticket_alone",),
     ),
     Mutant(
-        "a tenant whose login is refused costs a child for each of its jobs",
+        "a tenant with a refused login costs a child for each of its jobs",
         TROUBLE,
         "turno/worker/rescuer.py",
         "            if code in OF_THE_TENANT and why is None:\n",
@@ -288,7 +288,7 @@ MUTANTS = (
         (f"{RESCUER}::test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while[71-30]",),
     ),
     Mutant(
-        "a tenant whose rescue is refused is not passed over",
+        "a tenant with a refused rescue is not passed over",
         TROUBLE,
         "turno/worker/rescuer.py",
         "        self._pass_over_for(refused.claim, wait)\n",

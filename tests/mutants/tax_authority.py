@@ -1,4 +1,4 @@
-"""Guards of the tax authority's client: what was granted is never taken for refused, nor what is unknown for absent."""
+"""Guards of the tax authority's client: a granted voucher is never taken for refused, nor an unknown one for absent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MUTANTS = (
         (f"{WORK}[internal]", f"{REPLIES}::test_whatever_else_it_answers_says_nothing"),
     ),
     Mutant(
-        "an answer about another voucher is taken for this one's",
+        "an answer about another voucher is accepted for this voucher",
         NEVER_BLIND,
         WSFE,
         "if _number(element, path + name) != value:",
@@ -37,7 +37,7 @@ MUTANTS = (
         (f"{WORK}[other]", f"{REPLIES}::test_a_look_up_that_says_something_else_says_nothing"),
     ),
     Mutant(
-        "a look-up that could not be made says that nothing is there",
+        "a failed look-up reports an absent voucher",
         NEVER_BLIND,
         WSFE,
         "if not found and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "a login without an answer leaves a voucher in doubt that was never sent",
-        "section 6: unknown parks the job for a person, so what is known must not be unknown",
+        "section 6: unknown parks the job for a person, so a known effect must not be unknown",
         f"{SERVICE}/wsaa.py",
         'raise AuthorityUnreachable(f"the tax authority\'s login gave no ticket: {error}") from error',
         "raise",

@@ -96,7 +96,7 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_ticket_that_is_being_claimed_is_not_claimed_again",),
     ),
     Mutant(
-        "a claim waits for a ticket that somebody holds",
+        "a claim waits for a ticket under another session's lock",
         FAIR,
         "turno/migrations/control/functions/claim.sql",
         LOCKED,
@@ -104,7 +104,7 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[ready]",),
     ),
     Mutant(
-        "promoting waits for a ticket that somebody holds",
+        "promoting waits for a ticket under another session's lock",
         FAIR,
         "turno/migrations/control/functions/promote.sql",
         "LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
@@ -112,7 +112,7 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
     ),
     Mutant(
-        "a lone job waits for the look at what is due",
+        "a lone job waits for the look for due jobs",
         "a lone job's pick-up is not slower",
         "turno/store/engine/claims.py",
         "        if self._found:\n",
@@ -120,7 +120,7 @@ MUTANTS = (
         (f"{CLAIMING}::test_what_has_become_due_comes_first_only_while_there_is_work[after a silence]",),
     ),
     Mutant(
-        "what is due waits until nothing else does",
+        "due jobs wait until no other job waits",
         FAIR,
         "turno/store/engine/claims.py",
         "        if self._found:\n",
@@ -168,7 +168,7 @@ MUTANTS = (
         (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[the next]",),
     ),
     Mutant(
-        "a buried worker is told that it lives",
+        "a buried worker receives a heartbeat's success",
         ALIVE,
         "turno/migrations/control/functions/worker_alive.sql",
         "WHERE j.timeout IS NOT NULL);\n",
@@ -256,8 +256,8 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
     ),
     Mutant(
-        "types that nobody here runs are taken",
-        "promise 7: jobs of types nobody here runs do not lie in the way",
+        "types without a handler here are taken",
+        "promise 7: jobs of unserved types do not lie in the way",
         "turno/migrations/control/functions/claim_job.sql",
         "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
         "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
@@ -280,7 +280,7 @@ MUTANTS = (
         (f"{TURNS}::test_turns_go_on_from_claim_to_claim[1]",),
     ),
     Mutant(
-        "a claim ends at a tenant whose tickets are locked",
+        "a claim ends at a tenant with locked tickets",
         FAIR,
         "turno/migrations/control/functions/claim.sql",
         "        ELSE  -- other workers hold the locks of all tickets\n",
@@ -304,7 +304,7 @@ MUTANTS = (
         (f"{PLAN}::test_a_claim_reads_no_more_tickets_than_it_takes",),
     ),
     Mutant(
-        "what a claim walked over within a tenant is not remembered",
+        "the skipped tickets of a claim within a tenant are not remembered",
         WALKED,
         "turno/migrations/control/functions/claim.sql",
         "IF pg_stat_get_xact_tuples_returned(index) - read > 100 THEN",
@@ -312,7 +312,7 @@ MUTANTS = (
         (f"{COST}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
     ),
     Mutant(
-        "what a claim walked over between tenants is not remembered",
+        "the skipped tickets of a claim between tenants are not remembered",
         WALKED,
         "turno/migrations/control/functions/claim.sql",
         "IF entries > 100 AND found_id > since THEN",
@@ -344,7 +344,7 @@ MUTANTS = (
         (f"{COST}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
     ),
     Mutant(
-        "a mark that goes on grows younger",
+        "a mark that advances grows younger",
         WALKED,
         MEMORY,
         "self._hints.get(key, Hint(lanes, now + LANES_BELIEVED))._replace(value=lanes)",
@@ -352,7 +352,7 @@ MUTANTS = (
         ("tests/unit/store/test_claim_memory.py::test_lanes_learned_again_do_not_stay_valid_longer",),
     ),
     Mutant(
-        "what is closed now hides what is open later",
+        "jobs closed now hide jobs open later",
         WALKED,
         "turno/migrations/control/functions/claim.sql",
         "coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')",
@@ -360,7 +360,7 @@ MUTANTS = (
         (f"{COST}::test_what_was_paused_is_found_again_though_others_were_marked_behind_it",),
     ),
     Mutant(
-        "what was promoted is walked over again and again",
+        "promoted tickets are scanned again and again",
         WALKED,
         "turno/store/engine/claims.py",
         "BEGINNING if since is None else (since, after)",

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 RUNS = "tests/integration/tenancy/migrations/test_runs.py"
 FILES = "tests/integration/tenancy/migrations/test_files.py"
-WHOLE = "from the first release on upgrades are real, and what is wrong is a sentence"
+WHOLE = "from the first release on upgrades are real, and an error is a sentence"
 
 MUTANTS = (
     Mutant(

@@ -1,4 +1,4 @@
-"""Guards of what is stored: no value of one tenant's stops what all share, and none loses the end of a job."""
+"""Guards of stored values: no value of one tenant's stops shared work, and none loses the end of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TESTS = "tests/integration/store/test_limits_of_values.py"
 REFUSED = f"{TESTS}::test_a_job_beyond_a_limit_is_refused_under_the_field_s_name"
 WRITTEN = f"{TESTS}::test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
-NEVER_LOST = "promise 2: the end of a job commits, whatever it says"
+NEVER_LOST = "promise 2: the end of a job commits with any result"
 CONTROL = "turno/migrations/control/schema/0001_control.sql"
 CAUGHT = "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN\n"
 

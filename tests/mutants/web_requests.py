@@ -1,4 +1,4 @@
-"""Guards of the web: who asks, for which tenant, with which payload, how often."""
+"""Guards of the web: user, tenant, payload and rate of a request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SLOW = "tests/faults/test_slow_clients.py"
 FORGED = "tests/unit/web/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
-HELD = "promise 9: one tenant's requests hold the web for nobody else"
-OWN_TROUBLE = "promise 9: what a tenant stores is read by pages and operators all the same"
+HELD = "promise 9: one tenant's requests hold the web for no other tenant"
+OWN_TROUBLE = "promise 9: pages and operators read every value that a tenant stores"
 ONE_KEY = "section 6: one key and one body are one job"
 ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
 TYPES = "tests/integration/dispatch/test_payload_types.py"
@@ -54,7 +54,7 @@ MUTANTS = (
         (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
     ),
     Mutant(
-        "a malformed id is told from an unknown one",
+        "a malformed id is distinguishable from an unknown one",
         SAME,
         "turno/web/api/job_id.py",
         "        raise unknown\n",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "any tenant may be named in X-Schema",
-        "promise 5: the token says which tenants are possible",
+        "promise 5: the token names the possible tenants",
         SCOPE,
         "if principal.operator or slug in principal.tenants:",
         "if slug:",
@@ -158,7 +158,7 @@ MUTANTS = (
         (f"{LARGE}::test_a_batch_has_a_documented_limit",),
     ),
     Mutant(
-        "every problem of a body is told",
+        "every problem of a body is listed",
         HELD,
         "turno/web/http/problems.py",
         "list(errors[:MAX_LISTED_PROBLEMS])",
@@ -265,7 +265,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "who cancels and retries has any number of jobs waiting",
+        "a user who cancels and retries has any number of jobs waiting",
         "section 8: 429",
         "turno/migrations/tenant/functions/job_retry.sql",
         "NULL, p_pending_limit, p_day_limits) AS e;",
@@ -273,7 +273,7 @@ MUTANTS = (
         (f"{SUBMIT}::test_a_retry_counts_as_a_submission_does",),
     ),
     Mutant(
-        "a key may stand for two bodies",
+        "a key may name two bodies",
         ONE_KEY,
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "WHEN h.payload_hash = w.payload_hash THEN 'replayed' ELSE 'conflict' END",
@@ -426,7 +426,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job forgets its request's trace",
-        "a request's trace goes on in its job",
+        "a request's trace continues in its job",
         "turno/dispatch/dispatcher.py",
         "backend=queue.name, trace_context=trace_context)",
         "backend=queue.name, trace_context=None)",

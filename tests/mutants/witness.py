@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROOMS = {"app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno"}
 
 
-# What a mutant that cannot run raises in any test; it says nothing about the guard.
+# The errors of a mutant that cannot run, in any test; they prove nothing about the guard.
 CANNOT_RUN = (ImportError, NameError, SyntaxError)
 UNABLE = pytest.StashKey[list[str]]()
 
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put databases on that server. What is registered here wins over the fixtures of every conftest.py."""
+    """Put databases on that server. Fixtures registered here win over the fixtures of every conftest.py."""
     if config.getoption("--server"):
         from tests.mutants import server_fixtures  # noqa: PLC0415 - registered late, and only in such a run
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Note what was raised because code of the copy could not run."""
+    """Record an error that was raised because code of the copy could not run."""
     if call.excinfo and isinstance(call.excinfo.value, CANNOT_RUN):
         frames = [entry for entry in call.excinfo.traceback if not str(entry.path).startswith("<frozen importlib")]
         # A module that is looked for by its name, as a handler is, may well be missing: that is raised elsewhere.
@@ -47,7 +47,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Call a run broken that failed in a fixture only, in code that cannot run, or that used code not of the copy."""
     reporter: TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
-    # The reporter counts what failed outside a test's own code as an error.
+    # The reporter counts failures outside a test's own code as errors.
     only_errors = "failed" not in reporter.stats
     reasons = session.config.stash[UNABLE] + [f"not from the copy: {name}" for name in _imported_from_elsewhere()]
     for reason in reasons:

@@ -48,8 +48,8 @@ ASKED = {
         "a rescue does not compare the token",
     },
     "low-water mark": {
-        "what a claim walked over within a tenant is not remembered",
-        "what a claim walked over between tenants is not remembered",
+        "the skipped tickets of a claim within a tenant are not remembered",
+        "the skipped tickets of a claim between tenants are not remembered",
         "that nothing waits between two tenants is believed for ever",
         "a mark is believed for ever",
         "a mark is forgotten between two visits of its tenant",
@@ -59,7 +59,7 @@ ASKED = {
     "repair": {"a lost ticket is not made again", "a running job that lost its ticket stays so"},
     "unique keys": {
         "an item may be entered twice",
-        "a key may stand for two bodies",
+        "a key may name two bodies",
     },
     "savepoint": {"a failed item keeps its writes"},
     "transaction start": {
@@ -69,7 +69,7 @@ ASKED = {
     },
     "connection refusal": {"a handler may commit", "a handler may roll back", "a handler may close its session"},
     "catalog grants": {"a handler may call an inner function", "a handler may write jobs", "the engine may read jobs"},
-    "404 sameness": {"a malformed id is told from an unknown one", "users see each other's jobs"},
+    "404 sameness": {"a malformed id is distinguishable from an unknown one", "users see each other's jobs"},
 }
 
 
