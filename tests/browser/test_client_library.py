@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 HELD = 10_310
 
-# A page that uses the library, and gathers the received states in `heard`.
+# A page that uses the library, and gathers the states in `received`.
 USE = """
 async ([base, schema, token]) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
-  globalThis.heard = [];
+  globalThis.received = [];
   globalThis.turno = new Turno({ base, schema, session: 'ana', token: token ? () => token : undefined });
   globalThis.connection = turno.connection;
   turno.addEventListener('connection', (event) => (globalThis.connection = event.detail));
-  globalThis.note = (job) => heard.push([job.revision, job.progress.done, job.status]);
+  globalThis.note = (job) => received.push([job.revision, job.progress.done, job.status]);
 }
 """
 SUBMIT = "async ([ids, key]) => (await turno.submit('batch_invoicing', { order_ids: ids }, { key })).job_id"
 FOLLOW = "(id) => { turno.follow(id, note); }"
-ENDED = "() => heard.some(([, , status]) => status === 'completed')"
+ENDED = "() => received.some(([, , status]) => status === 'completed')"
 
 
 def use(page: Page, site: Site, token: str = "") -> None:
     page.evaluate(USE, [site.url, "suc0001", token])
 
 
-def assert_in_order(heard: list[list[Any]]) -> None:
-    revisions = [revision for revision, *_ in heard]
-    done = [count for _, count, _ in heard]
+def assert_in_order(received: list[list[Any]]) -> None:
+    revisions = [revision for revision, *_ in received]
+    done = [count for _, count, _ in received]
     assert revisions == sorted(revisions)
     assert done == sorted(done)
-    assert heard[-1][1:] == [500, "completed"]
+    assert received[-1][1:] == [500, "completed"]
 
 
 def streams_opened(page: Page) -> list[str]:
@@ -80,10 +80,10 @@ def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orde
             first.wait_for_function("() => connection === 'live'")
             use(second, site)
             second.evaluate(FOLLOW, job)
-            second.wait_for_function("() => heard.length > 0")
+            second.wait_for_function("() => received.length > 0")
         for page in (first, second):
             page.wait_for_function(ENDED)
-            assert_in_order(page.evaluate("heard"))
+            assert_in_order(page.evaluate("received"))
         assert opened[0]
         assert not opened[1]
 
@@ -118,7 +118,7 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
             page.unroute("**/api/stream?**")
             page.wait_for_function("() => turno.connection === 'live'")
         page.wait_for_function(ENDED)
-        assert_in_order(page.evaluate("heard"))
+        assert_in_order(page.evaluate("received"))
         assert any(asked)
 
 
@@ -129,7 +129,7 @@ def test_a_lost_stream_comes_back_with_what_was_missed(site: Site, orders: list[
         with site.holding(HELD):
             job = page.evaluate(SUBMIT, [orders, "k3"])
             page.evaluate(FOLLOW, job)
-            page.wait_for_function("() => heard.some(([, done]) => done === 50)")
+            page.wait_for_function("() => received.some(([, done]) => done === 50)")
             page.context.set_offline(True)
             page.wait_for_function("() => turno.connection === 'offline'")
         (row,) = site.world.rows("SELECT count(*) AS n FROM background_jobs")
@@ -137,7 +137,7 @@ def test_a_lost_stream_comes_back_with_what_was_missed(site: Site, orders: list[
         page.context.set_offline(False)
         page.wait_for_function(ENDED)
         page.wait_for_function("() => turno.connection === 'live'")
-        assert_in_order(page.evaluate("heard"))
+        assert_in_order(page.evaluate("received"))
 
 
 def test_a_session_that_is_over_is_told(site: Site) -> None:
@@ -192,7 +192,7 @@ def test_a_page_of_another_origin_uses_tickets(erp: tuple[str, Site], orders: li
         job = page.evaluate(SUBMIT, [orders, "k4"])
         page.evaluate(FOLLOW, job)
         page.wait_for_function(ENDED)
-        assert_in_order(page.evaluate("heard"))
+        assert_in_order(page.evaluate("received"))
         page.wait_for_function("() => turno.connection === 'live'")
         assert all("ticket=" in url and "ey" not in url.split("ticket=")[0] for url in opened)
         assert site.token("ana", "suc0001")[:20] not in "".join(opened)

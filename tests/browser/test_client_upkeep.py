@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     from tests.site import Site
 
-# `asks` counts the requests by path.
+# `counts` counts the requests by path.
 USE = """
 async (base) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
-  globalThis.asks = {};
+  globalThis.counts = {};
   class Counting extends Turno {
     ask(method, path, more) {
-      asks[path] = (asks[path] ?? 0) + 1;
+      counts[path] = (counts[path] ?? 0) + 1;
       return super.ask(method, path, more);
     }
   }
   globalThis.turno = new Counting({ schema: 'suc0001', session: 'ana' });
-  globalThis.heard = [];
-  globalThis.follow = (id) => turno.follow(id, (job) => heard.push([job.job_id, job.status]));
+  globalThis.received = [];
+  globalThis.follow = (id) => turno.follow(id, (job) => received.push([job.job_id, job.status]));
 }
 """
 IDLE = "/api/notifications?limit=1"  # the request while no job is followed
@@ -52,7 +52,7 @@ def page_of(site: Site) -> Iterator[Page]:
 
 
 def asked(page: Page, job: str) -> int:
-    return int(page.evaluate("(id) => asks[`/api/jobs/${id}`] ?? 0", job))
+    return int(page.evaluate("(id) => counts[`/api/jobs/${id}`] ?? 0", job))
 
 
 def wait_for(page: Page, expression: str, argument: Any = None) -> None:
@@ -69,7 +69,7 @@ def test_what_was_closed_can_be_started_again_and_follows_what_it_followed(site:
         page.evaluate("() => { turno.start(); turno.start(); }")
         wait_for(page, "turno.connection === 'live'")
         site.world.start_worker(site.world.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
-        wait_for(page, "heard.some(([id, status]) => id === one && status === 'completed')", jobs[0])
+        wait_for(page, "received.some(([id, status]) => id === one && status === 'completed')", jobs[0])
 
 
 def test_a_closed_tab_gives_the_stream_to_another(site: Site) -> None:
@@ -92,15 +92,15 @@ def test_what_nobody_follows_any_more_is_not_asked_for(site: Site, jobs: list[st
     with page_of(site) as page:
         page.context.route("**/api/stream?**", lambda route: route.abort())
         page.evaluate("(id) => { globalThis.stops = [follow(id), follow(id)]; }", jobs[0])
-        wait_for(page, "asks[`/api/jobs/${one}`] > 1", jobs[0])
+        wait_for(page, "counts[`/api/jobs/${one}`] > 1", jobs[0])
         page.evaluate("() => { stops[0](); stops[0](); }")
         before = asked(page, jobs[0])
-        wait_for(page, f"asks[`/api/jobs/${{one}}`] > {before}", jobs[0])  # the second follower remains
+        wait_for(page, f"counts[`/api/jobs/${{one}}`] > {before}", jobs[0])  # the second follower remains
         page.evaluate("stops[1]()")
         page.evaluate("() => { turno._source.pollEvery = 50; turno._source._pollIn(50); }")
-        wait_for(page, f"asks['{IDLE}'] > 0")
+        wait_for(page, f"counts['{IDLE}'] > 0")
         before = asked(page, jobs[0])
-        wait_for(page, f"asks['{IDLE}'] > 2")
+        wait_for(page, f"counts['{IDLE}'] > 2")
         assert asked(page, jobs[0]) == before
         assert page.evaluate("[turno._open.size, turno._followed.size, turno._source.etags.size]") == [0, 0, 0]
 
@@ -113,7 +113,7 @@ def test_the_leading_tab_asks_for_what_another_still_follows(site: Site, jobs: l
         first.evaluate("(id) => { globalThis.stop = follow(id); }", jobs[0])
         wait_for(first, "turno._source.opened")
         second.evaluate("([one, two]) => { globalThis.stops = [follow(one), follow(two)]; }", jobs)
-        wait_for(first, "asks[`/api/jobs/${one}`] > 0", jobs[1])
+        wait_for(first, "counts[`/api/jobs/${one}`] > 0", jobs[1])
         first.evaluate("stop()")
         wait_for(first, "turno._open.size === 2 && turno._open.has(one)", jobs[0])  # for the second tab's sake
         second.evaluate("stops[0]()")
@@ -133,7 +133,7 @@ def test_what_has_ended_or_was_told_is_forgotten_in_the_end(site: Site, jobs: li
         page.evaluate("follow", jobs[0])
         wait_for(page, "turno._source.etags.size === 1")
         site.world.start_worker(site.world.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
-        wait_for(page, "heard.some(([, status]) => status === 'completed')")
+        wait_for(page, "received.some(([, status]) => status === 'completed')")
         assert page.evaluate("[turno._open.size, turno._followed.size, turno._source.etags.size]") == [0, 0, 0]
         page.evaluate("""() => {
           for (let n = 0; n < 2000; n += 1) {

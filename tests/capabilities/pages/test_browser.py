@@ -268,8 +268,8 @@ def test_progress_is_said_and_not_chattered(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.evaluate(
             """() => {
-                globalThis.heard = [];
-                new MutationObserver(() => heard.push(document.getElementById('said').textContent))
+                globalThis.received = [];
+                new MutationObserver(() => received.push(document.getElementById('said').textContent))
                     .observe(document.getElementById('said'), {childList: true});
             }"""
         )
@@ -278,8 +278,8 @@ def test_progress_is_said_and_not_chattered(site: Site) -> None:
         site.world.start_worker(job)
         expect(page.locator("#jobs article .state")).to_have_text("Done")
         expect(page.locator("#said")).to_have_text("Invoicing: Done. 500 of 500.")
-        heard = page.evaluate("heard")
-        assert len(heard) <= 6  # two states, three quarters at most, the end
+        received = page.evaluate("received")
+        assert len(received) <= 6  # two states, three quarters at most, the end
 
 
 def test_a_form_whose_navigation_came_to_nothing_can_be_sent_again(site: Site) -> None:

@@ -54,10 +54,10 @@ USE = """
 async ([base, jobs]) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
   globalThis.turno = new Turno({ base, schema: 'suc0001', session: 'eva' });
-  globalThis.heard = [];
+  globalThis.received = [];
   globalThis.connections = [];
   turno.addEventListener('connection', (event) => connections.push(event.detail));
-  globalThis.stops = jobs.map((id) => turno.follow(id, (job) => heard.push([id, job.status])));
+  globalThis.stops = jobs.map((id) => turno.follow(id, (job) => received.push([id, job.status])));
 }
 """
 
@@ -72,7 +72,7 @@ def test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live(site:
         page.wait_for_function("() => turno._source.streaming && turno.connection === 'polling'")
         work(site, first)
         page.wait_for_function(
-            "([id]) => heard.some(([one, status]) => one === id && status === 'completed')", arg=jobs
+            "([id]) => received.some(([one, status]) => one === id && status === 'completed')", arg=jobs
         )
         assert set(page.evaluate("connections")) == {"polling"}
         # The second job is not followed any more, so all followed jobs are live.
