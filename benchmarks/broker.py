@@ -16,7 +16,7 @@ from benchmarks.http_client import crowd
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from benchmarks.web_process import TURNO, serving
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob
 

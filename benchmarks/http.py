@@ -15,7 +15,7 @@ from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.web_process import BARE, TURNO, serving
 from tenants.northwind.load import load_orders
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until
 

@@ -19,7 +19,7 @@ from benchmarks.sampling import quantile
 from benchmarks.stream_readers import Readers
 from benchmarks.web_process import TURNO, serving_process
 from handlers.batch_invoicing import BatchInvoicing
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

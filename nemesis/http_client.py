@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 
 if TYPE_CHECKING:
     from random import Random

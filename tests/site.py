@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from cli.demo.web import DemoWeb
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 

@@ -100,7 +100,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
         "turno.tenancy.provisioning.installation",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",
-        "turno.web.pages.branches",
+        "turno.web.pages.visit",
     }
     queries = {
         path.relative_to(ROOT).as_posix()

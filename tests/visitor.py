@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tests.api import token
-from turno.web.auth import session_cookie
+from turno.web.auth.login import form_token
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -40,7 +40,7 @@ class Visitor:
     def form_token(self) -> str:
         cookie = self.client.get_cookie("turno")
         assert cookie is not None
-        return session_cookie.form_token(cookie.value)
+        return form_token(cookie.value)
 
     def hidden(self, path: str, name: str) -> str:
         found = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)"', self.get(path).text)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from turno.jobs.part import Part
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
-    from turno.web.auth.principal import Principal
+    from turno.web.auth.tokens import Principal
     from turno.wiring.enqueue import enqueue, enqueue_many
     from turno.wiring.web import Turno
 
@@ -53,7 +53,7 @@ _PLACES = {
     "Part": "turno.jobs.part",
     "Registry": "turno.jobs.registry",
     "RetryPolicy": "turno.jobs.retry",
-    "Principal": "turno.web.auth.principal",
+    "Principal": "turno.web.auth.tokens",
     "Turno": "turno.wiring.web",
     "enqueue": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
 from turno.maintenance.each_tenant import EachTenant
 from turno.maintenance.orphans import rescue_orphans

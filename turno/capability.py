@@ -115,7 +115,7 @@ class Capability:
     attribute is an SQL expression on `j.id`, for the API role of a tenant: API, pages and commands show its value
     unless it is null. `job_links` name routes below /api/jobs/<job_id>/ in the body of a job. `invariants` are queries
     whose rows the test kit reports. `routes` are the blueprints: Routes of the API, and Pages. `backends` are values of
-    QUEUE_BACKEND. A submission is a `turno.web.api.submission_part:SubmissionPart`. A mark `(operator, companies=,
+    QUEUE_BACKEND. A submission is a `turno.web.api.submit:SubmissionPart`. A mark `(operator, companies=,
     since=, limit=)` reads changes for the charts. `live` is `(settings, logins, root) -> turno.web.live:Live`.
     """
 

@@ -1,6 +1,6 @@
 """What an application builds pages of its own on: signed in, within one tenant, in the reader's language."""
 
-from turno.web.http.problems import invalid as form_is_wrong
+from turno.web.http.responses import invalid as form_is_wrong
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.job_forms import Submitted, form_key, submit, submitted_before
 from turno.web.pages.page_routes import PageQuery, Pages

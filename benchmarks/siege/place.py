@@ -23,7 +23,7 @@ from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from tenants.northwind.load import load_orders
 from tests.misbehaving_handlers import OddOnce
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob, as_json
 from turno.servers.wait import wait_until

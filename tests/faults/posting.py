@@ -10,7 +10,7 @@ from uuid import UUID
 from cli.demo.web import DemoWeb
 from tests.installation import ExampleInstallation
 from tests.repeating import Repeating
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.servers.wait import wait_until
 
 

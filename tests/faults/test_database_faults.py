@@ -18,7 +18,7 @@ from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port

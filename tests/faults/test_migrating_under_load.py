@@ -12,7 +12,7 @@ import pytest
 
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import KEY, ROOT, ExampleInstallation
-from turno.commands.output.migrate_report import print_standings
+from turno.commands.db import print_standings
 from turno.servers.wait import wait_until
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
 from turno.tenancy.schema_migrations.files import Migrations

@@ -21,7 +21,7 @@ from cli.demo.web import DemoWeb
 from tests.faults.own_server import own_world
 from tests.faults.standby import confirming_nothing, other_end, standby_of, synchronous
 from tests.installation import ExampleInstallation
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.runner.session import HandlerConnection
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until

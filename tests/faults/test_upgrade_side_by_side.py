@@ -19,7 +19,7 @@ from cli.demo.web import DemoWeb
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check

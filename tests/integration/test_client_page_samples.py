@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.web_here import web_of
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

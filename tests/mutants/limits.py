@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a tenant's flood keeps operators from acting",
         PROMISED,
-        "turno/web/rate_limits.py",
+        "turno/web/admission.py",
         "    if scope.principal.operator:\n",
         "    if False:\n",
         (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),

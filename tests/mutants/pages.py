@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "a request without an origin is admitted",
         COOKIE,
-        "turno/web/auth/csrf.py",
+        "turno/web/auth/login.py",
         "return None if origin is None else urlsplit",
         "return True if origin is None else urlsplit",
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "every session has the same form token",
         COOKIE,
-        "turno/web/auth/session_cookie.py",
+        "turno/web/auth/login.py",
         "hmac.new(token.encode(),",
         'hmac.new(b"turno",',
         (f"{SESSION}::test_one_session_s_forms_are_no_use_in_another",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "scripts may read the cookie",
         COOKIE,
-        "turno/web/auth/session_cookie.py",
+        "turno/web/auth/login.py",
         "        httponly=True,\n",
         "",
         (f"{SESSION}::test_the_cookie_is_out_of_reach_of_scripts_and_other_sites",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a neighbouring host may plant a session",
         COOKIE,
-        "turno/web/auth/session_cookie.py",
+        "turno/web/auth/login.py",
         "name = _SECURE if over_https(request) else _PLAIN",
         "name = _PLAIN",
         (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a proxy that is not believed takes Secure from the cookies",
         COOKIE,
-        "turno/web/addresses.py",
+        "turno/web/services.py",
         "return request.is_secure or ",
         "return request.is_secure or False and ",
         (f"{PUBLIC}::test_every_cookie_is_secure_and_hsts_is_sent_whatever_headers_arrive",),
@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "every origin may use the API",
         "TURNO_ALLOWED_ORIGINS: none unless named",
-        "turno/web/auth/cors.py",
+        "turno/web/security.py",
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',
         (f"{ORIGINS}::test_no_other_origin_may",),
@@ -280,7 +280,7 @@ MUTANTS = (
     Mutant(
         "links forget where the application is mounted",
         HOSTS,
-        "turno/web/addresses.py",
+        "turno/web/services.py",
         "    return _mounted() + services().prefix + path\n",
         "    return services().prefix + path\n",
         (f"{MOUNTED}::test_behind_a_proxy_that_is_believed_by_the_host",),

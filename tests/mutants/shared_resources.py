@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "one address takes all connections of the web",
         "FAULTS A15: a flood of connections delays no other client",
-        "turno/http_server/address_share.py",
+        "turno/http_server/client_connection.py",
         "if self._open[network] >= self._most:",
         "if False:",
         ("tests/faults/test_slow_clients.py::test_one_address_has_half_of_the_connections",),

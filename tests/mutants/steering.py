@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company operates every tenant",
         BY_ROLE,
-        "turno/web/auth/principal.py",
+        "turno/web/auth/tokens.py",
         "self.operator and (self.companies is None or company in self.companies)",
         "self.operator",
         (
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "an operator's change of one job is not on record",
         ON_RECORD,
-        "turno/web/auth/tenant_scope.py",
+        "turno/web/admission.py",
         "        return self.principal.user if self.principal.operator else None\n",
         "        return None\n",
         (f"{API}::test_what_an_operator_does_to_one_job_is_on_record[cancel]",),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "an operator without the role admin reads secrets",
         "redaction by rule",
-        "turno/web/auth/tenant_scope.py",
+        "turno/web/admission.py",
         'return self.principal.operator and self.principal.role != "admin"',
         "return False",
         (f"{ROLES}::test_secrets_are_shown_to_admins_and_to_whose_they_are",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SCOPE = "turno/web/auth/tenant_scope.py"
+SCOPE = "turno/web/admission.py"
 TOKENS = "turno/web/auth/tokens.py"
 JOBS = "tests/integration/web/test_api_jobs.py"
 COMMANDS = "tests/integration/web/test_api_commands.py"
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a malformed id is distinguishable from an unknown one",
         SAME,
-        "turno/web/api/job_id.py",
+        "turno/web/http/requests.py",
         "        raise unknown\n",
         '        raise ValueError("no id")\n',
         (f"{FOREIGN}::test_every_malformed_id_is_unknown[x-GET-/api/jobs/{{}}-job]",),
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a number in a query may be written in any way that Python reads",
         "section 8: queries are read by their documentation",
-        "turno/web/http/query.py",
+        "turno/web/http/requests.py",
         'if int in kinds and re.fullmatch("[0-9]{1,19}", text):',
         "if int in kinds:",
         ("tests/integration/web/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "every problem of a body is listed",
         HELD,
-        "turno/web/http/problems.py",
+        "turno/web/http/responses.py",
         "list(errors[:MAX_LISTED_PROBLEMS])",
         "list(errors)",
         (f"{LARGE}::test_fields_that_nobody_knows_are_cut_with_their_number",),
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "a request's numbers pass through a float",
         "section 10: money is numeric, never a float",
-        "turno/web/api/submit_body.py",
+        "turno/web/api/submit.py",
         'msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"]',
         'body.value["payload"]',
         (f"{TYPES}::test_money_is_exact_through_every_entry_point[HTTP, number]",),
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "all large bodies are computed on at once",
         HELD,
-        "turno/web/http/request_body.py",
+        "turno/web/http/requests.py",
         "    with _computing:\n        yield",
         "    yield",
         ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "a burst is refused",
         "promise 9: the share is for the benefit of others",
-        "turno/web/tenant_share.py",
+        "turno/web/admission.py",
         "            request.environ[WANTED] = tenant.id\n",
         "            pass\n",
         (f"{SHARED}::test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered",),
@@ -403,7 +403,7 @@ MUTANTS = (
     Mutant(
         "a key counts only while its job's times lie ahead",
         ONE_KEY,
-        "turno/web/api/submit_body.py",
+        "turno/web/api/submit.py",
         "if problems or (late and not repeated()):",
         "if problems or late:",
         (f"{SUBMIT}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),

@@ -1,21 +1,179 @@
-"""The command `turno doctor`."""
+"""The command `turno doctor`: examine settings, handlers, database and workers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from turno.commands.diagnosis.of_database import of_database
-from turno.commands.diagnosis.of_settings import of_settings
+from turno.capability import backends
 from turno.commands.output.failures import explained
 from turno.commands.output.tables import printable
 from turno.environment import read_settings, variables
+from turno.errors import InvalidSettings
+from turno.jobs.named_handlers import named_handlers
+from turno.settings import PREFIX, Settings, variable_of
+from turno.store.operator.troubles import troubles
+from turno.tenancy.catalog.check import check
+from turno.tenancy.rights.host_rights import hosts, public_rights
+from turno.tenancy.schema_migrations.all_schemas import status
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of, operator_session
+from turno.wiring.provisioner import migrations, provisioner, tenant_connections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from turno.commands.diagnosis.advice import Advice
+    from psycopg import Connection
+
+
+class Advice(NamedTuple):
+    """Something to mend, and how; what is `fatal` keeps the rest from being looked at."""
+
+    problem: str
+    mend: str
+    fatal: bool = False
+
+
+CORRECT = "correct it in .env or in the environment"
+
+
+def of_settings(variables: Mapping[str, str]) -> Iterator[Advice]:
+    """Yield every setting that lacks its prefix, is wrong or missing, or names a module that cannot be loaded."""
+    for setting in fields(Settings):
+        name = setting.name.upper()
+        if name in variables and not Settings.value(variables, setting.name):
+            yield Advice(f"{name} is not a setting, {PREFIX}{name} is", "rename it in .env or in the environment")
+    try:
+        settings = Settings.read(variables).require("database_url", "master_key", "jwt_key", "handlers")
+    except InvalidSettings as wrong:
+        yield from (Advice(problem, CORRECT, fatal=True) for problem in wrong.problems)
+        return
+    yield from _loaded(lambda: logins_of(settings))
+    yield from _loaded(migrations)
+    yield from _loaded(lambda: named_handlers(settings.handlers))
+    for name in backends()[settings.queue_backend].needs:
+        if not getattr(settings, name):
+            yield Advice(f"QUEUE_BACKEND={settings.queue_backend} needs {variable_of(name)}", CORRECT)
+
+
+def _loaded(load: Callable[[], object]) -> Iterator[Advice]:
+    try:
+        load()
+    except InvalidSettings as wrong:
+        yield from (Advice(problem, CORRECT, fatal=True) for problem in wrong.problems)
+
+
+OLDEST = 150000  # server_version_num of PostgreSQL 15
+SHOWN = 5  # findings about rights
+
+
+def of_database(settings: Settings, explained: Callable[[BaseException], str | None]) -> Iterator[Advice]:
+    """Yield what is to be mended there; a database that cannot be reached is one line."""
+    try:
+        with opened(provisioner(settings)) as admin:
+            standing = list(_installed(admin, settings))
+            yield from standing
+            if any(one.fatal for one in standing):
+                return
+            yield from _rights(admin, settings)
+            yield from _sessions(admin, settings)
+        with operator_session(settings) as operator:
+            for one in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
+                yield Advice(one.sentence, f"run `{one.command}`")
+    except Exception as error:
+        if not (message := explained(error)):
+            raise
+        yield Advice(message, "then run `turno doctor` again")
+
+
+def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    if admin.info.server_version < OLDEST:
+        version = admin.info.parameter_status("server_version")
+        yield Advice(f"PostgreSQL {version} is too old", "upgrade the server to 15 or newer", fatal=True)
+        return
+    standings = status(admin, logins_of(settings), migrations=migrations())
+    if not standings[0].at:
+        if public_rights(admin) and (others := len(hosts(admin))):
+            what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
+            yield Advice(what, "run `turno db plan`, then `turno db migrate`", fatal=True)
+        else:
+            yield Advice("Turno is not installed in this database", "run `turno db migrate`", fatal=True)
+        return
+    for one in standings:
+        if one.trouble:
+            yield Advice(f"schema {one.schema}: {one.trouble}", "run `turno db status` and mend it")
+    if behind := [one for one in standings if one.pending or one.redefine]:
+        yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno db migrate`")
+    if len(standings) == 1:
+        yield Advice("there is no tenant", "run `turno tenant add SLUG --company COMPANY --name NAME`")
+
+
+def _rights(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    findings = check(admin, logins_of(settings))
+    for finding in findings[:SHOWN]:
+        yield Advice(str(finding), "run `turno db migrate`")
+    if len(findings) > SHOWN:
+        yield Advice(f"{len(findings) - SHOWN} further rights differ", "run `turno db check` for all of them")
+
+
+def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    row = admin.execute(
+        "SELECT current_setting('max_connections')::integer"
+        " - current_setting('superuser_reserved_connections')::integer,"
+        " (SELECT greatest(1, count(DISTINCT host)) FROM turno.workers)"
+    ).fetchone()
+    room, hosts_at_work = row or (0, 1)
+    needed = hosts_at_work * sessions_of_a_host(settings)
+    if needed > room:
+        yield Advice(
+            f"{hosts_at_work} hosts with these settings may open {needed} sessions, and max_connections has room for"
+            f" {room}",
+            "raise max_connections, or lower TURNO_WEB_THREADS, TURNO_MAX_CHILDREN or TURNO_LIMITS child_sessions",
+        )
+    enough = tenant_connections(admin, settings)
+    limits = admin.execute(_LOWEST_LIMIT, [enough]).fetchone()
+    if limits and limits[0] is not None:
+        yield Advice(
+            f"a tenant's handlers may open {limits[0]} sessions, and {hosts_at_work} hosts with these settings run"
+            f" children for {enough}",
+            "run `turno db migrate`, which raises each tenant's limit",
+        )
+    services = hosts_at_work * (sessions_of_a_web(settings) + 3)
+    reserved = admin.execute("SELECT current_setting('reserved_connections', true)::integer").fetchone()
+    if reserved and reserved[0] is not None and reserved[0] < services:
+        yield Advice(
+            f"reserved_connections is {reserved[0]}: handlers may use the connections of web, workers and operators",
+            f"set reserved_connections = {services} and restart the server",
+        )
+
+
+_LOWEST_LIMIT = """
+SELECT min(r.rolconnlimit) FROM turno.tenants n JOIN pg_catalog.pg_roles r ON r.rolname = n.handler_role
+WHERE n.state = 'active' AND r.rolconnlimit BETWEEN 0 AND %s - 1
+"""
+
+
+def sessions_of_a_host(settings: Settings) -> int:
+    """Return how many sessions one host's web and workers may open with these settings; docs/operations.md counts."""
+    return sessions_of_a_web(settings) + sessions_of_a_worker(settings)
+
+
+def sessions_of_a_web(settings: Settings) -> int:
+    """Return how many sessions one `turno serve` may open: for requests, streams, operators, maintenance, hints."""
+    hints = 0 if settings.queue_backend == "exec" else 1
+    return settings.web_workers * (settings.web_threads + 2 + 4 + 2 + hints)
+
+
+def sessions_of_a_worker(settings: Settings) -> int:
+    """Return how many sessions one resident worker, or with `exec` a host's workers, may open."""
+    if settings.queue_backend == "exec":
+        return 3 * (settings.max_children + settings.reserve_children) + 1
+    own = backends()[settings.queue_backend].sessions
+    children = settings.max_children + settings.reserve_children
+    return own + children * (2 + settings.limits.child_sessions)
 
 
 @click.command()

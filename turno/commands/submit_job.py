@@ -20,7 +20,7 @@ from turno.jobs.named_handlers import named_handlers
 from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
-from turno.web.http.request_headers import IDEMPOTENCY_KEY
+from turno.web.http.requests import IDEMPOTENCY_KEY
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -13,12 +13,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from turno.http_server.address_share import Network, network_of
 from turno.http_server.client_connection import (
     CLIENT_TIMEOUT_SECONDS,
     CONNECTION,
     MIN_BYTES_PER_SECOND,
     ClientConnection,
+    Network,
+    network_of,
 )
 from turno.http_server.thread_shares import EVENT_LOOP, PLACES, WANTED, ThreadShares
 

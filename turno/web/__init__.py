@@ -23,7 +23,6 @@ from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
 from turno.web.api.notifications import notifications
 from turno.web.api.submit import job_submission
-from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
 from turno.web.live import Live
 from turno.web.openapi.docs import docs, published
@@ -32,9 +31,8 @@ from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in as token_sign_in
 from turno.web.routes import Routes
-from turno.web.security import install_security
+from turno.web.security import install_cors, install_security, install_unknown_address
 from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
-from turno.web.unknown_address import install_unknown_address
 
 ROUTES = (
     job_submission,

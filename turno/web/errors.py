@@ -9,15 +9,13 @@ from turno.errors import LimitExceeded, RateLimited
 from turno.jobs.error_record import line_of
 from turno.store.outage import OUTAGE, busy, in_short
 from turno.tenancy.schema_migrations.lacking import missing_in
-from turno.web.addresses import at
-from turno.web.http.json_answers import answer
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.rate_limits import over_limit
+from turno.web.admission import over_limit
+from turno.web.http.responses import BUSY_SECONDS, FieldProblem, Kind, Problem, answer, invalid
+from turno.web.services import at
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = "5"
-BUSY_SECONDS = "1"
 MEDIA_TYPE = "application/problem+json"
 
 # What the framework refuses before or beside our own code, in our own words.

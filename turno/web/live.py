@@ -6,7 +6,7 @@ from uuid import UUID
 
 from flask import Response
 
-from turno.web.http.query import described
+from turno.web.http.requests import described
 
 if TYPE_CHECKING:
     from turno.web.routes import Call

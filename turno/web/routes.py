@@ -9,17 +9,19 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from flask import Blueprint, Request, Response, g, request
 
-from turno.web.auth.csrf import SAFE
-from turno.web.auth.login import principal_of
-from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import Scope, require_change, require_everywhere, require_operator, scope_of
-from turno.web.http.json_answers import answer
-from turno.web.http.problems import Kind
-from turno.web.http.query import NoQuery, read_query
-from turno.web.http.request_body import Changes, read_body, read_changes
-from turno.web.http.request_headers import correlation_id
-from turno.web.rate_limits import admit_command
-from turno.web.tenant_share import place_of
+from turno.web.admission import (
+    Scope,
+    admit_command,
+    place_of,
+    require_change,
+    require_everywhere,
+    require_operator,
+    scope_of,
+)
+from turno.web.auth.login import SAFE, principal_of
+from turno.web.auth.tokens import Principal
+from turno.web.http.requests import Changes, NoQuery, correlation_id, read_body, read_changes, read_query
+from turno.web.http.responses import Kind, answer
 
 Access = Literal["user", "operator"]
 View = TypeVar("View", bound=Callable[..., Any])

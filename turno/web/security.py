@@ -1,16 +1,18 @@
-"""What every request and answer of Turno's has: the host we answer for, a limit to the body, and headers."""
+"""Checks of each request, headers of each response, CORS, and the refusal of unknown addresses."""
 
 import logging
 import os
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, current_app, g, request
+from flask.sansio.blueprints import BlueprintSetupState
+from werkzeug.routing import PathConverter
 from werkzeug.sansio.utils import host_is_trusted
 
-from turno.web.addresses import over_https
 from turno.web.errors import problem_document
-from turno.web.http.problems import Kind, Problem
-from turno.web.services import services
+from turno.web.http.responses import Kind, Problem
+from turno.web.services import at, over_https, services
 
 log = logging.getLogger(__name__)
 
@@ -70,3 +72,85 @@ def _complete(response: Response) -> Response:
     if "turno_correlation_id" in g:
         response.headers["X-Correlation-Id"] = g.turno_correlation_id
     return response
+
+
+CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correlation-Id, X-Schema, traceparent"
+EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
+CORS_METHODS = "GET, POST, PATCH"
+PREFLIGHT_SECONDS = "600"
+# Anybody may load the client library: it is the same for all and knows nothing.
+CLIENT = "turno-client.js"
+
+
+def install_cors(turno: Blueprint) -> None:
+    """Answer preflight requests, and add CORS headers to answers, for the origins in TURNO_ALLOWED_ORIGINS."""
+    turno.before_request(_preflight)
+    turno.after_request(_allow)
+
+
+def _preflight() -> Response | None:
+    asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+    if not (asks and _allowed()):
+        return None
+    return Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": CORS_METHODS,
+            "Access-Control-Allow-Headers": CORS_HEADERS,
+            "Access-Control-Max-Age": PREFLIGHT_SECONDS,
+        },
+    )
+
+
+def _allow(response: Response) -> Response:
+    if request.endpoint == "turno.static" and (request.view_args or {}).get("filename") == CLIENT:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
+    if _of_the_api() and services().settings.allowed_origins:
+        response.vary.add("Origin")
+        if _allowed():
+            response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
+            response.headers["Access-Control-Expose-Headers"] = EXPOSED
+    return response
+
+
+def _allowed() -> bool:
+    return _of_the_api() and request.headers.get("Origin") in services().settings.allowed_origins
+
+
+def _of_the_api() -> bool:
+    return request.path.startswith(f"{services().prefix}/api/")
+
+
+UNKNOWN = "turno.unknown"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+
+class AnyPath(PathConverter):
+    """Whatever follows, also what begins with a slash."""
+
+    regex = ".*?"
+    part_isolating = False
+
+
+def install_unknown_address(turno: Blueprint) -> None:
+    """Have the blueprint answer whatever stands below its prefix; any other route is found before this one."""
+    turno.record(_install)
+
+
+def _install(state: BlueprintSetupState) -> None:
+    app, prefix = state.app, state.url_prefix or ""
+    app.url_map.converters["turno_any"] = AnyPath
+    # By hand, because Flask's own way names the methods, and there is no end to what may be sent.
+    app.url_map.add(app.url_rule_class(f"{prefix}/<turno_any:path>", endpoint=UNKNOWN))
+    app.view_functions[UNKNOWN] = _unknown
+
+
+def _unknown(path: str) -> NoReturn:  # noqa: ARG001 - the routing's own argument
+    adapter = current_app.create_url_adapter(request)
+    allowed = [method for method in METHODS if adapter and adapter.match(method=method)[0] != UNKNOWN]
+    if allowed:
+        told = "Use one of the methods that the Allow header names."
+        raise Problem(Kind.METHOD, told, headers={"Allow": ", ".join(allowed)})
+    raise Problem(Kind.NOT_FOUND, f"There is nothing at this address; {at('/openapi.json')} lists what there is.")

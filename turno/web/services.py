@@ -1,14 +1,16 @@
-"""What the routes work with; handed in by wiring, found through the application that serves the request."""
+"""The services of an application, and the addresses of its routes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from ipaddress import ip_address
 from os import getpid
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import Flask, Request, current_app
+from flask import Flask, Request, current_app, request
 from markupsafe import Markup
 
 from turno.capability import Link
@@ -25,9 +27,8 @@ from turno.web.live import Live
 
 if TYPE_CHECKING:
     from turno.catalogue import Catalogues
-    from turno.web.api.submission_part import SubmissionPart
-    from turno.web.auth.principal import Principal
-    from turno.web.auth.tokens import TokenCheck
+    from turno.web.api.submit import SubmissionPart
+    from turno.web.auth.tokens import Principal, TokenCheck
     from turno.web.pages.operator_pages import OperatorVisit
     from turno.web.pages.visit import Visit
 
@@ -99,3 +100,35 @@ def as_operator() -> AbstractContextManager[Operator]:
     lend = services().operator
     assert lend is not None, "this application was installed without an operator's connection"  # noqa: S101
     return lend()
+
+
+def at(path: str) -> str:
+    """Return the address at which a browser finds a path of Turno's; of "" what all of them begin with."""
+    return _mounted() + services().prefix + path
+
+
+def asked_path() -> str:
+    """Return the address of the present request as a browser asked for it, without its query."""
+    return _mounted() + request.path
+
+
+def over_https(request: Request) -> bool:
+    """Say whether browsers reach us over HTTPS: if TURNO_PUBLIC_URL says so, whatever a request's headers say."""
+    return request.is_secure or services().settings.public_url.startswith("https:")
+
+
+def asked_on_this_machine(request: Request) -> bool:
+    """Say whether the browser asked for a name that always means its own machine; any other may be led here."""
+    try:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _mounted() -> str:
+    """Return where the application is mounted.
+
+    SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of TURNO_PUBLIC_URL.
+    """
+    return request.script_root or urlsplit(services().settings.public_url).path

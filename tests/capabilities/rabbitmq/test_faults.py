@@ -18,7 +18,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
 from turno.capabilities.rabbitmq.topology import QUEUE
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.jobs.job import JobRef
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until

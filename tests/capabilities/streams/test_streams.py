@@ -16,7 +16,7 @@ from cli.demo.web import DemoWeb
 from tests.api import in_an_hour
 from tests.installation import ExampleInstallation
 from tests.stream_client import StreamClient
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.jobs.changes import Changes
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until

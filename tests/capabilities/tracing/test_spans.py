@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from cli.demo.web import DemoWeb
 from tests.installation import ExampleInstallation
-from turno.commands.development_token import development_token
+from turno.commands.token import development_token
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 

@@ -16,8 +16,8 @@ import turno
 from tests.installation import ExampleInstallation
 from tests.payload_types import FIELDS, PLACE, REGISTRY, Charge, Kept, Money, all_types, types_in
 from tests.web_here import web_of
-from turno.commands.development_token import development_token
 from turno.commands.main import main
+from turno.commands.token import development_token
 from turno.jobs.json_text import json_text
 from turno.store.engine.announcements import of
 

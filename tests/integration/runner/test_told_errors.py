@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from tests.web_here import web_of
 from turno.capabilities.effects.once import EffectInDoubt
-from turno.commands.development_token import development_token
 from turno.commands.main import main
+from turno.commands.token import development_token
 from turno.errors import HandlerMisuse, InvalidPayload, PermanentFailure, UserError
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext

@@ -12,7 +12,7 @@ import pytest
 
 from cli.servers.system_packages import POSTGRES_15
 from tests.installation import ROOT
-from turno.commands.diagnosis.of_database import sessions_of_a_web, sessions_of_a_worker
+from turno.commands.doctor import sessions_of_a_web, sessions_of_a_worker
 from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
 from turno.testing.servers import template_of

@@ -30,7 +30,7 @@ from turno.store.operator import routing
 from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.web.errors import problem_of
-from turno.web.http.problems import FieldProblem, Kind
+from turno.web.http.responses import FieldProblem, Kind
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)

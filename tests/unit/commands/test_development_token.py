@@ -2,8 +2,7 @@ import jwt
 import pytest
 from click.testing import CliRunner
 
-from turno.commands.development_token import CannotSign, development_token
-from turno.commands.token import token
+from turno.commands.token import CannotSign, development_token, token
 from turno.settings import Settings
 from turno.web.auth.tokens import TokenCheck
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from dotenv import dotenv_values
 
-from turno.commands.diagnosis.of_settings import of_settings
+from turno.commands.doctor import of_settings
 from turno.commands.main import main
 from turno.environment import read_settings, variables
 from turno.settings import Settings

@@ -2,8 +2,8 @@ import pytest
 from click.testing import CliRunner
 
 from turno.capability import LIBRARY
+from turno.commands.db import Report, print_standings, versions
 from turno.commands.main import main
-from turno.commands.output.migrate_report import Report, print_standings, versions
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 

@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from turno.http_server.address_share import AddressShare
+from turno.http_server.client_connection import AddressShare
 
 TRUSTED = [ip_network("127.0.0.1/32"), ip_network("10.1.0.0/16"), ip_network("::1/128")]
 

@@ -11,9 +11,9 @@ import pytest
 from tests.greetings import build_registry
 from turno.settings import Settings
 from turno.web import create_app
-from turno.web.http.problems import Kind
+from turno.web.http.responses import Kind
 from turno.web.pages.page_routes import Pages
-from turno.web.unknown_address import UNKNOWN
+from turno.web.security import UNKNOWN
 
 if TYPE_CHECKING:
     from flask import Flask

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from turno.errors import InvalidSettings
 from turno.settings import Settings
 from turno.web.auth.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck, refuse_token
-from turno.web.http.problems import Kind, Problem
+from turno.web.http.responses import Kind, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

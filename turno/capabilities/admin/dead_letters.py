@@ -8,16 +8,13 @@ from uuid import UUID
 from flask import Response
 
 from turno.store.api import jobs as stored
-from turno.web.addresses import at
+from turno.web.admission import over_quota
 from turno.web.api.job_body import ErrorBody, error_body
-from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import JobPageQuery, described
-from turno.web.rate_limits import over_quota
+from turno.web.http.requests import JobPageQuery, described, read_id
+from turno.web.http.responses import Kind, Problem, from_row, page_of
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 admin = Routes("admin", __name__, tag="administration")
 

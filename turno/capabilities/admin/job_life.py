@@ -12,17 +12,14 @@ from flask import Response, request
 
 from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import jobs as stored
-from turno.web.addresses import at
 from turno.web.api.job_body import JobBody, error_body, job_body
-from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import Kind, no_such_job
-from turno.web.http.query import AFTER, NOT_GIVEN, PageSize, Text, described
+from turno.web.http.requests import AFTER, NOT_GIVEN, PageSize, Text, described, read_id
+from turno.web.http.responses import Kind, from_row, no_such_job, page_of
 from turno.web.pages.drawing import draw, written
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.pages.reasons import of_job
 from turno.web.routes import Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 admin_logs = Routes("admin_logs", __name__, tag="administration")
 job_life = OperatorPages("operator_job", __name__)

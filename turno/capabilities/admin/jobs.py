@@ -14,10 +14,9 @@ from turno.jobs.moment import moment_of
 from turno.jobs.operator_command import CommandName, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, group_jobs
 from turno.web.api.job_body import Band
-from turno.web.api.job_filters import Filters, filters_of
-from turno.web.http.json_answers import from_row
-from turno.web.http.problems import FieldProblem, invalid
-from turno.web.http.query import NOT_GIVEN, Moment, PageSize, Text, described
+from turno.web.api.jobs import Filters, filters_of
+from turno.web.http.requests import NOT_GIVEN, Moment, PageSize, Text, described
+from turno.web.http.responses import FieldProblem, from_row, invalid
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

@@ -12,9 +12,9 @@ from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES, LABELS, Outcome
 from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, JobsWanted, SearchTooLong, find_jobs, group_jobs
-from turno.web.api.job_filters import filter_names, filters_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import NOT_GIVEN, Text, searchable
+from turno.web.api.jobs import filter_names, filters_of
+from turno.web.http.requests import NOT_GIVEN, Text, searchable
+from turno.web.http.responses import Kind, Problem
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator, services

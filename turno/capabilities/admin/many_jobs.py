@@ -10,8 +10,8 @@ from turno.dispatch.search_tenants import FoundInTenants, search_tenants, within
 from turno.jobs.label import found_label, label, outcome
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, JobsWanted, Row, find_jobs, find_quickly
-from turno.web.auth.principal import Principal
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.auth.tokens import Principal
+from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.services import as_operator, services
 
 SEARCH_SECONDS = 3.0  # after which a search of the API skips the remaining tenants

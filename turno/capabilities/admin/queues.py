@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flask import Response
 
 from turno.capabilities.admin import board
-from turno.web.http.query import searchable
+from turno.web.http.requests import searchable
 from turno.web.pages.drawing import draw
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator

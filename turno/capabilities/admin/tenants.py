@@ -15,11 +15,9 @@ from turno.capability import backends
 from turno.store.operator import routing
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import set_tenant
-from turno.web.auth.principal import Principal
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import AFTER, PageSize, Text, described, searchable
-from turno.web.http.request_body import Changes
+from turno.web.auth.tokens import Principal
+from turno.web.http.requests import AFTER, Changes, PageSize, Text, described, searchable
+from turno.web.http.responses import Kind, Problem, from_row, page_of
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes

@@ -11,9 +11,8 @@ from turno.capabilities.admin.setting_form import changes_in
 from turno.capabilities.admin.tenants import AlertMinutes, AlertPercent, JobsPerDay
 from turno.jobs.handler import JobHandler
 from turno.store.operator.run_time_settings import list_types, set_type
-from turno.web.http.json_answers import from_row
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.request_body import Changes
+from turno.web.http.requests import Changes
+from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes

@@ -10,10 +10,8 @@ from flask import Response, request
 from turno.capabilities.admin.tenants import Backend
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import ask_worker, list_workers
-from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import from_row
-from turno.web.http.problems import Kind, Problem, invalid
-from turno.web.http.request_body import Changes
+from turno.web.http.requests import Changes, read_id
+from turno.web.http.responses import Kind, Problem, from_row, invalid
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import OperatorCall, Routes

@@ -26,16 +26,12 @@ from turno.capabilities.files.uploads import (
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.addresses import at
-from turno.web.api.job_id import read_id
+from turno.web.admission import place_of
 from turno.web.api.jobs import find_job
-from turno.web.http.json_answers import answer
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, Text, described
-from turno.web.http.request_body import read_bytes
+from turno.web.http.requests import LARGEST_ID, Text, described, read_bytes, read_id
+from turno.web.http.responses import FieldProblem, Kind, Problem, answer, invalid
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
-from turno.web.tenant_share import place_of
+from turno.web.services import at, services
 
 log = logging.getLogger(__name__)
 files = Routes("files", __name__, tag="files")

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from turno.capabilities.files.stored import written_by as files_of
 from turno.capabilities.files.uploads import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece
 from turno.store.api.jobs import Reader
-from turno.web.api.job_id import read_id
-from turno.web.http.problems import FieldProblem, invalid
+from turno.web.http.requests import read_id
+from turno.web.http.responses import FieldProblem, invalid
 from turno.web.pages.drawing import go
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit

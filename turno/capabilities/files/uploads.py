@@ -10,10 +10,9 @@ from turno.capabilities.files.kept_file import KeptFile, media_type_of, name_pro
 from turno.capabilities.files.link import SECONDS, Link
 from turno.settings import MEGABYTE
 from turno.tenancy.identity.session import as_api, call_as_api
-from turno.web.addresses import at
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.services import services
+from turno.web.admission import Scope
+from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
+from turno.web.services import at, services
 
 LARGEST_PIECE = 1_048_576  # bytes
 # Life of an upload that no job reads.

@@ -10,9 +10,8 @@ from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
-from turno.web.api.job_id import read_id
-from turno.web.http.problems import no_such_job
-from turno.web.http.query import NOT_GIVEN, Text
+from turno.web.http.requests import NOT_GIVEN, Text, read_id
+from turno.web.http.responses import no_such_job
 from turno.web.pages.drawing import draw, written
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.reasons import of_event, of_job

@@ -10,10 +10,9 @@ from turno.jobs.error_record import line_of
 from turno.jobs.job import Status
 from turno.jobs.payload import restore_payload
 from turno.store.api import jobs as stored
-from turno.web.addresses import at
 from turno.web.api.job_body import JobBody, job_body
 from turno.web.pages.visit import Visit
-from turno.web.services import services
+from turno.web.services import at, services
 
 log = logging.getLogger(__name__)
 

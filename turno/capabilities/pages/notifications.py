@@ -8,11 +8,9 @@ from uuid import UUID
 from flask import Response, request
 
 from turno.store.api import notifications as stored
-from turno.web.api.job_id import read_id
 from turno.web.api.notifications import read, told_label
-from turno.web.http.json_answers import page_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import NOT_GIVEN
+from turno.web.http.requests import NOT_GIVEN, read_id
+from turno.web.http.responses import Kind, Problem, page_of
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading

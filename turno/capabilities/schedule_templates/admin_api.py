@@ -12,9 +12,8 @@ from turno.capabilities.schedule_templates import stored
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import Missed, known_zone
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
-from turno.web.http.json_answers import answer, from_row, page_of
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import NOT_GIVEN, KeyCursor, PageSize, described
+from turno.web.http.requests import NOT_GIVEN, KeyCursor, PageSize, described
+from turno.web.http.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator
 

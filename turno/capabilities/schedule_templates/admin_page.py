@@ -10,7 +10,7 @@ from turno.capabilities.schedule_templates.admin_api import (
 )
 from turno.jobs.recurrence import MISSED
 from turno.web.api.recurring_job import recurring_job_of_form
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import services

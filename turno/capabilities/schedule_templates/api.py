@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from turno.capabilities.schedule_templates.copies import CopyBody, list_copies, switch_copy
-from turno.web.http.problems import Kind
+from turno.web.http.responses import Kind
 from turno.web.routes import Call, Routes
 
 templates = Routes("templates", __name__, tag="schedules")

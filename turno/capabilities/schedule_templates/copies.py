@@ -7,9 +7,8 @@ from uuid import UUID
 
 from turno.jobs.recurrence import Missed
 from turno.tenancy.identity.session import call_as_api
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import from_row
-from turno.web.http.problems import Kind, Problem
+from turno.web.admission import Scope
+from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.services import services
 
 SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"

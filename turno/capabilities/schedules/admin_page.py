@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flask import Response
 
 from turno.capabilities.schedules.listed import all_schedules
-from turno.web.http.query import Text
+from turno.web.http.requests import Text
 from turno.web.pages.drawing import draw
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator

@@ -12,14 +12,12 @@ from turno.capabilities.schedules.body import (
     schedule_body,
     schedule_links,
 )
-from turno.web.addresses import at
+from turno.web.admission import Scope
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import answer, page_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import NOT_GIVEN, KeyCursor, PageSize
+from turno.web.http.requests import NOT_GIVEN, KeyCursor, PageSize
+from turno.web.http.responses import Kind, Problem, answer, page_of
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 schedules = Routes("schedules", __name__, tag="schedules")
 

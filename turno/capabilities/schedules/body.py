@@ -12,7 +12,7 @@ from turno.jobs.job import Priority
 from turno.jobs.recurrence import InvalidRule, Missed
 from turno.jobs.recurring_job import stored_rule
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.http.json_answers import from_row
+from turno.web.http.responses import from_row
 from turno.web.services import services
 
 NEXT_SHOWN = 5

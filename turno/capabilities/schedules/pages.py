@@ -13,14 +13,13 @@ from turno.capabilities.schedules.body import ScheduleSummary, schedule_body
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import MISSED
 from turno.store.api import notifications
-from turno.web.addresses import at
 from turno.web.api.recurring_job import recurring_job_of_form
-from turno.web.http.problems import FieldProblem, Kind, Problem
-from turno.web.http.query import NOT_GIVEN, Text
+from turno.web.http.requests import NOT_GIVEN, Text
+from turno.web.http.responses import FieldProblem, Kind, Problem
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
-from turno.web.services import services
+from turno.web.services import at, services
 
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 

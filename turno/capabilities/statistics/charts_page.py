@@ -12,7 +12,7 @@ from turno.capabilities.statistics.over_time import Point
 from turno.capability import installed
 from turno.named import load
 from turno.store.operator.outcome_counts import counted_until
-from turno.web.http.query import LONGEST_TEXT
+from turno.web.http.requests import LONGEST_TEXT
 from turno.web.pages.drawing import draw
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.services import as_operator, services

@@ -5,12 +5,10 @@ from flask import Request, g
 from turno.capabilities.streams import stored
 from turno.capabilities.streams.stored import StreamTicket
 from turno.capabilities.streams.tickets import OF_ADMIN
-from turno.web.auth.csrf import from_own_page
-from turno.web.auth.login import principal_of
-from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import HEADER, Scope, scope_within
-from turno.web.auth.tokens import refuse_token
-from turno.web.http.problems import Kind, Problem
+from turno.web.admission import HEADER, Scope, scope_within
+from turno.web.auth.login import from_own_page, principal_of
+from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.http.responses import Kind, Problem
 from turno.web.services import services
 
 TICKET, TENANT = "ticket", "schema"

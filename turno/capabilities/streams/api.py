@@ -16,14 +16,12 @@ from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
 from turno.tenancy.identity.tenant import SLUG
-from turno.web.addresses import at
-from turno.web.api.job_id import read_id
+from turno.web.admission import require_operator
 from turno.web.api.jobs import EVERY_USER
-from turno.web.auth.tenant_scope import require_operator
-from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query import NOT_GIVEN, Text, described
+from turno.web.http.requests import NOT_GIVEN, Text, described, read_id
+from turno.web.http.responses import Kind, Problem, no_such_job
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 FULL_RETRY_SECONDS = "10"
 UNREAD_AT_MOST = 50

@@ -8,9 +8,9 @@ from msgspec import Meta
 
 from turno.capabilities.tags.tagging import MOST_TAGS, TAG
 from turno.dispatch.dispatcher import Behind
-from turno.web.api.submission_part import SubmissionPart
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.query import described
+from turno.web.admission import Scope
+from turno.web.api.submit import SubmissionPart
+from turno.web.http.requests import described
 
 PUT: LiteralString = "{0}.job_tags_put(e.job_id, %s::text[])"
 

@@ -12,11 +12,10 @@ from msgspec import Meta
 
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.url import url_problem
-from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import require_everywhere
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query import LARGEST_ID, PageSize, Text, described
+from turno.web.admission import require_everywhere
+from turno.web.auth.tokens import Principal
+from turno.web.http.requests import LARGEST_ID, PageSize, Text, described
+from turno.web.http.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
 from turno.web.routes import Answer, OperatorCall, Routes

@@ -10,12 +10,12 @@ from markupsafe import Markup
 from turno.capabilities.webhooks.url import MAILTO, url_problem
 from turno.dispatch.dispatcher import Behind
 from turno.store.api import rate_limits
-from turno.web.api.submission_part import SubmissionPart
-from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.problems import FieldProblem
-from turno.web.http.query import NOT_GIVEN, described
-from turno.web.pages.language import language_of
+from turno.web.admission import Scope
+from turno.web.api.submit import SubmissionPart
+from turno.web.auth.tokens import Principal
+from turno.web.http.requests import NOT_GIVEN, described
+from turno.web.http.responses import FieldProblem
+from turno.web.pages.localizer import language_of
 from turno.web.pages.visit import Visit
 from turno.web.services import services
 

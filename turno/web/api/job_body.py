@@ -12,7 +12,7 @@ from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, Outcome, label, outcome
 from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
-from turno.web.http.json_answers import from_row
+from turno.web.http.responses import from_row
 
 RETRY_WHILE_OPEN = "2"
 CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause

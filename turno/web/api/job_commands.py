@@ -9,21 +9,14 @@ from flask import Response, request
 from turno.dispatch.dispatcher import Verdict
 from turno.jobs.job import Priority, Status
 from turno.store.api import jobs as stored
-from turno.web.addresses import at
+from turno.web.admission import Scope, over_quota
 from turno.web.api.job_body import job_links
-from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
-from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, submitted
-from turno.web.api.submit_body import known_handler, new_job
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import answer
-from turno.web.http.problems import Kind, Problem, invalid, no_such_job
-from turno.web.http.query import NOT_GIVEN
-from turno.web.http.request_body import check, read_body
-from turno.web.http.request_headers import idempotency_key
-from turno.web.rate_limits import over_quota
+from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, known_handler, new_job, submitted
+from turno.web.http.requests import NOT_GIVEN, check, idempotency_key, read_body, read_id
+from turno.web.http.responses import Kind, Problem, answer, invalid, no_such_job
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 job_commands = Routes("job_commands", __name__, tag="jobs")
 

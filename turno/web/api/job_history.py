@@ -10,10 +10,8 @@ from uuid import UUID
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import ErrorBody, error_body
-from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import Kind, no_such_job
-from turno.web.http.query import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
+from turno.web.http.requests import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described, read_id
+from turno.web.http.responses import Kind, from_row, no_such_job, page_of
 from turno.web.routes import Call, Routes
 
 job_history = Routes("job_history", __name__, tag="jobs")

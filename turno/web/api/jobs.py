@@ -1,5 +1,6 @@
-"""GET /api/jobs and /api/jobs/<id>: how jobs stand."""
+"""GET /api/jobs and /api/jobs/<id>."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -7,20 +8,40 @@ from uuid import UUID
 
 from flask import Response, request
 
+from turno.capability import job_filters
 from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.store.api import jobs as stored
-from turno.web.addresses import at
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
-from turno.web.api.job_filters import Filters, filters_of
-from turno.web.api.job_id import read_id
-from turno.web.auth.principal import Principal
-from turno.web.http.json_answers import answer, page_of
-from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query import NOT_GIVEN, JobPageQuery, Text, described
+from turno.web.auth.tokens import Principal
+from turno.web.http.requests import NOT_GIVEN, JobPageQuery, Text, described, read_id
+from turno.web.http.responses import FieldProblem, Kind, Problem, answer, invalid, no_such_job, page_of
 from turno.web.live import WaitQuery
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
+
+Filters = Annotated[
+    tuple[Text, ...],
+    described("Only jobs with this value of a capability's filter, as NAME:VALUE such as tag:march; may be repeated."),
+]
+
+
+def filter_names() -> list[str]:
+    """Return the names of the filters of the enabled capabilities."""
+    return list(job_filters(services().settings.capabilities))
+
+
+def filters_of(given: Iterable[str]) -> dict[str, list[str]]:
+    """Return the values of each filter; raises Problem 400 for a filter of no enabled capability."""
+    known, found = filter_names(), dict[str, list[str]]()
+    for text in given:
+        name, _, value = text.partition(":")
+        if name not in known or not value:
+            names = ", ".join(known) or "none"
+            raise invalid([FieldProblem("filter", f"must be NAME:VALUE with a name of: {names}; not {text[:60]!r}")])
+        found.setdefault(name, []).append(value)
+    return found
+
 
 jobs = Routes("jobs", __name__, tag="jobs")
 

@@ -9,14 +9,11 @@ from uuid import UUID
 from turno.jobs.label import Label, Outcome, label_of_end, outcome
 from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import call_as_api
-from turno.web.addresses import at
-from turno.web.api.job_id import read_id
-from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import from_row, page_of
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import JobPageQuery, described
+from turno.web.admission import Scope
+from turno.web.http.requests import JobPageQuery, described, read_id
+from turno.web.http.responses import Kind, Problem, from_row, page_of
 from turno.web.routes import Call, Routes
-from turno.web.services import services
+from turno.web.services import at, services
 
 notifications = Routes("notifications", __name__, tag="notifications")
 

@@ -13,10 +13,9 @@ from turno.jobs.json_text import NotJson
 from turno.jobs.payload import payload_text
 from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.jobs.recurring_job import RecurringJob
-from turno.web.api.submit_body import Band, known_handler
-from turno.web.http.problems import FieldProblem, invalid
-from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, described
-from turno.web.http.request_body import check, field_problems
+from turno.web.api.submit import Band, known_handler
+from turno.web.http.requests import LONGEST_TEXT, NOT_GIVEN, check, described, field_problems
+from turno.web.http.responses import FieldProblem, invalid
 
 LONGEST_NUMBER = 9  # digits of a field of a form
 

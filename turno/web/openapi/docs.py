@@ -7,12 +7,10 @@ from typing import Any
 
 from flask import Response, render_template
 
-from turno.web.addresses import at
-from turno.web.http.json_answers import dumps
-from turno.web.http.problems import Kind
+from turno.web.http.responses import Kind, dumps
 from turno.web.openapi.document import SCHEMAS, Document
 from turno.web.routes import Answer, Routes
-from turno.web.services import Published, services
+from turno.web.services import Published, at, services
 
 docs = Routes("docs", __name__, tag="documentation")
 

@@ -6,11 +6,9 @@ from urllib.parse import urlencode, urlsplit
 
 from flask import Response, redirect, render_template, request
 
-from turno.web.addresses import asked_on_this_machine, asked_path, at
-from turno.web.pages.language import remember_language
-from turno.web.pages.localizer import Localizer
+from turno.web.pages.localizer import Localizer, remember_language
 from turno.web.pages.visit import localizer, signed_in
-from turno.web.services import services
+from turno.web.services import asked_on_this_machine, asked_path, at, services
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "

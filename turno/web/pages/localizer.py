@@ -1,11 +1,40 @@
-"""Messages, numbers, dates and durations in the reader's language."""
+"""The language of a request; messages, numbers, dates and durations in a language."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from turno.catalogue import Catalogues
+from flask import Request, Response
+
+from turno.catalogue import DEFAULT, Catalogues
+from turno.web.services import at, over_https, services
+
+_NAME = "turno-language"
+_ONE_YEAR = 31_536_000
+
+
+def language_of(request: Request) -> str:
+    """Return the language of the response; English if there is no catalogue of a requested language."""
+    known = services().catalogues
+    preferred = request.accept_languages.best_match(known)
+    requested = (request.args.get("lang"), request.cookies.get(_NAME), preferred)
+    return next((language for language in requested if language and language in known), DEFAULT)
+
+
+def remember_language(request: Request, response: Response) -> None:
+    """Keep a language that was switched to."""
+    if request.args.get("lang") in services().catalogues:
+        response.set_cookie(
+            _NAME,
+            language_of(request),
+            max_age=_ONE_YEAR,
+            path=at("/"),
+            httponly=True,
+            samesite="Lax",
+            secure=over_https(request),
+        )
+
 
 _STEPS = ((60, "second", 1), (3600, "minute", 60), (86_400, "hour", 3600))
 _DAY = 86_400

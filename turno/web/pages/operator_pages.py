@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 from flask import request
 
-from turno.web.addresses import at
+from turno.web.admission import Scope, require_change, require_operator, scope_within
 from turno.web.auth.login import Visitor
-from turno.web.auth.principal import Principal
-from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_within
-from turno.web.http.problems import Kind, Problem
+from turno.web.auth.tokens import Principal
+from turno.web.http.responses import Kind, Problem
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer
+from turno.web.services import at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,12 @@ from typing import Any, Literal, get_type_hints
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import MultiDict
 
-from turno.web.auth.csrf import require_same_origin
-from turno.web.auth.login import Visitor, visitor_of
-from turno.web.auth.tenant_scope import require_change, require_everywhere
-from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import NOT_GIVEN, Text, read_query
+from turno.web.admission import admit_command, place_of, require_change, require_everywhere
+from turno.web.auth.login import Visitor, require_same_origin, visitor_of
+from turno.web.http.requests import NOT_GIVEN, Text, read_query
+from turno.web.http.responses import Kind, Problem
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.visit import begin_visit
-from turno.web.rate_limits import admit_command
-from turno.web.tenant_share import place_of
 
 FORM_TOKEN = "form"  # noqa: S105 - the name of a field
 

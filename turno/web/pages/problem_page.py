@@ -3,13 +3,13 @@
 from flask import Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 
-from turno.web.addresses import asked_path
 from turno.web.errors import MEDIA_TYPE, problem_document, problem_of
-from turno.web.http.problems import Kind, Problem
+from turno.web.http.responses import Kind, Problem
 from turno.web.pages.drawing import asked_address, draw, sign_in_page
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer, visit_after_all
-from turno.web.unknown_address import UNKNOWN
+from turno.web.security import UNKNOWN
+from turno.web.services import asked_path
 
 PAGE = "text/html"
 # Problems that a repeated request may not have.

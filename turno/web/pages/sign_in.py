@@ -4,14 +4,11 @@ import logging
 
 from flask import Response, request
 
-from turno.web.addresses import asked_on_this_machine, at, over_https
-from turno.web.auth import session_cookie
-from turno.web.auth.csrf import require_same_origin
-from turno.web.auth.login import tokens
-from turno.web.http.problems import Kind, Problem
+from turno.web.auth.login import MAX_COOKIE_BYTES, begin_session, end_session, require_same_origin, tokens
+from turno.web.http.responses import Kind, Problem
 from turno.web.pages.drawing import go, local, sign_in_page
 from turno.web.pages.page_routes import Pages
-from turno.web.services import services
+from turno.web.services import asked_on_this_machine, at, over_https, services
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +39,7 @@ def sign_out() -> Response:
     # No form token: the button works after the end of the session, and other sites are refused.
     require_same_origin(request)
     response = go(at("/"))
-    session_cookie.end(request, response)
+    end_session(request, response)
     return response
 
 
@@ -53,12 +50,12 @@ def _begin(token: str) -> Response:
             request.remote_addr,
         )
         return sign_in_page(status=403, notice="not over https")
-    if len(token) > session_cookie.MAX_COOKIE_BYTES:
+    if len(token) > MAX_COOKIE_BYTES:
         return sign_in_page(status=400, notice="token too long")
     try:
         principal = tokens().read(token, request.remote_addr)
     except Problem as problem:
         return sign_in_page(status=problem.kind.status, notice="token refused")
     response = go(local(request.form.get("next", "")))
-    session_cookie.begin(request, response, token, principal, now=services().clock().timestamp())
+    begin_session(request, response, token, principal, now=services().clock().timestamp())
     return response

@@ -1,4 +1,4 @@
-"""The visitor of a page, their branch and their language."""
+"""The visitor of a page, with branch and language."""
 
 import logging
 from contextlib import AbstractContextManager
@@ -11,15 +11,32 @@ from markupsafe import Markup
 
 from turno.jobs.error_record import line_of
 from turno.store.api.jobs import Reader
-from turno.web.addresses import at
-from turno.web.auth import session_cookie
-from turno.web.auth.login import Visitor, visitor_of
-from turno.web.auth.tenant_scope import Scope, scope_within
-from turno.web.http.problems import Kind, Problem
-from turno.web.pages.branches import branches_of
-from turno.web.pages.language import language_of
-from turno.web.pages.localizer import Localizer
-from turno.web.services import services
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.web.admission import Scope, scope_within
+from turno.web.auth.login import Visitor, token_in, visitor_of
+from turno.web.auth.tokens import Principal
+from turno.web.http.responses import Kind, Problem
+from turno.web.pages.localizer import Localizer, language_of
+from turno.web.services import at, services
+
+# An operator may choose any branch; a list of thousands is no choice, so beyond this they are typed.
+MAX_BRANCHES_LISTED = 50
+
+
+def branches_of(principal: Principal) -> tuple[str, ...]:
+    """Return the slugs of the active branches that the user may choose, in order; an operator's first few."""
+    if principal.operator and not principal.tenants:
+        active = services().directory.list_active()
+        return tuple(sorted(one.slug for one in active if principal.operates(one.company))[:MAX_BRANCHES_LISTED])
+    return tuple(slug for slug in sorted(principal.tenants)[:MAX_BRANCHES_LISTED] if _open(principal, slug))
+
+
+def _open(principal: Principal, slug: str) -> bool:
+    try:
+        return principal.issued_at >= services().directory.find(slug).tokens_valid_from
+    except UnknownTenant:
+        return False
+
 
 log = logging.getLogger(__name__)
 
@@ -99,4 +116,4 @@ def visit_after_all() -> Visit | None:
 
 def signed_in() -> bool:
     """Return whether the request has a session cookie, valid or not."""
-    return services().principal is None and session_cookie.token_in(request) is not None
+    return services().principal is None and token_in(request) is not None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turno.commands.diagnosis.of_database import sessions_of_a_host
-from turno.commands.diagnosis.of_settings import of_settings
+from turno.commands.doctor import of_settings, sessions_of_a_host
 from turno.settings import Settings
 
 RIGHT = {

@@ -1,20 +1,23 @@
-"""Find the user and the tenant of a request: the token lists the tenants that are allowed, the request names one."""
+"""Admit a request: its user and tenant, the share of the threads of the tenant, and the limits in time."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Request
+from flask import Request, g, request
 
+from turno.errors import RateLimited
+from turno.http_server.thread_shares import PLACES, WANTED, ThreadShares
+from turno.store.api import rate_limits
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth.login import principal_of
-from turno.web.auth.principal import Principal
-from turno.web.auth.tokens import refuse_token
-from turno.web.http.problems import Kind, Problem
+from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.http.responses import BUSY_SECONDS, Kind, Problem
 from turno.web.services import services
 
 HEADER = "X-Schema"
@@ -99,3 +102,78 @@ def _chosen(principal: Principal, slug: str | None) -> tuple[Tenant, Principal]:
     except UnknownTenant:
         pass
     raise Problem(Kind.UNKNOWN_TENANT, f"{HEADER} names no tenant that this token can use.")
+
+
+QUOTA_RETRY_SECONDS = "5"
+
+
+def admit_command(scope: Scope) -> None:
+    """Count a request that may change something; raises RateLimited if a limit is reached.
+
+    Requests of operators are not counted: operators must be able to act while a tenant's limit is reached.
+    """
+    if scope.principal.operator:
+        return
+    limits = _limits("commands_per_minute_per_user", "commands_per_minute_per_tenant")
+    with services().connection() as connection:
+        rate_limits.take(connection, scope.tenant.id, scope.principal.user, limits, seconds=60)
+
+
+def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
+    """Count a job that runs within its request; raises RateLimited if a limit of jobs is reached."""
+    with services().connection() as connection:
+        rate_limits.take(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
+
+
+def _limits(*names: str) -> dict[str, int]:
+    return {name: getattr(services().settings.limits, name) for name in names}
+
+
+def over_limit(reached: RateLimited) -> Problem:
+    """Return the 429 for a limit that is earned back with time."""
+    # A tenant's and a type's jobs a day are also set while everything runs: the settings have another number, or none.
+    fixed = reached.name != "jobs_per_day_per_tenant"
+    most = getattr(services().settings.limits, reached.name, None) if fixed else None
+    what = reached.name.replace("_", " ").replace(" mb ", " MB ")
+    what = what if most is None else f"{most:,} {what}"
+    return Problem(
+        Kind.RATE,
+        f"The limit of {what} is reached; send this again after the seconds that Retry-After names.",
+        headers={"Retry-After": str(max(1, math.ceil(reached.retry_in)))},
+        limit=reached.name,
+    )
+
+
+def over_quota(who_has: str) -> Problem:
+    """Return the 429 for a user with as many open jobs as one may have."""
+    most = services().settings.limits.pending_jobs_per_user
+    return Problem(
+        Kind.QUOTA,
+        f"{who_has} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
+        headers={"Retry-After": QUOTA_RETRY_SECONDS},
+        limit="pending_jobs_per_user",
+    )
+
+
+@contextmanager
+def place_of(tenant: Tenant) -> Iterator[None]:
+    """Hold a place of the tenant's share while a request is worked on; raises Problem 503 if all are taken.
+
+    Nothing was done by then, so the server may ask again instead of answering: unless a ticket was used up.
+    """
+    places: ThreadShares | None = request.environ.get(PLACES)
+    if places is None:
+        yield
+        return
+    if not places.take(tenant.id):
+        if not g.get("turno_ticket_used", False):
+            request.environ[WANTED] = tenant.id
+        raise Problem(
+            Kind.BUSY,
+            "As many requests of this tenant are being worked on as of one tenant may. Send it again in a moment.",
+            headers={"Retry-After": BUSY_SECONDS},
+        )
+    try:
+        yield
+    finally:
+        places.give_back(tenant.id)

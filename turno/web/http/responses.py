@@ -1,14 +1,21 @@
-"""Every way a request is refused, each with its status and its name."""
+"""JSON responses, and the problems (RFC 9457) that refuse a request."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 from uuid import uuid4
 
+from flask import Response
+from flask.json.provider import DefaultJSONProvider
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
+from turno.jobs.moment import written
+
 TYPE_ROOT = "/docs#"
+BUSY_SECONDS = "1"  # of Retry-After while other requests of the tenant run
 # Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
 MAX_LISTED_PROBLEMS = 100
 
@@ -123,3 +130,39 @@ def invalid(errors: Sequence[FieldProblem]) -> Problem:
 def no_such_job() -> Problem:
     """Return the 404 for an id that is malformed, unknown, another user's or another tenant's alike."""
     return Problem(Kind.NOT_FOUND, "No job with this id can be seen with this token in this tenant.")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return written(value, "auto")
+    if is_dataclass(value) and not isinstance(value, type):
+        # A field that would be a word of Python ends in `_`, as is the custom there.
+        return {field.name.rstrip("_"): getattr(value, field.name) for field in fields(value)}
+    return DefaultJSONProvider.default(value)
+
+
+def dumps(value: Any) -> str:
+    """Return `value` as the JSON that every answer is written in: one line of ASCII."""
+    return json.dumps(value, default=_plain)
+
+
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response that carries `body` as JSON."""
+    return Response(dumps(body), status, headers, mimetype="application/json")
+
+
+B = TypeVar("B")
+
+
+def from_row(kind: type[B], row: Mapping[str, Any], **computed: Any) -> B:
+    """Return a body: a field that is not `computed` has the value of the row's column of the same name."""
+    stored = {field.name: row[field.name] for field in fields(cast("Any", kind)) if field.name not in computed}
+    return kind(**stored, **computed)
+
+
+def page_of(
+    rows: Sequence[Mapping[str, Any]], limit: int, body: Callable[[Any], B], cursor: str
+) -> tuple[list[B], Any]:
+    """Return the bodies of at most `limit` rows, and the last one's column `cursor` if there are more rows."""
+    shown = rows[:limit]
+    return [body(row) for row in shown], shown[-1][cursor] if len(rows) > limit else None

@@ -1,1 +1,0 @@
-"""What `turno doctor` looks at."""

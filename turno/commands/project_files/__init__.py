@@ -1,1 +1,0 @@
-"""What `turno init` and `turno handler add` write into a project: its keys, its handlers and their tests."""
