@@ -174,3 +174,9 @@ def test_tests_stand_in_folders_named_like_the_rooms(ring: str) -> None:
 def test_the_example_for_newcomers_has_at_most_300_lines() -> None:
     files = ("batch_invoicing.py", "batch_invoicing_words.py", "invoicing.py")
     assert sum(len((ROOT / "handlers" / name).read_text(encoding="utf-8").splitlines()) for name in files) <= 300
+
+
+def test_names_of_tests_have_at_most_60_characters() -> None:
+    paths = [path for top in ("tests", "turno") for path in sorted((ROOT / top).rglob("*.py"))]
+    names = [name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))]
+    assert [name for name in names if len(name) > 60] == []

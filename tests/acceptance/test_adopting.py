@@ -103,7 +103,7 @@ def erp(each_new_database: str) -> Iterator[str]:
         admin.execute(sql.SQL("DROP OWNED BY {0} CASCADE; DROP ROLE {0}").format(sql.Identifier(role)))
 
 
-def test_six_commands_lead_to_the_first_jobs_over_schemas_that_were_here(
+def test_six_commands_adopt_existing_schemas_and_run_jobs(
     each_new_database: str, erp: str, programs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "app").mkdir()

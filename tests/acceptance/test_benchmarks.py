@@ -33,13 +33,13 @@ def benchmarks(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_without_a_name_they_are_listed_each_with_what_it_measures() -> None:
+def test_benchmarks_are_listed_with_their_measure() -> None:
     listed = [line.split(maxsplit=1) for line in benchmarks()]
     assert [name for name, _ in listed] == list(NAMES)
     assert all(about.endswith(".") for _, about in listed)
 
 
-def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() -> None:
+def test_benchmark_last_line_has_figures_and_floor_ratio() -> None:
     found = json.loads(benchmarks("dispatch", "--smoke", "--json")[-1])
     assert (found["benchmark"], found["unit"], found["quick"]) == ("dispatch", "ms", True)
     assert set(found["figures"]) >= {"floor", "enqueue", "enqueue, quota"}
@@ -98,7 +98,7 @@ def test_benchmark_runs(name: str) -> None:
 
 
 @pytest.mark.deep
-def test_events_reach_every_subscriber_once_beside_a_hand_written_outbox() -> None:
+def test_events_reach_each_subscriber_once_beside_an_outbox() -> None:
     found = json.loads(benchmarks("events", "--smoke", "--json")[-1])
     assert set(found["figures"]) == {
         "turno, 1 subscribers", "turno, 3 subscribers", "turno, in order", "outbox, 1 subscribers",
@@ -118,7 +118,7 @@ def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.Monke
     assert json.loads(told[-1])["broken"] == found.broken
 
 
-def test_a_siege_tells_every_attack_s_ending_and_what_it_was_to_the_victim() -> None:
+def test_siege_reports_each_ending_and_its_cost_to_the_victim() -> None:
     few = tuple(attack for attack in ATTACKS if attack.name.startswith(("bodies", "a flood of wrong tokens")))
     found = json.loads(besiege(Plan(attacks=few, calm=1.5, each=1.0)).json(quick=True))
     assert (found["attacks"], found["lost"], found["stuck"], found["broken"]) == (2, 0, 0, [])
@@ -134,7 +134,7 @@ def test_a_siege_tells_every_attack_s_ending_and_what_it_was_to_the_victim() -> 
     assert all(ending["decent"] and ending["samples"] for ending in found["endings"])
 
 
-def test_a_siege_makes_an_attack_of_each_kind_and_at_least_twelve() -> None:
+def test_siege_makes_twelve_attacks_and_one_of_each_kind() -> None:
     assert len(ATTACKS) >= 12
     assert {attack.of for attack in ATTACKS} >= {"A1", "A2", "A3", "A4", "B", "C"}
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)

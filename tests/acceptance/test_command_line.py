@@ -116,7 +116,7 @@ def ended(asking: Client, job_id: str) -> bool:
     return wait_until(lambda: asking.job(job_id)["finished_at"] is not None, within=30, every=0.1)
 
 
-def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
+def test_migrated_installation_has_no_plan_and_no_findings(installed: Installation) -> None:
     registered, again = installed.succeed("db", "migrate").splitlines()
     assert " job types registered: " in registered
     assert "batch_invoicing" in registered
@@ -279,7 +279,7 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     assert "needs review" not in installed.succeed("job", "show", *one, job_id)
 
 
-def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_mended(installed: Installation) -> None:
+def test_restore_leaves_effects_in_doubt_until_repaired(installed: Installation) -> None:
     [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0002'")
     doubts = f"SELECT count(*) FROM {schema}.external_doubt"  # noqa: S608 - read just before
     assert installed.run("effect", "doubt").returncode == 2
@@ -364,7 +364,7 @@ def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, datab
     assert "run `turno db migrate`" in empty
 
 
-def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed: Installation) -> None:
+def test_submit_with_key_runs_once_and_names_errors(installed: Installation) -> None:
     submit = (
         "job",
         "submit",

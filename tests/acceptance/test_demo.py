@@ -55,9 +55,7 @@ def assert_everything_is_invoiced(report: dict[str, Any]) -> None:
     assert report["dispatch_ms"] > 0
 
 
-def test_the_demo_invoices_everything_again_and_again_and_leaves_no_process(
-    tmp_path: Path, marked: dict[str, str]
-) -> None:
+def test_demo_invoices_repeatedly_and_leaves_no_process(tmp_path: Path, marked: dict[str, str]) -> None:
     assert_everything_is_invoiced(play(tmp_path, marked))
     assert processes(marked) == []
     kept = [path for path in (tmp_path / ".turno").iterdir() if path.name != "postgres-programs"]

@@ -15,7 +15,7 @@ def test_an_unknown_product_does_not_stop_the_others(world: ExampleInstallation)
     assert result == {"raised": 2, "failed": 1}
 
 
-def test_no_default_that_a_handler_set_ends_the_session_of_a_request(world: ExampleInstallation) -> None:
+def test_handler_default_does_not_end_a_request_session(world: ExampleInstallation) -> None:
     if world.admin.info.server_version < 170000:
         return  # there is no transaction_timeout
     role = sql.Identifier(world.one.handler_role)

@@ -117,7 +117,7 @@ def ask(url: str, token: str, body: dict[str, Any] | None = None) -> Any:
         return json.load(answer)
 
 
-def test_it_has_one_package_and_runs_a_job_beside_a_package_called_app(
+def test_wheel_has_one_package_and_runs_beside_app(
     wheel: Path, web: str, shop: Path, environment: dict[str, str], programs: Path
 ) -> None:
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}

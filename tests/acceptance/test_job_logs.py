@@ -34,7 +34,7 @@ def lines(world: ExampleInstallation, job_id: UUID, attempt: int) -> list[tuple[
             if row["attempt"] == attempt]  # fmt: skip
 
 
-def test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone(
+def test_log_lines_survive_the_rollback_of_each_attempt(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = logging_job(world, "error")
@@ -73,7 +73,7 @@ def test_what_a_process_logged_before_it_was_killed_is_kept(world: ExampleInstal
         assert lines(world, job_id, attempt)[-1][1:] == REFUSED
 
 
-def test_a_job_at_work_shows_its_lines_and_a_quiet_level_keeps_the_rest_away(world: ExampleInstallation) -> None:
+def test_running_job_shows_lines_of_its_log_level(world: ExampleInstallation) -> None:
     job_id = logging_job(world, "loop_forever")
     with world.start_worker(job_id, TURNO_LOG_LEVEL="WARNING") as worker:
         assert wait_until(lambda: lines(world, job_id, 1) == [(1, *REFUSED)], within=20)

@@ -107,7 +107,7 @@ def command(environment: Mapping[str, str], *arguments: str, status: int = 0) ->
     return str(done.output)
 
 
-def test_every_command_works_for_an_administrator_that_is_no_superuser(
+def test_commands_work_for_admin_without_superuser(
     managed: Managed, environment: dict[str, str], tmp_path: Path
 ) -> None:
     managed.run("CREATE ROLE {erp} LOGIN PASSWORD 'x'; GRANT {erp} TO {administrator}")

@@ -110,7 +110,7 @@ def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallati
         assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
 
 
-def test_under_gunicorn_streams_leave_half_of_the_threads_to_everybody_else(module_world: ExampleInstallation) -> None:
+def test_gunicorn_streams_leave_half_of_the_threads(module_world: ExampleInstallation) -> None:
     with served_by("gunicorn", module_world) as visitor, ExitStack() as open_streams:
         visitor.sign_in("bob")
         for _ in range(THREADS // 2):

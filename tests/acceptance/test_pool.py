@@ -66,7 +66,7 @@ def test_without_any_hint_polling_finds_the_job(world: ExampleInstallation) -> N
     assert pool.poll() is None
 
 
-def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: ExampleInstallation) -> None:
+def test_pool_grows_and_one_tenant_may_use_every_child(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(4)]
     world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="4")
     assert wait_until(lambda: running(world, *jobs), within=30)
@@ -129,7 +129,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> No
     assert pool.poll() is None
 
 
-def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: ExampleInstallation) -> None:
+def test_sessions_are_kept_per_tenant_and_never_cross(world: ExampleInstallation) -> None:
     jobs = [
         (tenant, world.enqueue({"how": "who"}, handler=Odd, tenant=tenant))
         for _ in range(6)
@@ -144,9 +144,7 @@ def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: Exampl
 
 
 @pytest.mark.parametrize("mess", ["settings", "listening", "prepared", "cursor", "row_factory"])
-def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(
-    world: ExampleInstallation, mess: str
-) -> None:
+def test_session_state_is_reset_before_the_next_job(world: ExampleInstallation, mess: str) -> None:
     jobs = [world.enqueue({"how": "mess", "text": mess}, handler=Odd), world.enqueue({"how": "who"}, handler=Odd)]
     world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: ended(world, *jobs), within=30)
@@ -200,7 +198,7 @@ def test_only_the_named_queues_are_served(world: ExampleInstallation) -> None:
     assert wait_until(lambda: ended(world, cold), within=30)
 
 
-def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: ExampleInstallation) -> None:
+def test_refused_tenant_login_waits_and_others_run(world: ExampleInstallation) -> None:
     world.rows(
         "DO $$ BEGIN EXECUTE format('ALTER ROLE %%I NOLOGIN', "
         "(SELECT handler_role FROM turno.tenants WHERE slug = 'suc0001')); END $$"
@@ -220,7 +218,7 @@ def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: Example
         )
 
 
-def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: ExampleInstallation) -> None:
+def test_sigterm_drains_to_next_checkpoint(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(2)]
     pool = world.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
@@ -290,7 +288,7 @@ def test_a_rolling_restart_in_a_loop_loses_no_attempt(world: ExampleInstallation
         assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'", tenant=tenant)) == 200
 
 
-def test_a_killed_parent_takes_its_children_along_and_the_job_is_found(world: ExampleInstallation) -> None:
+def test_killed_parent_ends_children_and_job_is_recovered(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     pool = world.start_pool()
     assert wait_until(lambda: running(world, job_id), within=30)
@@ -349,7 +347,7 @@ def titles(pool: subprocess.Popen[str]) -> set[str]:
     return {line.rstrip(b"\0").decode() for line in lines}
 
 
-def test_a_child_is_named_for_its_job_and_not_for_what_it_is_about(world: ExampleInstallation) -> None:
+def test_child_process_name_holds_job_but_no_payload(world: ExampleInstallation) -> None:
     pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: "turno: idle" in titles(pool), within=20)
     job_id = world.enqueue({"how": "wait_for_cancel", "text": "a secret"}, handler=Odd)
@@ -378,7 +376,7 @@ def test_its_log_is_json_with_the_ids(world: ExampleInstallation) -> None:
     assert re.search(ended_line, log), log
 
 
-def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: ExampleInstallation) -> None:
+def test_cancelled_job_without_checkpoint_ends_after_grace(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_pool(TURNO_HEARTBEAT_SECONDS="0.1", TURNO_SHUTDOWN_GRACE_SECONDS="0.3")
     assert wait_until(lambda: running(world, job_id), within=30)
@@ -420,7 +418,7 @@ def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: ExampleIn
     assert (world.job(job_id)["errors"], world.job(job_id)["attempt"]) == (0, 3)
 
 
-def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: ExampleInstallation) -> None:
+def test_long_healthy_attempt_resets_the_error_count(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=OddHealthy)
     world.start_pool()
     assert wait_until(lambda: world.job(job_id)["attempt"] >= 8, within=30)
@@ -428,7 +426,7 @@ def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: Exam
     assert world.job(job_id)["errors"] <= 1
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: ExampleInstallation) -> None:
+def test_worker_gives_back_claim_with_lost_answer(world: ExampleInstallation) -> None:
     world.start_pool("--queues", "nothing-of-the-kind", TURNO_HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)

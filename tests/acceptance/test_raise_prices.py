@@ -13,7 +13,7 @@ def prices(world: ExampleInstallation) -> dict[int, Decimal]:
     return {row["id"]: row["unit_price"] for row in world.rows("SELECT id, unit_price FROM products")}
 
 
-def test_each_price_is_raised_once_although_a_worker_is_killed_half_way(world: ExampleInstallation) -> None:
+def test_prices_are_raised_once_despite_a_killed_worker(world: ExampleInstallation) -> None:
     world.odd = True  # its worker also knows the handlers of the tests
     before = prices(world)
     job_id = world.enqueue({"product_ids": [*before, 999], "percent": "10"}, handler=RaisePrices)

@@ -102,9 +102,7 @@ def test_it_is_ready_alive_and_leaving_in_systemd_s_words(
     assert worker.wait(20) == 0
 
 
-def test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck(
-    world: ExampleInstallation, manager: ServiceManager
-) -> None:
+def test_watchdog_beats_while_busy_and_stops_when_stuck(world: ExampleInstallation, manager: ServiceManager) -> None:
     job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
     # Without a reserve: it would look for other tenants' jobs, and turn for that.
     pool = world.start_pool(

@@ -85,9 +85,7 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
 
 
-def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
-    world: ExampleInstallation, turno_said: Any
-) -> None:
+def test_job_search_covers_every_tenant_by_its_own_filter(world: ExampleInstallation, turno_said: Any) -> None:
     mine = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other, correlation_id="tonight", user_id="ana")
     world.enqueue({"how": "error"}, handler=Odd, tenant=world.one, user_id="ben")
     for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
@@ -98,9 +96,7 @@ def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
         assert len(json.loads(turno_said("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
 
 
-def test_one_job_is_put_first_put_off_run_and_shown_with_its_own_frames(
-    world: ExampleInstallation, turno_said: Any
-) -> None:
+def test_one_job_is_moved_run_and_shown_with_frames(world: ExampleInstallation, turno_said: Any) -> None:
     job_id = world.enqueue({"how": "permanent"}, handler=Odd)
     one = ("--tenant", "suc0001", str(job_id))
     assert turno_said("job", "set", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")

@@ -38,7 +38,7 @@ def test_a_bad_order_is_the_ledger_s_and_the_others_are_invoiced(world: ExampleI
     assert (notification["data"]["done"], notification["data"]["failed"]) == (2, 2)
 
 
-def test_retrying_failed_items_makes_a_linked_job_that_runs_only_those(world: ExampleInstallation) -> None:
+def test_retry_of_failed_items_makes_a_linked_job(world: ExampleInstallation) -> None:
     first, second, *_ = world.order_ids()
     job_id = world.enqueue({"order_ids": [first, second, 999_999]})
     world.work(job_id)
@@ -108,7 +108,7 @@ def test_a_running_job_stops_at_its_next_look_when_cancelled(world: ExampleInsta
     assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request"), log
 
 
-def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: ExampleInstallation) -> None:
+def test_sigterm_returns_job_at_checkpoint_uncounted(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     worker = world.start_worker(job_id)
@@ -126,7 +126,7 @@ def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: Exam
     assert job["result"]["resumed_from"] >= 1
 
 
-def test_sigterm_takes_back_a_job_that_does_not_stop_in_the_grace(world: ExampleInstallation) -> None:
+def test_sigterm_takes_back_a_job_after_the_grace(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     worker = world.start_worker(job_id, TURNO_SHUTDOWN_GRACE_SECONDS="0.2")
@@ -152,7 +152,7 @@ def test_a_second_sigterm_ends_at_once(world: ExampleInstallation) -> None:
     assert world.job(job_id)["status"] == "pending", log
 
 
-def test_a_worker_reaches_its_handler_with_neither_flask_nor_pika(world: ExampleInstallation) -> None:
+def test_worker_runs_handler_without_flask_and_pika(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "modules"}, handler=Odd)
     log = world.work(job_id)

@@ -52,7 +52,7 @@ def _others(world: ExampleInstallation, before: list[dict[str, Any]]) -> bool:
     return world.rows("SELECT alive_at FROM turno.workers") != before
 
 
-def test_a_quiet_worker_claims_nothing_until_it_is_to_go_on_and_a_stopped_one_leaves(
+def test_quiet_worker_claims_nothing_and_stopped_worker_leaves(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     pool = world.start_pool(**OFTEN)
@@ -85,7 +85,7 @@ def test_a_time_limit_set_by_an_operator_ends_what_runs_too_long(
 
 
 @pytest.mark.parametrize(("most", "status"), [(1, "failed"), (9, "pending"), (None, "pending")])
-def test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s(
+def test_operator_max_attempts_overrides_the_code(
     world: ExampleInstallation, operator: psycopg.Connection[Any], most: int | None, status: str
 ) -> None:
     job_id = world.enqueue({"how": "error"}, handler=Odd)

@@ -59,7 +59,7 @@ def wait_for(page: Page, expression: str, argument: Any = None) -> None:
     page.wait_for_function(f"([one]) => {expression}", arg=[argument])
 
 
-def test_what_was_closed_can_be_started_again_and_follows_what_it_followed(site: Site, jobs: list[str]) -> None:
+def test_closed_client_restarts_and_follows_the_same_jobs(site: Site, jobs: list[str]) -> None:
     with page_of(site) as page:
         page.evaluate("follow", jobs[0])
         wait_for(page, "turno.connection === 'live'")

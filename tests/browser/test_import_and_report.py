@@ -28,7 +28,7 @@ def accessible(page: Page) -> None:
     assert not found.response["violations"], found.generate_report()
 
 
-def test_a_file_is_uploaded_with_progress_and_its_bad_lines_are_told(site: Site, tmp_path: Path) -> None:
+def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -> None:
     rows = [f"IMP{n};Cliente {n};{'exento' if n not in BAD else 'raro'};{'x' * 190}" for n in range(LINES)]
     file = tmp_path / "clientes.csv"
     file.write_text("\n".join(["código;razón social;condición;dirección", *rows]), encoding="cp1252")

@@ -171,7 +171,7 @@ def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkou
 
 @pytest.mark.deep
 @capabilities
-def test_an_existing_database_outlives_its_folder_and_takes_it_back(checkout: Checkout) -> None:
+def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) -> None:
     checkout.install()
     with psycopg.connect(checkout.url, autocommit=True) as admin:
         fill(admin, checkout.capability.name, "suc0001", "suc0002")

@@ -173,7 +173,7 @@ def take_number(branch: FiscalBranch, point: int, number: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(120 + 2 * RUNS)
-def test_whatever_fails_no_invoice_is_authorised_twice_and_none_is_lost(
+def test_failures_authorise_no_invoice_twice_and_lose_none(
     branch: FiscalBranch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, fate = branch.world, Fate(branch, random.Random(RUNS))  # noqa: S311

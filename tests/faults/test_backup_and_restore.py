@@ -126,9 +126,7 @@ def stop(pool: subprocess.Popen[str]) -> None:
     assert pool.returncode == 0, output
 
 
-def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing_is_lost_or_doubled(
-    tmp_path: Path, postgres_template: Path
-) -> None:
+def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postgres_template: Path) -> None:
     backup = tmp_path / "backup"
     with (
         tax_authority() as authority,

@@ -44,7 +44,7 @@ def through(world: ExampleInstallation, port: int) -> str:
 
 
 @pytest.mark.parametrize("how", ["latency", "slice", "reset"])
-def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: ExampleInstallation, how: str) -> None:
+def test_bad_link_delays_jobs_without_loss_or_double(tcp_world: ExampleInstallation, how: str) -> None:
     jobs = [tcp_world.enqueue({"how": "resume", "text": "ok", "number": 12}, handler=Odd)]
     jobs += [tcp_world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with bad_link(port_of(tcp_world), how) as (port, _):
@@ -76,7 +76,7 @@ def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: ExampleI
         assert session.closed
 
 
-def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: ExampleInstallation) -> None:
+def test_answer_is_awaited_exactly_until_its_timeout(tcp_world: ExampleInstallation) -> None:
     conninfo = tcp_world.url
     with TimeoutConnection.connect(conninfo, autocommit=True) as session:
         session.answer_within = 0.5
@@ -88,7 +88,7 @@ def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: Exa
         assert session.execute("SELECT pg_sleep(0.6) IS NULL").fetchone() == (False,)
 
 
-def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(tcp_world: ExampleInstallation) -> None:
+def test_worker_behind_silent_peer_ends_jobs_and_resumes(tcp_world: ExampleInstallation) -> None:
     job_id = tcp_world.enqueue({"how": "loop_forever"}, handler=Odd)
     with bad_link(port_of(tcp_world)) as (port, link):
         pool = tcp_world.start_pool(

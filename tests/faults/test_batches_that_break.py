@@ -86,7 +86,7 @@ def test_a_kill_of_the_child_neither_loses_nor_doubles(world: ExampleInstallatio
     assert_done_once(world, jobs)
 
 
-def test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted(world: ExampleInstallation) -> None:
+def test_child_killed_between_jobs_is_replaced_uncounted(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 5)
     start(world, TURNO_CRASH_AT="member:self:3")
     assert wait_until(lambda: ended(world, jobs), within=30)
@@ -111,7 +111,7 @@ def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleI
     ("end", "status", "crashes"),
     [("ok", "completed", 0), pytest.param("kill_self", "failed", 3, marks=pytest.mark.deep)],
 )
-def test_what_one_leaves_running_is_gone_before_the_next_of_its_batch(
+def test_leftovers_of_a_job_end_before_its_neighbour(
     world: ExampleInstallation, tmp_path: Path, end: str, status: str, crashes: int
 ) -> None:
     deeds = [{"how": "ok"}, {"how": "escape", "text": end}, {"how": "look_for_the_escaped"}, {"how": "ok"}]
@@ -133,7 +133,7 @@ def test_one_that_leaks_all_memory_is_the_only_one_to_be_counted(world: ExampleI
     assert of_jobs(world, jobs, "crashes") == [0, 3, 0]
 
 
-def test_the_time_limit_is_each_one_s_and_its_neighbours_are_not_counted(world: ExampleInstallation) -> None:
+def test_time_limit_is_per_job_and_spares_neighbours(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "loop_forever", "ok", handler=OddBatchedHurried)
     start(world, TURNO_SHUTDOWN_GRACE_SECONDS="0.6")
     assert wait_until(lambda: ended(world, jobs), within=30)

@@ -86,7 +86,7 @@ def nothing_stranded(operator: psycopg.Connection[Any]) -> bool:
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(240)
-def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
+def test_cutover_and_back_under_load_loses_nothing(
     world: ExampleInstallation, node: Node, operator: psycopg.Connection[Any]
 ) -> None:
     pool = world.start_pool()

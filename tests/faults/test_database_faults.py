@@ -80,7 +80,7 @@ def all_completed(world: ExampleInstallation) -> bool:
     return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
 
-def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(
+def test_accepted_jobs_survive_server_crashes_once(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
     cluster, world = own
@@ -101,9 +101,7 @@ def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(
     reader.join()
 
 
-def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
-    own: tuple[Cluster, ExampleInstallation], web: DemoWeb
-) -> None:
+def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, ExampleInstallation], web: DemoWeb) -> None:
     cluster, world = own
     job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
     pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
@@ -138,7 +136,7 @@ def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
     reader.join()
 
 
-def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(
+def test_refused_heartbeats_on_standby_cost_no_worker(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
     cluster, world = own
@@ -235,7 +233,7 @@ def test_without_a_free_connection_the_web_says_so_and_jobs_wait(
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 
-def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple[Cluster, ExampleInstallation]) -> None:
+def test_stopped_process_loses_locks_when_job_is_taken_back(own: tuple[Cluster, ExampleInstallation]) -> None:
     _, world = own
     job_id = world.enqueue(
         {"how": "hold_a_lock", "text": "UPDATE customers SET country = country WHERE id = 'ALFKI'"}, handler=Odd
@@ -262,7 +260,7 @@ def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple
     assert world.job(job_id)["status"] == "pending"
 
 
-def test_a_service_that_was_stopped_inside_a_transaction_loses_its_locks(
+def test_service_stopped_in_transaction_loses_its_locks(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
     _, world = own

@@ -41,9 +41,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 @pytest.mark.root
-def test_a_full_disk_fails_the_job_by_name_keeps_nothing_of_it_and_harms_no_other(
-    tmp_path: Path, postgres_template: Path
-) -> None:
+def test_full_disk_fails_one_job_by_name(tmp_path: Path, postgres_template: Path) -> None:
     with (
         small_disk(tmp_path / "tight", 6) as tight,
         own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
@@ -88,9 +86,7 @@ def stopped_by_the_next_segment(world: ExampleInstallation) -> bool:
 
 
 @pytest.mark.root
-def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes_on(
-    tmp_path: Path, postgres_template: Path
-) -> None:
+def test_full_log_disk_stops_server_and_recovers(tmp_path: Path, postgres_template: Path) -> None:
     with small_disk(tmp_path / "wal", 96) as disk:
 
         def move_log(cluster: Cluster) -> None:

@@ -34,9 +34,7 @@ def pool(world: ExampleInstallation) -> Popen[str]:
     return world.start_pool(TURNO_MIN_CHILDREN="0", TURNO_MAX_CHILDREN="1", TURNO_LOG_LEVEL="ERROR")
 
 
-def test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing(
-    world: ExampleInstallation, pool: Popen[str]
-) -> None:
+def test_session_ended_between_jobs_costs_nothing(world: ExampleInstallation, pool: Popen[str]) -> None:
     first = world.enqueue({"how": "ok"}, handler=Odd)
     assert wait_until(lambda: world.job(first)["status"] == "completed", within=20)
     assert end_sessions(world, "turno-handler%") == 1
@@ -71,7 +69,7 @@ def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: ExampleI
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was(
+def test_child_without_result_exits_by_code_of_the_cause(
     world: ExampleInstallation, error: Exception, code: int, cause: str
 ) -> None:
     def run(*_: Any) -> NoReturn:

@@ -19,7 +19,7 @@ def refusing(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
     world.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT IF EXISTS refused")
 
 
-def test_an_outcome_that_is_refused_takes_the_last_piece_of_work_with_it(refusing: ExampleInstallation) -> None:
+def test_refused_outcome_rolls_back_the_last_work(refusing: ExampleInstallation) -> None:
     job_id = refusing.enqueue({"order_ids": refusing.order_ids()})
     job = attempt(refusing, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "CheckViolation")

@@ -41,7 +41,7 @@ def written(world: ExampleInstallation, country: str = "written") -> int:
         ("exhaust_memory", OddSmall, "out of memory"),
     ],
 )
-def test_a_job_that_kills_its_process_is_dead_lettered_at_the_third_crash(
+def test_job_killing_its_process_is_dead_at_third_crash(
     world: ExampleInstallation, how: str, handler: type[JobHandler[Any]], cause: str
 ) -> None:
     job = run(world, how, handler)
@@ -65,20 +65,20 @@ def test_a_job_past_its_time_limit_is_ended_from_outside(world: ExampleInstallat
 
 
 @pytest.mark.parametrize("how", ["loop_forever", "sleep_in_sql"])
-def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
+def test_transaction_far_too_long_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
     world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, how, OddBrief)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "a transaction was open for more than 1.5 s"
 
 
-def test_a_transaction_that_is_open_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
+def test_transaction_open_too_long_is_not_completed(world: ExampleInstallation) -> None:
     world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(world, "sleep_in_sql", OddBrief, number=5)
     assert (job["status"], job["reason"]) == ("failed", "a transaction was open for more than 1.5 s"), job["log"]
 
 
-def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: ExampleInstallation) -> None:
+def test_job_may_last_longer_than_one_transaction(world: ExampleInstallation) -> None:
     job = run(world, "commit_often", OddBrief, number=7)
     assert (job["status"], job["crashes"]) == ("completed", 0), job["log"]
 
@@ -138,7 +138,7 @@ def test_an_error_is_tried_four_times_and_leaves_nothing(world: ExampleInstallat
     assert [row["outcome"] for row in outcomes] == ["error"] * 4
 
 
-def test_a_handler_that_is_never_retried_fails_at_its_first_error(world: ExampleInstallation) -> None:
+def test_handler_without_retry_fails_at_first_error(world: ExampleInstallation) -> None:
     job = run(world, "error", OddOnce)
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert "Traceback" in job["error"]["traceback"]
@@ -167,9 +167,7 @@ def test_a_collision_with_another_transaction_uses_up_no_attempt(world: ExampleI
     assert written(world) == 1
 
 
-def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(
-    world: ExampleInstallation, tmp_path: Path
-) -> None:
+def test_deadlocked_jobs_end_at_their_first_attempt(world: ExampleInstallation, tmp_path: Path) -> None:
     world.backend = "pool"
     first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     jobs = [
@@ -203,7 +201,7 @@ def test_what_a_handler_started_ends_with_it(world: ExampleInstallation) -> None
 
 
 @pytest.mark.parametrize("end", ["ok", "no such deed", "sys_exit_0"])
-def test_a_copy_that_a_handler_forked_and_let_return_touches_nothing(world: ExampleInstallation, end: str) -> None:
+def test_forked_copy_of_a_child_touches_nothing(world: ExampleInstallation, end: str) -> None:
     job = run(world, "fork_twice_and_return", text=end)
     assert (job["status"], job["attempt"], job["result"]) == ("completed", 1, {"copy": None}), job["log"]
     assert written(world) == 1
@@ -234,9 +232,7 @@ def test_nothing_stays_of_what_daemonised_however_its_job_ends(
     assert wait_until(lambda: world.job(after)["status"] == "completed", within=20)
 
 
-def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes_stay(
-    world: ExampleInstallation, tmp_path: Path
-) -> None:
+def test_daemon_ends_with_time_limit_and_other_children_stay(world: ExampleInstallation, tmp_path: Path) -> None:
     world.backend = "pool"
     busy = world.enqueue({"how": "wait_with_a_process"}, handler=Odd)
     pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_SHUTDOWN_GRACE_SECONDS="0.6", ESCAPED=str(tmp_path / "pid"))

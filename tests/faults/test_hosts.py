@@ -21,7 +21,7 @@ with Lan("one", "two") as lan:
 
 
 @pytest.mark.root
-def test_when_their_process_is_killed_hosts_vanish_with_all_that_runs_there() -> None:
+def test_killed_parent_takes_hosts_and_processes_along() -> None:
     with subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, cwd=ROOT) as maker:
         assert maker.stdout is not None
         link, inside = maker.stdout.readline().split()

@@ -19,7 +19,7 @@ NOTICED = Mutant(
     "turno/jobs/outcome.py",
     "if errors + 1 >= max_attempts:",
     "if errors >= max_attempts:",
-    ("tests/unit/jobs/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),
+    ("tests/unit/jobs/test_outcome.py::test_handler_without_retry_fails_at_first_error",),
 )
 TOO_SHORT = """
 from time import monotonic

@@ -83,7 +83,7 @@ def test_a_kill_in_a_later_chunk_keeps_the_earlier_ones(northwind: ExampleInstal
     assert northwind.job(next(iter(jobs)))["crashes"] == 1, log
 
 
-def test_a_supervisor_killed_after_its_claim_costs_the_job_nothing(northwind: ExampleInstallation) -> None:
+def test_supervisor_killed_after_claim_costs_nothing(northwind: ExampleInstallation) -> None:
     jobs = run_and_mend(northwind, "claimed")
     assert_exactly_once(northwind, jobs)
     assert northwind.job(next(iter(jobs)))["crashes"] == 0

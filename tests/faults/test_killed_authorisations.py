@@ -22,9 +22,7 @@ def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("death", ["intended:both:2", "called:both:2", "settled:both:2"])
-def test_a_worker_that_is_killed_in_an_authorisation_loses_and_doubles_nothing(
-    branch: FiscalBranch, death: str
-) -> None:
+def test_killed_authorisation_worker_loses_nothing(branch: FiscalBranch, death: str) -> None:
     world = branch.world
     job_id = branch.enqueue(*branch.invoices(SEVERAL))
     pool = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT=death)

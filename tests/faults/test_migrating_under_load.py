@@ -39,7 +39,7 @@ def versions(world: ExampleInstallation, migrations: Migrations) -> dict[str, in
     return {one.slug: one.at for one in status(world.admin, world.logins, migrations=migrations) if one.slug}
 
 
-def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_again(
+def test_killed_migration_disturbs_no_job_and_resumes(
     world: ExampleInstallation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.backend = "pool"

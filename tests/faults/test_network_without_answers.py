@@ -82,9 +82,7 @@ def test_a_session_into_nothing_is_given_up_by_its_client(
 
 
 @pytest.mark.root
-def test_the_locks_of_a_client_that_vanished_are_given_up_by_its_server(
-    tmp_path: Path, postgres_template: Path, network: Network
-) -> None:
+def test_server_releases_locks_of_a_vanished_client(tmp_path: Path, postgres_template: Path, network: Network) -> None:
     def admit(cluster: Cluster) -> None:
         with (cluster.data / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {network.their_ip}/32 scram-sha-256\n")

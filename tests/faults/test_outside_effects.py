@@ -137,9 +137,7 @@ def stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_nothing(
-    world: ExampleInstallation, authority: Authority
-) -> None:
+def test_process_woken_before_its_call_doubles_nothing(world: ExampleInstallation, authority: Authority) -> None:
     (invoice,) = invoices(world, 1)
     job_id: UUID = world.enqueue({"invoice_ids": [invoice]}, handler=StoppedSync)
     old = world.start_pool(TURNO_MAX_CHILDREN="1")
@@ -164,9 +162,7 @@ def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_no
     assert new.poll() is None
 
 
-def test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on(
-    world: ExampleInstallation, authority: Authority
-) -> None:
+def test_child_death_in_call_is_seen_and_job_resumes(world: ExampleInstallation, authority: Authority) -> None:
     authority.moods = ("never",)
     (invoice,) = invoices(world, 1)
     job_id = world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync)

@@ -114,9 +114,7 @@ JOBS = st.lists(st.tuples(ENDED | st.sampled_from(["pending", "running"]), st.in
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(jobs=JOBS)
-def test_only_what_ended_longer_ago_than_the_retention_is_removed(
-    world: ExampleInstallation, jobs: list[tuple[str, int]]
-) -> None:
+def test_retention_removes_only_older_jobs(world: ExampleInstallation, jobs: list[tuple[str, int]]) -> None:
     world.forget()
     kept = set()
     for status, days in jobs:

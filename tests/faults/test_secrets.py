@@ -52,9 +52,7 @@ def spied(world: ExampleInstallation, start: Start) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(
-    world: ExampleInstallation, start: Start
-) -> None:
+def test_handler_reaches_only_its_tenant_password(world: ExampleInstallation, start: Start) -> None:
     found = spied(world, start)
     assert found["found"] == []
     assert found["own"] == "https://shop.example"
@@ -63,7 +61,7 @@ def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(
     assert found["in memory"] == ["the handler of suc0001"]
 
 
-def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves(world: ExampleInstallation) -> None:
+def test_lost_fork_server_returns_jobs_uncounted(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
     pool = world.start_pool(TURNO_MAX_CHILDREN="1")
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
@@ -88,7 +86,7 @@ END $$
 """
 
 
-def test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions(world: ExampleInstallation) -> None:
+def test_handler_default_ends_no_later_session_of_tenant(world: ExampleInstallation) -> None:
     world.odd = True
     poisoned = world.enqueue({"how": "run_sql", "text": LOCKED_OUT}, handler=Odd)
     try:

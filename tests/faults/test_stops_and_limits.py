@@ -54,7 +54,7 @@ def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: ExampleIns
     assert pool.poll() is None
 
 
-def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_nothing(world: ExampleInstallation) -> None:
+def test_stopped_parent_loses_job_and_child_writes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     old = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: checkpointed(world), within=20)
@@ -105,7 +105,7 @@ def test_a_parent_rests_while_every_child_is_busy(world: ExampleInstallation) ->
     assert switches() - before < 200  # it would be a thousand a second
 
 
-def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: ExampleInstallation) -> None:
+def test_large_output_of_handler_bypasses_its_parent(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "print_much", "number": 200}, handler=Odd)
     with Path(os.devnull).open("w") as nowhere:
         pool = subprocess.Popen(
@@ -192,9 +192,7 @@ def few_descriptors(more: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("more", [1, 2, 4])
-def test_without_descriptors_no_worker_is_launched_and_the_job_waits(
-    world: ExampleInstallation, tmp_path: Path, more: int
-) -> None:
+def test_missing_descriptors_launch_no_worker(world: ExampleInstallation, tmp_path: Path, more: int) -> None:
     world.backend = "exec"
     job_id = world.enqueue({"order_ids": [1]})
     queue = ExecQueue(
@@ -230,7 +228,7 @@ def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: ExampleInst
 
 
 @pytest.mark.root
-def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world: ExampleInstallation) -> None:
+def test_child_ended_for_memory_costs_parent_nothing(world: ExampleInstallation) -> None:
     bad = world.enqueue({"how": "exhaust_memory"}, handler=Odd)
     good = world.enqueue({"how": "ok"}, handler=Odd)
     with memory_group(180) as group:

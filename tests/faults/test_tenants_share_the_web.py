@@ -66,7 +66,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstall
         assert ask(web, "GET", "/api/jobs", headers_of(world))[0] == 200
 
 
-def test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered(world: ExampleInstallation) -> None:
+def test_burst_of_one_tenant_waits_and_is_answered(world: ExampleInstallation) -> None:
     with web_of(world, TURNO_WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
         stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(world))[0], range(60))
         assert set(stream) == {200}

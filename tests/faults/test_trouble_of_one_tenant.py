@@ -50,7 +50,7 @@ def locked(world: ExampleInstallation, table: str) -> Iterator[psycopg.Connectio
         session.rollback()
 
 
-def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: ExampleInstallation, company: Path) -> None:
+def test_refused_rescue_of_a_tenant_delays_no_other(world: ExampleInstallation, company: Path) -> None:
     victim = world.enqueue({"how": "wait_for_company"}, handler=Odd)
     pool = world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until((company / str(victim)).exists, within=20)
@@ -70,7 +70,7 @@ def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: Example
     assert pool.poll() is None
 
 
-def test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child(world: ExampleInstallation) -> None:
+def test_unstartable_tenant_leaves_one_child_for_others(world: ExampleInstallation) -> None:
     pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     waiting = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with locked(world, "background_jobs"):
@@ -94,7 +94,7 @@ def locked_out(world: ExampleInstallation) -> Iterator[None]:
         world.admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
 
 
-def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it(world: ExampleInstallation) -> None:
+def test_refused_login_costs_few_children(world: ExampleInstallation) -> None:
     with locked_out(world):
         refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(40)]
@@ -109,7 +109,7 @@ def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_i
     assert {(job["status"], job["errors"], job["crashes"], job["attempt"]) for job in jobs} == {("pending", 0, 0, 0)}
 
 
-def test_a_child_that_dies_before_its_start_is_recorded_each_time_ends_its_job(world: ExampleInstallation) -> None:
+def test_child_dead_before_each_start_ends_its_job(world: ExampleInstallation) -> None:
     world.backend = "exec"
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.work(job_id, crash_at="handed")
@@ -127,7 +127,7 @@ def brief_tenant(world: ExampleInstallation) -> Iterator[Tenant]:
     remove_tenant(world.admin, world.logins, "suc0009")
 
 
-def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
+def test_removed_tenant_with_running_job_harms_no_worker(
     world: ExampleInstallation, company: Path, brief_tenant: Tenant
 ) -> None:
     theirs = world.enqueue({"how": "wait_for_company"}, handler=Odd, tenant=brief_tenant)
@@ -170,9 +170,7 @@ def broken_pool(world: ExampleInstallation, company: Path) -> Popen[str]:
     return world._spawn([sys.executable, "-c", BROKEN, str(company)], environment)
 
 
-def test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted(
-    world: ExampleInstallation, company: Path
-) -> None:
+def test_worker_ending_unexpectedly_returns_its_jobs(world: ExampleInstallation, company: Path) -> None:
     jobs = [world.enqueue({"how": "wait_for_company"}, handler=Odd) for _ in range(2)]
     pool = broken_pool(world, company)
     assert wait_until(lambda: {str(job) for job in jobs} <= {file.name for file in company.iterdir()}, within=20)

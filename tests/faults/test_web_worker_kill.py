@@ -59,7 +59,7 @@ def web_processes(web: DemoWeb) -> list[int]:
 
 
 @pytest.mark.parametrize(("step", "committed"), STEPS)
-def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
+def test_killed_web_process_leaves_whole_job_or_none(
     world: ExampleInstallation,
     step: str,
     committed: bool,  # noqa: FBT001 - a column of the table
@@ -80,7 +80,7 @@ def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: ExampleInstallation) -> None:
+def test_web_death_inside_transaction_leaves_nothing(world: ExampleInstallation) -> None:
     """Between insert and commit: the session's end ends the transaction."""
     with web_that_dies(world, "") as web:
         blocker = psycopg.connect(world.url)

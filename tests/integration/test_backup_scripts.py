@@ -63,7 +63,7 @@ def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: s
     return done.stderr
 
 
-def test_a_tenant_is_not_put_back_while_it_works_and_never_by_half(
+def test_tenant_at_work_is_not_restored_nor_by_half(
     world: ExampleInstallation, cluster: Cluster, tmp_path: Path
 ) -> None:
     def refused(slug: str = "suc0001") -> str:
@@ -85,9 +85,7 @@ def test_a_tenant_is_not_put_back_while_it_works_and_never_by_half(
     world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
-def test_a_tenant_is_not_moved_while_it_works_nor_to_where_it_has_jobs(
-    world: ExampleInstallation, cluster: Cluster
-) -> None:
+def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(world: ExampleInstallation, cluster: Cluster) -> None:
     def refused(slug: str = "suc0001") -> str:
         done = subprocess.run(
             [SCRIPTS / "move-tenant.sh", world.url, world.url, slug],
@@ -159,7 +157,7 @@ def test_a_script_asks_what_it_is_not_told(script: str, asks: str) -> None:
     assert asks in asked.stderr
 
 
-def test_a_segment_of_the_log_is_kept_whole_and_never_replaced_by_another(tmp_path: Path) -> None:
+def test_log_segment_is_kept_whole_and_never_replaced(tmp_path: Path) -> None:
     kept, path = tmp_path / "kept", tmp_path / "segment"
     kept.mkdir()
 

@@ -49,9 +49,7 @@ def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
     return command
 
 
-def test_the_crontab_s_line_does_the_passes_and_no_shell_reads_the_settings(
-    world: ExampleInstallation, tmp_path: Path
-) -> None:
+def test_crontab_line_runs_passes_without_shell_settings(world: ExampleInstallation, tmp_path: Path) -> None:
     settings, log, executed = tmp_path / "turno.env", tmp_path / "cleanup.log", tmp_path / "executed"
     # The tests' own address has an & in it, as `?sslmode=verify-full&sslrootcert=…` does.
     assert "&" in world.url
@@ -99,7 +97,7 @@ def test_systemd_finds_a_unit_well_confined(unit: Path, systemd_analyze: Path) -
 @pytest.mark.parametrize(
     ("unit", "program"), [("pool@", "work --queues %i"), ("consume", "work --from-broker"), ("maintain", "maintain")]
 )
-def test_a_unit_of_what_says_that_it_is_ready_and_alive_waits_for_both(unit: str, program: str) -> None:
+def test_notify_units_wait_for_ready_and_alive(unit: str, program: str) -> None:
     lines = (DEPLOY / f"turno-{unit}.service").read_text().splitlines()
     assert f"ExecStart=/opt/turno/.venv/bin/turno {program}" in lines
     assert {"Type=notify", "NotifyAccess=main", "WatchdogSec=60"} <= {*lines}

@@ -16,7 +16,7 @@ MUTANTS = (
         AUTHORISATION,
         "return Done(as_result(held)) if found else Unknown(",
         "return Done(as_result(held)) if True else Unknown(",
-        (f"{TESTS}::test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_each_other",),
+        (f"{TESTS}::test_other_voucher_under_our_number_waits_for_person",),
     ),
     Mutant(
         "a request that may still take effect is sent again",
@@ -24,7 +24,7 @@ MUTANTS = (
         AUTHORISATION,
         "if effect.age < self.latest or ",
         "if ",
-        (f"{TESTS}::test_what_was_never_answered_is_sent_again_once_it_can_no_longer_be_done",),
+        (f"{TESTS}::test_unanswered_request_is_sent_again_after_its_limit",),
     ),
     Mutant(
         "a missing number is not noticed",
@@ -48,7 +48,7 @@ MUTANTS = (
         HANDLER,
         "        self._job.checkpoint(None)\n        return Reschedule(at=at)\n",
         "        return Reschedule(at=at)\n",
-        (f"{TESTS}::test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks",),
+        (f"{TESTS}::test_authority_outage_counts_no_attempt_and_no_call",),
     ),
     Mutant(
         "reports read private tables",

@@ -30,7 +30,7 @@ FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: a job's effects in our database happen exactly once"
 BLAME = "a crash counts for the job that the child was at, and for no other"
 SHOWN = "long jobs are shown as running, short jobs leave one record"
-LOSER = f"{LOST_CLAIMS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
+LOSER = f"{LOST_CLAIMS}::test_lost_claim_writes_nothing_and_neighbours_complete"
 DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
 HOSTILE = "tests/integration/runner/batches/test_hostile_sql.py"
@@ -74,7 +74,7 @@ MUTANTS = (
         EXECUTOR,
         "(tries is not None or reply_lost)",
         "(tries is not None and not reply_lost)",
-        (f"{LOST_CLAIMS}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[False]",),
+        (f"{LOST_CLAIMS}::test_lost_commit_reply_is_resolved_by_tokens[False]",),
     ),
     Mutant(
         "constraint modes of one job count as an error of the next",
@@ -218,7 +218,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_finish.sql",
         "    PERFORM assert_transaction(p_started);\n",
         "",
-        (f"{OWN_COMMITS}::test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end",),
+        (f"{OWN_COMMITS}::test_replaced_transaction_of_last_job_is_detected",),
     ),
     Mutant(
         "the next job begins in an open transaction of the handler",
@@ -226,7 +226,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "SELECT 1 / (transaction_timestamp() = '{started}'::timestamptz)::integer;",
         "SELECT '{started}';",
-        (f"{OWN_COMMITS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
+        (f"{OWN_COMMITS}::test_replaced_transaction_is_detected",),
     ),
     Mutant(
         "work that may have been committed is repeated",
@@ -242,7 +242,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:",
         "if False:",
-        (f"{ENDS}::test_a_collision_of_one_is_tried_again_after_the_others_have_committed",),
+        (f"{ENDS}::test_collision_of_one_is_retried_after_neighbours_commit",),
     ),
     Mutant(
         "an aborted transaction is kept",
@@ -250,7 +250,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
-        (f"{ENDS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
+        (f"{ENDS}::test_aborted_transaction_costs_neighbours_no_rerun",),
     ),
     Mutant(
         "a stopping worker begins the next job of its batch",
@@ -282,7 +282,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "        if self.kept and self._session.before is not None:\n",
         "        if False:\n",
-        (f"{OWN_COMMITS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[False-between]",),
+        (f"{OWN_COMMITS}::test_own_commit_takes_earlier_neighbours_along[False-between]",),
     ),
     Mutant(
         "a job's own commit takes its neighbours' work without their ends",
@@ -290,7 +290,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "        if self._written < len(self.kept):\n            return self._pipeline().finish",
         "        if False:\n            return self._pipeline().finish",
-        (f"{OWN_COMMITS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[True-between]",),
+        (f"{OWN_COMMITS}::test_own_commit_takes_earlier_neighbours_along[True-between]",),
     ),
     Mutant(
         "one that runs alone shares its commit",
@@ -321,7 +321,7 @@ MUTANTS = (
         "turno/runner/lent_session.py",
         "self._lent, self._session.cleaned = True, None",
         "self._lent = True",
-        (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[used]",),
+        (f"{SESSIONS}::test_session_given_back_is_cleaned_again[used]",),
     ),
     Mutant(
         "a session that ends fails the jobs of a batch for good",
@@ -329,7 +329,7 @@ MUTANTS = (
         TRANSACTION,
         "refused and refused.sqlstate in NOT_OURS",
         "refused",
-        (f"{NEIGHBOURS}::test_a_session_that_ends_between_two_jobs_fails_none_for_good",),
+        (f"{NEIGHBOURS}::test_session_ended_between_jobs_fails_none_for_good",),
     ),
     Mutant(
         "a job runs in a transaction that its neighbour made read-only",
@@ -337,7 +337,7 @@ MUTANTS = (
         TRANSACTION,
         " SET LOCAL transaction_read_only = off;",
         "",
-        (f"{NEIGHBOURS}::test_a_transaction_that_one_makes_read_only_counts_against_itself",),
+        (f"{NEIGHBOURS}::test_read_only_transaction_counts_against_its_job",),
     ),
     Mutant(
         "a session is given back in its transaction",
@@ -345,7 +345,7 @@ MUTANTS = (
         "turno/runner/session.py",
         " or connection.info.transaction_status != TransactionStatus.IDLE",
         "",
-        (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[in a transaction]",),
+        (f"{SESSIONS}::test_session_given_back_is_cleaned_again[in a transaction]",),
     ),
     Mutant(
         "a fetched job is believed for ever",
@@ -353,7 +353,7 @@ MUTANTS = (
         TRANSACTION,
         " or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:",
         ":",
-        (f"{NEIGHBOURS}::test_alone_the_next_is_looked_up_again_where_that_was_long_ago[long ago]",),
+        (f"{NEIGHBOURS}::test_alone_job_is_looked_up_again_after_a_pause[long ago]",),
     ),
     Mutant(
         "a handler's transaction keeps the locks of the look at its job",
@@ -361,7 +361,7 @@ MUTANTS = (
         "turno/store/handler/pipeline.py",
         "self.fetch(claims).commit()",
         "self.fetch(claims)",
-        (f"{NEIGHBOURS}::test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job[alone]",),
+        (f"{NEIGHBOURS}::test_handler_transaction_holds_no_lock_of_the_look_up[alone]",),
     ),
     Mutant(
         "a quoted comma of a result splits the array",
@@ -385,9 +385,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "        self._executor.callbacks.tidy()\n",
         "",
-        (
-            "tests/faults/test_batches_that_break.py::test_what_one_leaves_running_is_gone_before_the_next_of_its_batch[ok-completed-0]",
-        ),
+        ("tests/faults/test_batches_that_break.py::test_leftovers_of_a_job_end_before_its_neighbour[ok-completed-0]",),
     ),
     Mutant(
         "a batch is open for as long as it has jobs",
@@ -403,9 +401,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "if blameless or claim is unfinished.blamed:",
         "if True:",
-        (
-            "tests/unit/worker/test_rescuer.py::test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on",
-        ),
+        ("tests/unit/worker/test_rescuer.py::test_batch_rescue_blames_running_job_and_returns_others",),
     ),
     Mutant(
         "a child does not say which job it is at",
@@ -413,7 +409,7 @@ MUTANTS = (
         "turno/runner/shared_state.py",
         "        self._words[AT_WORK] = job + 1\n",
         "",
-        (f"{KNOWN}::test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched",),
+        (f"{KNOWN}::test_death_blames_the_running_job_only",),
     ),
     Mutant(
         "the last ended job is blamed for a death between two jobs",
@@ -421,7 +417,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "            self._kept[number] = attempt\n            self._executor.callbacks.shared.rests()\n",
         "            self._kept[number] = attempt\n",
-        (f"{FAULTS}::test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted",),
+        (f"{FAULTS}::test_child_killed_between_jobs_is_replaced_uncounted",),
     ),
     Mutant(
         "a job that kills its host is run for ever",
@@ -429,7 +425,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "job.status = 'running' OR ticket.crashes > 0",
         "job.status = 'running'",
-        (f"{FENCING}::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",),
+        (f"{FENCING}::test_host_killer_before_its_start_ends_as_dead_letter",),
     ),
     Mutant(
         "jobs of a lost host are claimed together again",
@@ -437,7 +433,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "        UPDATE turno.tickets SET crashes = 1 WHERE job_id = p_job AND p_counted IS NULL;\n",
         "",
-        (f"{FENCING}::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",),
+        (f"{FENCING}::test_host_killer_before_its_start_ends_as_dead_letter",),
     ),
     Mutant(
         "a dead worker's sessions are known by number only",
@@ -445,7 +441,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "s.application_name LIKE format",
         "s.application_name = 'nobody' || format",
-        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[host]",),
+        (f"{FENCING}::test_dead_worker_backends_are_ended_by_name[host]",),
     ),
     Mutant(
         "a rescue ends the sessions of the worker's other children",
@@ -453,7 +449,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "coalesce(p_child::text, '%')",
         "'%'",
-        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[child]",),
+        (f"{FENCING}::test_dead_worker_backends_are_ended_by_name[child]",),
     ),
     Mutant(
         "a rescue reaches for another tenant's sessions",
@@ -461,7 +457,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "          AND pg_has_role(s.usesysid, 'MEMBER')\n",
         "",
-        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[host]",),
+        (f"{FENCING}::test_dead_worker_backends_are_ended_by_name[host]",),
     ),
     Mutant(
         "a writer of progress waits for the job's end",
@@ -469,7 +465,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_running.sql",
         " FOR UPDATE SKIP LOCKED;",
         " FOR UPDATE;",
-        (f"{FENCING}::test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it",),
+        (f"{FENCING}::test_ending_job_is_not_shown_as_running",),
     ),
     Mutant(
         "a worker without its claim shows the job as running",
@@ -485,6 +481,6 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_cancel.sql",
         "job.status = 'running' OR claimed",
         "job.status = 'running'",
-        (f"{ENDS}::test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once",),
+        (f"{ENDS}::test_claimed_job_is_stopped_and_neighbours_run_once",),
     ),
 )

@@ -58,7 +58,7 @@ MUTANTS = (
         COUNT,
         "coalesce(h.type, '(other)') AS known",
         "coalesce(h.type, o.type) AS known",
-        (f"{TESTS}::test_types_that_nobody_announced_are_one_except_in_their_tenant",),
+        (f"{TESTS}::test_unannounced_types_share_a_label_except_in_tenant",),
     ),
     Mutant(
         "a tenant's threshold of alerts is not looked at",
@@ -66,7 +66,7 @@ MUTANTS = (
         "turno/store/operator/troubles.py",
         "coalesce(n.alert_failure_percent, t.alert_failure_percent)",
         "coalesce(t.alert_failure_percent, n.alert_failure_percent)",
-        (f"{ALERTS}::test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_installation_s",),
+        (f"{ALERTS}::test_alert_threshold_prefers_tenant_then_type",),
     ),
     Mutant(
         "how long a type may wait is not looked at",
@@ -74,7 +74,7 @@ MUTANTS = (
         "turno/store/operator/troubles.py",
         "coalesce(n.alert_wait_minutes, t.alert_wait_minutes)",
         "n.alert_wait_minutes",
-        (f"{ALERTS}::test_how_long_jobs_may_wait_is_the_tenant_s_the_type_s_or_five_minutes",),
+        (f"{ALERTS}::test_maximum_wait_is_by_tenant_type_or_default",),
     ),
     Mutant(
         "lost claims are not counted",
@@ -82,7 +82,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "if not lost:",
         "if lost is not None:",
-        (f"{LOST}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete[0-pending]",),
+        (f"{LOST}::test_lost_claim_writes_nothing_and_neighbours_complete[0-pending]",),
     ),
     Mutant(
         "a commit without an answer counts as a lost claim",

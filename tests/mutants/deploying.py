@@ -10,9 +10,9 @@ RESTORE_TENANT = "deploy/backup/restore-tenant.sh"
 DERIVED = "deploy/backup/derived.sql"
 SCRIPTS = "tests/integration/test_backup_scripts.py"
 MADE_ANEW = f"{SCRIPTS}::test_what_the_control_schema_has_of_a_tenant_is_made_anew"
-PUT_BACK = f"{SCRIPTS}::test_a_tenant_is_not_put_back_while_it_works_and_never_by_half"
+PUT_BACK = f"{SCRIPTS}::test_tenant_at_work_is_not_restored_nor_by_half"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
-SECOND = f"{MANAGED}::test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it"
+SECOND = f"{MANAGED}::test_second_admin_learns_missing_rights_and_works_later"
 RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
 
 MUTANTS = (
@@ -22,7 +22,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/install.py",
         "    check_provisioner(admin, logins)\n",
         "",
-        (f"{MANAGED}::test_each_missing_right_is_named_with_the_statement_that_gives_it[cluster]",),
+        (f"{MANAGED}::test_each_missing_right_is_named_with_its_grant[cluster]",),
     ),
     Mutant(
         "a second provisioner cannot act as the owners",
@@ -38,7 +38,7 @@ MUTANTS = (
         "turno/commands/db.py",
         "if not (managed and one.for_superuser)",
         "if not managed",
-        (f"{MANAGED}::test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend",),
+        (f"{MANAGED}::test_managed_check_omits_findings_of_superusers",),
     ),
     Mutant(
         "a web without its database is restarted",
@@ -54,7 +54,7 @@ MUTANTS = (
         "deploy/kubernetes/keda/scaler.yaml",
         'queue="cold"})',
         'queue="hot"})',
-        (f"{IMAGES}::test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve",),
+        (f"{IMAGES}::test_scaler_reads_oldest_wait_of_its_queue",),
     ),
     Mutant(
         "a container's first process keeps the secrets",
@@ -94,7 +94,7 @@ MUTANTS = (
         "deploy/backup/archive-wal.sh",
         'if [ -e "$kept" ]; then',
         "if false; then",
-        (f"{SCRIPTS}::test_a_segment_of_the_log_is_kept_whole_and_never_replaced_by_another",),
+        (f"{SCRIPTS}::test_log_segment_is_kept_whole_and_never_replaced",),
     ),
     Mutant(
         "a tenant is moved over jobs that are there",
@@ -102,7 +102,7 @@ MUTANTS = (
         "deploy/backup/move-tenant.sh",
         '[ "$(jobs "$to" "$new")" = 0 ] ||',
         "true ||",
-        (f"{SCRIPTS}::test_a_tenant_is_not_moved_while_it_works_nor_to_where_it_has_jobs",),
+        (f"{SCRIPTS}::test_tenant_at_work_or_with_jobs_at_target_is_not_moved",),
     ),
     Mutant(
         "no limit of open jobs is a limit of none",

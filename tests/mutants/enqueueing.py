@@ -39,7 +39,7 @@ MUTANTS = (
         "    return lambda statement, parameters: execute(statement, parameters).fetchall()\n",
         "    raw = connection.connection.driver_connection\n"
         "    return lambda statement, parameters: raw.execute(statement, parameters).fetchall()\n",
-        (f"{TESTS}::test_a_connection_of_sqlalchemy_commits_and_rolls_back_its_jobs",),
+        (f"{TESTS}::test_sqlalchemy_connection_commits_and_rolls_back_jobs",),
     ),
     Mutant(
         "the web enqueues as the host",
@@ -79,7 +79,7 @@ MUTANTS = (
         ENQUEUE,
         "        EXIT WHEN inserted = cardinality(p_jobs);\n",
         "        EXIT;\n",
-        (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job[many]",),
+        (f"{TESTS}::test_second_enqueue_with_key_waits_and_gets_first_job[many]",),
     ),
     Mutant(
         "a key is looked for among all of its user's jobs",

@@ -86,7 +86,7 @@ MUTANTS = (
         "turno/dispatch/command_across.py",
         "if set(wanted.outcomes) - set(FAILURES) or not wanted.ended & set(FAILURES):",
         "if False:",
-        (f"{STEERING}::test_a_command_of_jobs_in_no_state_for_it_is_refused_with_the_field",),
+        (f"{STEERING}::test_command_on_wrong_state_is_refused_with_the_field",),
     ),
     Mutant(
         "an open job was not submitted",

@@ -51,7 +51,7 @@ MUTANTS = (
         INVOICING,
         "        ON CONFLICT (order_id, kind) DO NOTHING\n",
         "",
-        (f"{TESTS}::test_the_loser_between_two_points_of_sale_waits_for_the_winners_end",),
+        (f"{TESTS}::test_loser_between_two_points_waits_for_the_winner",),
     ),
     Mutant(
         "numbers of orders that another point of sale invoiced are left out",

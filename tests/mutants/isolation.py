@@ -77,7 +77,7 @@ MUTANTS = (
         "turno/worker/claim_logins.py",
         "if self._registry.handler(claim.type).reads_company:",
         "if True:",
-        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+        (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
     ),
     Mutant(
         "a report receives every company's branches",
@@ -85,7 +85,7 @@ MUTANTS = (
         "turno/migrations/control/functions/company_of.sql",
         "ON b.company_id = c.id AND b.state",
         "ON b.state",
-        (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
+        (f"{REPORTS}::test_report_reads_its_company_and_nothing_else",),
     ),
     Mutant(
         "a report sees each branch at another moment",
@@ -93,7 +93,7 @@ MUTANTS = (
         "turno/runner/company_reading.py",
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "BEGIN READ ONLY",
-        (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
+        (f"{REPORTS}::test_report_reads_its_company_and_nothing_else",),
     ),
     Mutant(
         "a report without its login ends the worker",
@@ -125,7 +125,7 @@ MUTANTS = (
         "turno/without_secrets.py",
         "    if secrets:\n",
         "    if False:\n",
-        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+        (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
     ),
     Mutant(
         "children are forked from a process that knows the master key",
@@ -133,7 +133,7 @@ MUTANTS = (
         "turno/wiring/workers.py",
         "    signs = liveness(public)\n",
         "    signs = liveness(public)\n    read_settings()\n",
-        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+        (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
     ),
     Mutant(
         "values of an env file are expanded",
@@ -157,7 +157,7 @@ MUTANTS = (
         SESSION,
         "timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),",
         "timeouts=HANDLER_TIMEOUTS,",
-        (f"{SPY}::test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions",),
+        (f"{SPY}::test_handler_default_ends_no_later_session_of_tenant",),
     ),
     Mutant(
         "a worker continues without its fork server",
@@ -165,7 +165,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "        self._descriptors.add(self._forks.channel, self._forks.raise_gone)\n",
         "",
-        (f"{SPY}::test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves",),
+        (f"{SPY}::test_lost_fork_server_returns_jobs_uncounted",),
     ),
     Mutant(
         "every secret is handed to every program",
@@ -181,7 +181,7 @@ MUTANTS = (
         "turno/without_secrets.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
         "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
-        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+        (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
     ),
     Mutant(
         "a fork of a launched worker outlives its job",

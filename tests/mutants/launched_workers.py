@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 EXEC = "tests/integration/queues/test_exec_queue.py"
 DROPPED = "tests/integration/queues/test_dropped_database.py"
-AWAY = "test_one_that_is_made_again_or_whose_server_is_away_is_not_gone"
+AWAY = "test_recreated_or_unreachable_database_is_not_gone"
 LINK = "tests/unit/store/test_engine_link.py"
 BY_ITSELF = "with exec, recovery is on by default"
 SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/functions/worth_staying.sql"
@@ -42,7 +42,7 @@ MUTANTS = (
         "turno/store/engine_link.py",
         " and not self._removed()",
         "",
-        (f"{LINK}::test_one_that_is_away_is_gone_only_if_its_installation_was_removed",),
+        (f"{LINK}::test_unreachable_database_is_gone_only_if_uninstalled",),
     ),
     Mutant(
         "a database that was away for long before it was missing is gone at once",
@@ -58,7 +58,7 @@ MUTANTS = (
         WORTH,
         "OR EXISTS (SELECT FROM tickets t\n                   WHERE t.state = 'scheduled'",
         "OR EXISTS (SELECT FROM tickets t\n                   WHERE false AND t.state = 'scheduled'",
-        (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
+        (f"{EXEC}::test_worker_stays_for_jobs_due_within_a_minute",),
     ),
     Mutant(
         "a worker stays for a job due after its minute",
@@ -106,7 +106,7 @@ MUTANTS = (
         SOURCE,
         "        self._idle_since = self._clock()\n        if self._slot is not None:\n",
         "        self._idle_since = self._clock()\n        if False:\n",
-        (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
+        (f"{EXEC}::test_worker_stays_for_jobs_due_within_a_minute",),
     ),
     Mutant(
         "a worker starts although one of its handlers cannot be loaded",
@@ -122,7 +122,7 @@ MUTANTS = (
         "turno/wiring/workers.py",
         "first=FIRST_MAINTENANCE if slot is not None else math.inf",
         "first=math.inf",
-        (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
+        (f"{EXEC}::test_next_job_recovers_a_killed_one_within_a_minute",),
     ),
     Mutant(
         "no worker comes for a later job",
@@ -130,7 +130,7 @@ MUTANTS = (
         "turno/dispatch/dispatcher.py",
         'return queue.name == "exec" and',
         "return False and",
-        (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
+        (f"{EXEC}::test_next_job_recovers_a_killed_one_within_a_minute",),
     ),
     Mutant(
         "every later job launches a worker",

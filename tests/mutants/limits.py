@@ -143,6 +143,6 @@ MUTANTS = (
         "turno/web/auth/tokens.py",
         '            self._count_wrong(sender or "an unknown address")\n',
         "",
-        (f"{RATES}::test_wrong_tokens_of_an_address_are_counted_and_right_ones_pass",),
+        (f"{RATES}::test_wrong_tokens_count_by_address_and_right_ones_pass",),
     ),
 )

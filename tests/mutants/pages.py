@@ -43,7 +43,7 @@ MUTANTS = (
         "turno/web/pages/sign_in.py",
         " or not asked_on_this_machine(request)",
         "",
-        (f"{SESSION}::test_the_demo_lets_nobody_in_by_a_name_that_may_be_made_to_lead_here",),
+        (f"{SESSION}::test_demo_refuses_host_names_that_can_be_redirected",),
     ),
     Mutant(
         "a request without an origin is admitted",
@@ -83,7 +83,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         "name = _SECURE if over_https(request) else _PLAIN",
         "name = _PLAIN",
-        (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
+        (f"{SESSION}::test_https_ignores_a_cookie_planted_by_a_neighbour",),
     ),
     Mutant(
         "a proxy that is not believed takes Secure from the cookies",
@@ -91,7 +91,7 @@ MUTANTS = (
         "turno/web/services.py",
         "return request.is_secure or ",
         "return request.is_secure or False and ",
-        (f"{PUBLIC}::test_every_cookie_is_secure_and_hsts_is_sent_whatever_headers_arrive",),
+        (f"{PUBLIC}::test_cookies_are_secure_and_hsts_is_sent",),
     ),
     Mutant(
         "a session begins without TLS",
@@ -163,7 +163,7 @@ MUTANTS = (
         "turno/web/errors.py",
         "type(error).__name__, line_of(error), extra",
         "error, line_of(error), extra",
-        ("tests/integration/web/test_api_service.py::test_a_fault_of_ours_says_nothing_and_logs_its_class_and_place",),
+        ("tests/integration/web/test_api_service.py::test_server_fault_hides_details_and_logs_class_and_place",),
     ),
     Mutant(
         "every request is offered to be sent again",
@@ -179,7 +179,7 @@ MUTANTS = (
         "turno/web/errors.py",
         "    if isinstance(error, OUTAGE):\n",
         "    if False:\n",
-        (f"{PROBLEMS}::test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again",),
+        (f"{PROBLEMS}::test_locked_branch_page_shows_time_of_next_try",),
     ),
     Mutant(
         "users read the text of every exception",
@@ -187,7 +187,7 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         "    if operator or for_users(error):\n",
         "    if True:\n",
-        (f"{TOLD}::test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know",),
+        (f"{TOLD}::test_internal_error_is_a_reference_for_users",),
     ),
     Mutant(
         "an exception that is called Crash is shown as a crash's cause",
@@ -195,7 +195,7 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         ' and "traceback" not in error)',
         ")",
-        (f"{TOLD}::test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone",),
+        (f"{TOLD}::test_unexpected_error_is_shown_to_operators_alone",),
     ),
     Mutant(
         "a handler may have a database's own words shown",
@@ -291,7 +291,7 @@ MUTANTS = (
         "turno/capabilities/streams/hub.py",
         "allowed = self._most if most is None else min(most, self._most)",
         "allowed = self._most",
-        (f"{MOUNTED}::test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most",),
+        (f"{MOUNTED}::test_streams_take_at_most_half_of_the_host_threads",),
     ),
     Mutant(
         "a host's colours are ours",
@@ -307,7 +307,7 @@ MUTANTS = (
         "turno/web/security.py",
         "    turno.before_request(_refuse_after_a_fork)\n",
         "",
-        (f"{MOUNTED}::test_in_a_process_that_was_forked_after_it_was_made_it_says_so",),
+        (f"{MOUNTED}::test_mount_forked_after_creation_reports_it",),
     ),
     Mutant(
         "a handler's texts for its type are not shown",
@@ -315,7 +315,7 @@ MUTANTS = (
         "turno/catalogue.py",
         "    def gettext(self, message: str) -> str:\n",
         "    def unused(self, message: str) -> str:\n",
-        (f"{WORDED}::test_a_type_has_its_title_its_words_and_a_line_from_the_payload",),
+        (f"{WORDED}::test_type_has_title_texts_and_payload_line",),
     ),
     Mutant(
         "a page reads payloads of any size",
@@ -331,6 +331,6 @@ MUTANTS = (
         "turno/catalogue.py",
         "        if registry.locale and language in own:\n",
         "        if registry.locale and False:\n",
-        ("tests/unit/web/test_catalogues.py::test_an_application_speaks_before_turno_and_leaves_the_rest_to_it",),
+        ("tests/unit/web/test_catalogues.py::test_application_texts_come_before_turno",),
     ),
 )

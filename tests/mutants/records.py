@@ -9,11 +9,8 @@ FENCED = "promise 3: only the holder of the claim writes"
 ONCE = "promise 2: a job's effects happen exactly once"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 
-LOGGED = (
-    "tests/integration/maintenance/test_maintenance.py"
-    "::test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone"
-)
-SHOWN = "tests/integration/store/test_fencing.py::test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end"
+LOGGED = "tests/integration/maintenance/test_maintenance.py::test_log_lines_are_purged_with_their_job"
+SHOWN = "tests/integration/store/test_fencing.py::test_shown_attempt_stays_one_until_its_end"
 
 MUTANTS = (
     Mutant(
@@ -54,7 +51,7 @@ MUTANTS = (
         "turno/capabilities/effects/sql/tenant/functions/effect_open_to.sql",
         "(p_effect.caller_gone\n",
         "(true OR p_effect.caller_gone\n",
-        (f"{TESTS}::test_an_effect_is_not_settled_while_another_attempt_may_be_at_it",),
+        (f"{TESTS}::test_effect_is_not_settled_while_an_attempt_may_run",),
     ),
     Mutant(
         "a retry forgets the checkpoint",
@@ -71,8 +68,8 @@ MUTANTS = (
         "IN ('off', 'local')",
         "IN ('nothing')",
         (
-            f"{TESTS}::test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set[intend]",
-            f"{TESTS}::test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set[complete]",
+            f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[intend]",
+            f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[complete]",
         ),
     ),
     Mutant(
@@ -137,7 +134,7 @@ MUTANTS = (
         "turno/commands/db.py",
         "return report(outcomes) or unregistered",
         "return report(outcomes)",
-        ("tests/acceptance/test_command_line.py::test_a_migrated_installation_has_nothing_to_do_and_no_findings",),
+        ("tests/acceptance/test_command_line.py::test_migrated_installation_has_no_plan_and_no_findings",),
     ),
     Mutant(
         "a worker's log shows secrets",
@@ -145,7 +142,7 @@ MUTANTS = (
         "turno/logs.py",
         '"message": process_text(record.getMessage()[:LONGEST])[:LONGEST],',
         '"message": record.getMessage()[:LONGEST],',
-        ("tests/acceptance/test_job_logs.py::test_the_lines_of_every_attempt_are_kept_though_its_work_was_undone",),
+        ("tests/acceptance/test_job_logs.py::test_log_lines_survive_the_rollback_of_each_attempt",),
     ),
     Mutant(
         "lines come for jobs that were purged",
@@ -161,7 +158,7 @@ MUTANTS = (
         "turno/runner/kept_lines.py",
         "        if record.process == self._process and record.thread == self._thread:\n",
         "        if record.process == self._process:\n",
-        ("tests/unit/runner/test_kept_lines.py::test_another_thread_s_line_is_kept_if_it_says_which_job_it_is_of",),
+        ("tests/unit/runner/test_kept_lines.py::test_line_of_another_thread_is_kept_with_its_job_id",),
     ),
     Mutant(
         "a parent reads lines while they are overwritten",
@@ -204,7 +201,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_enqueue_child.sql",
         "    PERFORM assert_few_open(child.user_id, jsonb_array_length(p_jobs));\n",
         "",
-        (f"{TESTS}::test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together",),
+        (f"{TESTS}::test_jobs_of_a_user_enqueue_a_bounded_number_together",),
     ),
     Mutant(
         "a handler enqueues for another user",

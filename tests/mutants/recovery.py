@@ -45,7 +45,7 @@ MUTANTS = (
         "turno/maintenance/rounds.py",
         "            self._wait_for_heartbeats()\n",
         "",
-        (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
+        (f"{ORPHANS}::test_cron_after_outage_waits_for_living_workers",),
     ),
     Mutant(
         "a lease by another clock stops the sweep",
@@ -69,7 +69,7 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_take.sql",
         " AND p_for > '0'",
         "",
-        (f"{STORED}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
+        (f"{STORED}::test_lease_is_renewed_and_taken_over_when_free",),
     ),
     Mutant(
         "a relay's lease by another clock is waited for",
@@ -93,7 +93,7 @@ MUTANTS = (
         "turno/maintenance/orphans.py",
         "tries=3,",
         "tries=100,",
-        (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
+        (f"{ORPHANS}::test_many_stuck_orphans_of_one_tenant_are_left_for_later",),
     ),
     Mutant(
         "one orphan's error ends its tenant's rescue",
@@ -101,7 +101,7 @@ MUTANTS = (
         "turno/maintenance/orphans.py",
         "tries=3,",
         "tries=1,",
-        (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
+        (f"{ORPHANS}::test_many_stuck_orphans_of_one_tenant_are_left_for_later",),
     ),
     Mutant(
         "a rescue waits until the other tenant's tasks have ended",
@@ -129,7 +129,7 @@ MUTANTS = (
     "tcp_user_timeout": "10000",
 """,
         "",
-        (f"{NETWORK}::test_the_locks_of_a_client_that_vanished_are_given_up_by_its_server",),
+        (f"{NETWORK}::test_server_releases_locks_of_a_vanished_client",),
     ),
     Mutant(
         "a rescue does not compare the token",
@@ -153,7 +153,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "OR (s.pid, s.backend_start) IN (SELECT a.backend_pid, a.backend_start FROM",
         "OR s.pid IN (SELECT a.backend_pid FROM",
-        ("tests/integration/store/test_fencing.py::test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid",),
+        ("tests/integration/store/test_fencing.py::test_rescue_ends_no_stranger_with_a_reused_pid",),
     ),
     Mutant(
         "a rescue leaves the old backend alone",
@@ -273,7 +273,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_purge.sql",
         "WHERE d.job_id = j.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL)",
         "WHERE false)",
-        (f"{MAINTENANCE}::test_a_dead_letter_nobody_has_replayed_outlives_the_retention",),
+        (f"{MAINTENANCE}::test_unreplayed_dead_letter_outlives_retention",),
     ),
     Mutant(
         "old jobs are purged though they have not ended",
@@ -370,7 +370,7 @@ MUTANTS = (
         "with self._engine.transaction(force_rollback=self.dry_run):\n                done = work(",
         "with self._engine.transaction(force_rollback=self.dry_run and work != self._engine.move_unserved):\n"
         "                done = work(",
-        (f"{MAINTENANCE}::test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is",),
+        (f"{MAINTENANCE}::test_unserved_backend_jobs_move_to_the_served_one",),
     ),
     Mutant(
         "a session that died while idle is not replaced",
@@ -378,9 +378,7 @@ MUTANTS = (
         "turno/runner/lent_session.py",
         "            if not self._session.broken:\n                raise",
         "            if True:\n                raise",
-        (
-            "tests/faults/test_ended_sessions.py::test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing",
-        ),
+        ("tests/faults/test_ended_sessions.py::test_session_ended_between_jobs_costs_nothing",),
     ),
     Mutant(
         "a child without its database is reported as broken",
@@ -388,7 +386,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "return exit_codes.DATABASE_AWAY if unreachable(error) else",
         "return exit_codes.BROKEN if unreachable(error) else",
-        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
+        (f"{ENDED}::test_child_without_result_exits_by_code_of_the_cause",),
     ),
     Mutant(
         "a sweep that did nothing is logged",

@@ -59,7 +59,7 @@ MUTANTS = (
         "turno/worker/sources/polling.py",
         "self._for_others if without else self._usual",
         "self._usual",
-        ("tests/unit/worker/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
+        ("tests/unit/worker/test_pool_source.py::test_empty_reserve_keeps_no_free_child_waiting",),
     ),
     Mutant(
         "a place in reserve is for any first job",
@@ -75,7 +75,7 @@ MUTANTS = (
         "turno/queues/exec/slots.py",
         "startswith(ORDINARY) or self._move()",
         "startswith(ORDINARY)",
-        (f"{SLOTS}::test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free",),
+        (f"{SLOTS}::test_reserve_owner_moves_to_a_free_ordinary_place",),
     ),
     Mutant(
         "in the reserve any job is taken",
@@ -83,7 +83,7 @@ MUTANTS = (
         "turno/worker/sources/spawned.py",
         "if not batches and others and ordinary:",
         "if not batches and others:",
-        (f"{EXEC}::test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place",),
+        (f"{EXEC}::test_reserve_takes_no_job_of_a_tenant_with_a_place",),
     ),
     Mutant(
         "a tenant without a place waits its turn behind tenants with places",
@@ -107,9 +107,7 @@ MUTANTS = (
         "turno/maintenance/tasks.py",
         "                without=refused,\n",
         "",
-        (
-            "tests/integration/maintenance/test_maintenance.py::test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered",
-        ),
+        ("tests/integration/maintenance/test_maintenance.py::test_full_tenant_does_not_block_offers_of_another",),
     ),
     Mutant(
         "a consumer fills its reserve with any message",

@@ -11,7 +11,7 @@ START = "tests/integration/runner/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
 SIGNS = "tests/acceptance/test_signs_of_life.py"
 EXEC = "tests/integration/queues/test_exec_queue.py"
-SERIALISE = "tests/unit/jobs/test_results.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
+SERIALISE = "tests/unit/jobs/test_results.py::test_unstorable_result_is_refused_before_the_end"
 ONCE = "promise 2: each piece of work commits together with its own record"
 BLAME = "section 6: a transient error is no item's fault"
 HANDLERS_SESSION = "section 6: the handler's connection refuses commit, rollback and close"
@@ -73,7 +73,7 @@ MUTANTS = (
         # The look at the sessions also wakes a worker with busy children.
         "            self._session_watch.due,\n            self._heartbeat.due,\n            self._liveness.due,\n",
         "            self._heartbeat.due,\n",
-        (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
+        (f"{SIGNS}::test_watchdog_beats_while_busy_and_stops_when_stuck[path]",),
     ),
     Mutant(
         "a handler's process may speak for its worker",
@@ -89,9 +89,7 @@ MUTANTS = (
         "turno/runner/attempt.py",
         "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
         "        here = 0",
-        (
-            "tests/faults/test_handlers_that_misbehave.py::test_a_copy_that_a_handler_forked_and_let_return_touches_nothing[ok]",
-        ),
+        ("tests/faults/test_handlers_that_misbehave.py::test_forked_copy_of_a_child_touches_nothing[ok]",),
     ),
     Mutant(
         "a daemonised process is not ended after its job",
@@ -237,7 +235,7 @@ MUTANTS = (
         "turno/runner/context.py",
         "        self.finish()\n        self.transaction.prove()\n",
         "        self.transaction.prove()\n",
-        (f"{LEDGER}::test_a_checkpoint_between_two_items_commits_them_with_their_record",),
+        (f"{LEDGER}::test_checkpoint_commits_two_items_with_their_record",),
     ),
     Mutant(
         "a checkpoint may commit half an item",
@@ -349,7 +347,7 @@ MUTANTS = (
         "turno/runner/session.py",
         '    ("RESET ALL", ()),\n',
         "",
-        (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
+        (f"{POOL}::test_session_state_is_reset_before_the_next_job[settings]",),
     ),
     Mutant(
         "a handler's kept reference reaches the session after its commit",

@@ -18,7 +18,7 @@ MUTANTS = (
         TROUBLES,
         "minute > now() - %s::interval AND",
         "minute > now() - 100 * %s::interval AND",
-        ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_told_for_their_tenant_alone",),
+        ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_shown_per_tenant",),
     ),
     Mutant(
         "a silent worker is not reported",
@@ -66,7 +66,7 @@ MUTANTS = (
         LACKING,
         "WHERE s.backend = p_backend;",
         ";",
-        (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
+        (f"{UNSERVED}::test_worker_of_other_backend_or_silent_takes_nothing",),
     ),
     Mutant(
         "a worker without a heartbeat counts as alive",
@@ -74,7 +74,7 @@ MUTANTS = (
         "turno/migrations/control/schema/0001_control.sql",
         "FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'\nUNION ALL",
         "FROM workers\nUNION ALL",
-        (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
+        (f"{UNSERVED}::test_worker_of_other_backend_or_silent_takes_nothing",),
     ),
     Mutant(
         "the types of spawned workers are forgotten with them",

@@ -18,7 +18,7 @@ MUTANTS = (
         "turno/worker/batch_sizer.py",
         "max(TARGET_SECONDS, CLAIMS_PER_BATCH * self._claim)",
         "TARGET_SECONDS",
-        (f"{LENGTHS}::test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long",),
+        (f"{LENGTHS}::test_slow_claims_enlarge_batches_within_a_bound",),
     ),
     Mutant(
         "a slow claim keeps other tenants waiting for as long as it likes",
@@ -26,7 +26,7 @@ MUTANTS = (
         "turno/worker/batch_sizer.py",
         "min(LONGEST_SECONDS, max(",
         "max(0, max(",
-        (f"{LENGTHS}::test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long",),
+        (f"{LENGTHS}::test_slow_claims_enlarge_batches_within_a_bound",),
     ),
     Mutant(
         "jobs wait behind a long one",
@@ -50,9 +50,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "        if code in WAITS:  # no handler was called",
         "        if True:  # no handler was called",
-        (
-            "tests/unit/worker/test_rescuer.py::test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on",
-        ),
+        ("tests/unit/worker/test_rescuer.py::test_batch_rescue_blames_running_job_and_returns_others",),
     ),
     Mutant(
         "a child that is worn out continues to the end of its turn",
@@ -76,9 +74,7 @@ MUTANTS = (
         "turno/runner/shared_state.py",
         "self._words[REASON] != ord(self.TIME_LIMIT) or self._meant",
         "True",
-        (
-            "tests/unit/runner/test_shared_state.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next[job]",
-        ),
+        ("tests/unit/runner/test_shared_state.py::test_time_limit_of_ended_attempt_spares_the_next[job]",),
     ),
     Mutant(
         "a lone job waits until it is known that there is no other",
@@ -86,6 +82,6 @@ MUTANTS = (
         "turno/worker/sources/polling.py",
         "slots = free if timer.plenty else 1",
         "slots = free",
-        ("tests/unit/worker/test_pool_source.py::test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free",),
+        ("tests/unit/worker/test_pool_source.py::test_source_claims_one_after_silence_then_all_free",),
     ),
 )

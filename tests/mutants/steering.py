@@ -30,7 +30,7 @@ MUTANTS = (
         "self.operator",
         (
             f"{ROLES}::test_an_operator_of_another_company_finds_no_tenant[operator]",
-            f"{ROLES}::test_who_operates_one_company_is_a_user_in_the_tenants_of_another",
+            f"{ROLES}::test_operator_of_one_company_is_a_user_elsewhere",
         ),
     ),
     Mutant(
@@ -39,7 +39,7 @@ MUTANTS = (
         "turno/dispatch/dispatcher.py",
         "            if dry_run:\n                raise psycopg.Rollback\n",
         "",
-        (f"{STEERING}::test_a_dry_run_changes_nothing_and_counts_what_the_command_then_does[retry]",),
+        (f"{STEERING}::test_dry_run_counts_the_later_changes[retry]",),
     ),
     Mutant(
         "a command is not on record",
@@ -47,7 +47,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_command.sql",
         "    IF changed > 0 THEN\n",
         "    IF false THEN\n",
-        (f"{STEERING}::test_a_retry_across_tenants_is_counted_hinted_at_and_on_record",),
+        (f"{STEERING}::test_retry_across_tenants_is_counted_hinted_and_audited",),
     ),
     Mutant(
         "a command finds every company's jobs",
@@ -71,7 +71,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_reorder.sql",
         "    ELSIF job.status = 'running' OR claimed THEN\n",
         "    ELSIF false THEN\n",
-        (f"{STEERING}::test_what_a_worker_has_keeps_its_place_and_is_refused_by_name",),
+        (f"{STEERING}::test_claimed_job_keeps_its_place_with_a_named_refusal",),
     ),
     Mutant(
         "a job in doubt is run by the clock",
@@ -87,7 +87,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_command.sql",
         "        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN\n",
         "        EXCEPTION WHEN deadlock_detected THEN\n",
-        (f"{STEERING}::test_one_job_that_somebody_has_locked_is_left_and_the_others_go_on",),
+        (f"{STEERING}::test_locked_job_is_skipped_and_the_rest_continue",),
     ),
     Mutant(
         "an operator's change of one job is not on record",
@@ -127,7 +127,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "if self._shutdown.asked or self.quiet or monotonic()",
         "if self._shutdown.asked or monotonic()",
-        (f"{ORDERS}::test_a_quiet_worker_claims_nothing_until_it_is_to_go_on_and_a_stopped_one_leaves",),
+        (f"{ORDERS}::test_quiet_worker_claims_nothing_and_stopped_worker_leaves",),
     ),
     Mutant(
         "a worker knows the code's time limit only",
@@ -143,7 +143,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         "coalesce((SELECT y.max_attempts FROM turno.job_types y WHERE y.type = j.type), j.max_attempts)",
         "j.max_attempts",
-        (f"{ORDERS}::test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s[1-failed]",),
+        (f"{ORDERS}::test_operator_max_attempts_overrides_the_code[1-failed]",),
     ),
     Mutant(
         "an operator's settlement of an effect is not on record",
@@ -159,9 +159,7 @@ MUTANTS = (
         "turno/capabilities/streams/tenant_subscribers.py",
         "who = view.operator, view.admin",
         "who = view.operator, False",
-        (
-            "tests/capabilities/streams/test_subscriber.py::test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own",
-        ),
+        ("tests/capabilities/streams/test_subscriber.py::test_user_operator_and_admin_receive_separate_frames",),
     ),
     Mutant(
         "every operator's ticket is an admin's",

@@ -13,7 +13,7 @@ RESCUER = "tests/unit/worker/test_rescuer.py"
 LINK = "tests/unit/store/test_engine_link.py"
 JANITOR = "tests/unit/worker/test_maintenance_process.py"
 ENDS = "tests/integration/runner/test_attempt_ends.py"
-KEPT = f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record"
+KEPT = f"{ENDS}::test_session_settings_do_not_reach_the_record"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
 REVIEW = "tests/capabilities/effects/test_review.py"
@@ -27,7 +27,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:",
         "if self._shutdown.asked or self.quiet or self._rescuer:",
-        (f"{ONE_TENANT}::test_while_a_tenant_s_rescue_is_refused_the_others_are_served",),
+        (f"{ONE_TENANT}::test_refused_rescue_of_a_tenant_delays_no_other",),
     ),
     Mutant(
         "a refused rescue is tried again at once",
@@ -35,7 +35,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "        refused.due = self._clock() + wait\n",
         "",
-        (f"{RESCUER}::test_a_rescue_that_is_refused_again_and_again_is_tried_ever_more_rarely",),
+        (f"{RESCUER}::test_refused_rescue_is_tried_ever_more_rarely",),
     ),
     Mutant(
         "the locked tables of a tenant are tried once for each of its jobs",
@@ -43,7 +43,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "if other.handed and other.claim.tenant_id == refused.claim.tenant_id:",
         "if False:",
-        (f"{RESCUER}::test_the_locked_tables_of_a_tenant_are_tried_once_for_all_its_jobs",),
+        (f"{RESCUER}::test_locked_tables_are_tried_once_for_all_jobs",),
     ),
     Mutant(
         "a rescue that is always refused goes first",
@@ -51,7 +51,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "key=lambda one: one.refusals",
         "key=lambda one: -one.refusals",
-        (f"{RESCUER}::test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment_only",),
+        (f"{RESCUER}::test_always_refused_job_delays_its_tenant_for_a_moment",),
     ),
     Mutant(
         "a worker that rescues many sends no heartbeat meanwhile",
@@ -59,7 +59,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "if self._engine.away or self._clock() > until:",
         "if self._engine.away:",
-        (f"{RESCUER}::test_many_that_take_long_leave_time_to_say_that_the_worker_lives",),
+        (f"{RESCUER}::test_many_slow_rescues_leave_time_for_heartbeats",),
     ),
     Mutant(
         "debts to a removed tenant stay for ever",
@@ -67,7 +67,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "if isinstance(error, TENANT_GONE):",
         "if False:",
-        (f"{RESCUER}::test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said",),
+        (f"{RESCUER}::test_debts_to_a_removed_tenant_are_dropped_and_logged",),
     ),
     Mutant(
         "debts to a migrated tenant are forgotten",
@@ -91,7 +91,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "            ending.callback(self._hand_back)\n",
         "",
-        (f"{ONE_TENANT}::test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted",),
+        (f"{ONE_TENANT}::test_worker_ending_unexpectedly_returns_its_jobs",),
     ),
     Mutant(
         "a standby's refusal is no outage",
@@ -147,9 +147,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "collided(outcome) and tries < COLLISIONS:",
         "collided(outcome) and tries < 0:",
-        (
-            "tests/integration/runner/test_attempt_ends.py::test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing",
-        ),
+        ("tests/integration/runner/test_attempt_ends.py::test_collision_at_commit_reruns_at_once_uncounted",),
     ),
     Mutant(
         "an error's message reaches the log",
@@ -157,9 +155,7 @@ MUTANTS = (
         "turno/runner/attempt.py",
         'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
         'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
-        (
-            "tests/integration/runner/test_attempt_ends.py::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",
-        ),
+        ("tests/integration/runner/test_attempt_ends.py::test_failed_job_is_one_log_line_without_message",),
     ),
     Mutant(
         "a lock that keeps an attempt from starting blames the job",
@@ -167,9 +163,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "            if unreachable(error) or not transient(error):\n                raise\n",
         "            raise\n",
-        (
-            "tests/integration/runner/test_attempt_ends.py::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",
-        ),
+        ("tests/integration/runner/test_attempt_ends.py::test_start_lock_is_distinguished_from_outage",),
     ),
     Mutant(
         "a server that is away is reported as a refused login",
@@ -177,7 +171,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         "if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(said):",
         "if True:",
-        (f"{ENDS}::test_a_login_that_is_refused_is_told_from_a_server_that_is_away",),
+        (f"{ENDS}::test_refused_login_is_distinguished_from_outage",),
     ),
     Mutant(
         "a login that found no place is reported as refused",
@@ -193,7 +187,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         " or isinstance(error, psycopg.errors.TooManyConnections):",
         ":",
-        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
+        (f"{ENDED}::test_child_without_result_exits_by_code_of_the_cause",),
     ),
     Mutant(
         "an unrecordable job is run again for ever",
@@ -201,7 +195,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "if unreachable(error) else exit_codes.UNRECORDED",
         "if unreachable(error) else exit_codes.DATABASE_AWAY",
-        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
+        (f"{ENDED}::test_child_without_result_exits_by_code_of_the_cause",),
     ),
     Mutant(
         "a job that shows progress logs in each time",
@@ -209,7 +203,7 @@ MUTANTS = (
         "turno/runner/session.py",
         "            while len(self._idle) > self._keep:\n",
         "            while len(self._idle) > 1:\n",
-        (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),
+        (f"{SESSIONS}::test_job_sessions_are_kept_and_first_is_lent_first",),
     ),
     Mutant(
         "a job's second session is lent before its first",
@@ -217,7 +211,7 @@ MUTANTS = (
         "turno/runner/session.py",
         "for session in reversed(self._idle):",
         "for session in self._idle:",
-        (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),
+        (f"{SESSIONS}::test_job_sessions_are_kept_and_first_is_lent_first",),
     ),
     Mutant(
         "the last hint is dropped at a stop",
@@ -225,9 +219,7 @@ MUTANTS = (
         "turno/queues/notify.py",
         "            return offered\n",
         "            return offered and not self._closed\n",
-        (
-            "tests/unit/queues/test_pool_queue.py::test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops",
-        ),
+        ("tests/unit/queues/test_pool_queue.py::test_hint_during_a_send_is_sent_before_the_stop",),
     ),
     Mutant(
         "after an attempt there is no limit of memory",
@@ -251,9 +243,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_rescue.sql",
         "coalesce(p_counted,",
         "coalesce(p_counted, true,",
-        (
-            "tests/integration/store/test_fencing.py::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",
-        ),
+        ("tests/integration/store/test_fencing.py::test_host_killer_before_its_start_ends_as_dead_letter",),
     ),
     Mutant(
         "a third crash fails a job with an effect in doubt",
@@ -261,7 +251,7 @@ MUTANTS = (
         RESCUE,
         "job.crashes >= 2 AND doubt IS NOT NULL",
         "false",
-        (f"{REVIEW}::test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person",),
+        (f"{REVIEW}::test_third_crash_with_effect_in_doubt_waits_for_person",),
     ),
     Mutant(
         "a claim is given back that another has",
@@ -277,7 +267,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "self._taken_back(pending) if pending.handed else self._given_back(pending)",
         "self._taken_back(pending)",
-        (f"{RESCUER}::test_what_no_process_was_handed_is_given_back_by_its_ticket_alone",),
+        (f"{RESCUER}::test_unhanded_jobs_are_given_back_by_ticket",),
     ),
     Mutant(
         "a tenant with a refused login costs a child for each of its jobs",
@@ -285,7 +275,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "            if code in OF_THE_TENANT and why is None:\n",
         "            if False:\n",
-        (f"{RESCUER}::test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while[71-30]",),
+        (f"{RESCUER}::test_tenant_with_unstartable_jobs_is_skipped_for_a_while[71-30]",),
     ),
     Mutant(
         "a tenant with a refused rescue is not passed over",
@@ -293,7 +283,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "        self._pass_over_for(refused.claim, wait)\n",
         "",
-        (f"{RESCUER}::test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment",),
+        (f"{RESCUER}::test_tenant_with_refused_rescue_is_skipped_for_a_moment",),
     ),
     Mutant(
         "an idle session keeps its advisory locks",
@@ -309,7 +299,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "self._rescuer.pass_over(self._claim(worker, free))",
         "self._claim(worker, free)",
-        (f"{ONE_TENANT}::test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it",),
+        (f"{ONE_TENANT}::test_refused_login_costs_few_children",),
     ),
     Mutant(
         "a start waits for a lock as long as any statement of a handler's",
@@ -317,9 +307,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         " SET lock_timeout = '1s'",
         "",
-        (
-            "tests/integration/runner/test_attempt_ends.py::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",
-        ),
+        ("tests/integration/runner/test_attempt_ends.py::test_start_lock_is_distinguished_from_outage",),
     ),
     Mutant(
         "a tenant in trouble with very many jobs is claimed for all the time",
@@ -327,7 +315,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "        if self._passed_over >= PASSED_OVER_MOST:\n",
         "        if False:\n",
-        (f"{RESCUER}::test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment",),
+        (f"{RESCUER}::test_troubled_tenant_with_many_jobs_is_left_for_a_moment",),
     ),
     Mutant(
         "a lock that keeps an end from being recorded blames the job",
@@ -335,6 +323,6 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "    if collided(error) or",
         "    if",
-        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
+        (f"{ENDED}::test_child_without_result_exits_by_code_of_the_cause",),
     ),
 )

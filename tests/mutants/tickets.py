@@ -42,9 +42,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_finish.sql",
         "extract(epoch FROM e.began - e.run_at)",
         "extract(epoch FROM e.began - (SELECT j.created_at FROM background_jobs j WHERE j.id = e.id))",
-        (
-            "tests/integration/store/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",
-        ),
+        ("tests/integration/store/test_outcomes.py::test_retry_outcome_counts_its_own_wait_and_run",),
     ),
     Mutant(
         "a claim by id has a token that can be guessed",
@@ -117,7 +115,7 @@ MUTANTS = (
         "turno/store/engine/claims.py",
         "        if self._found:\n",
         "        if True:\n",
-        (f"{CLAIMING}::test_what_has_become_due_comes_first_only_while_there_is_work[after a silence]",),
+        (f"{CLAIMING}::test_due_job_comes_first_only_while_there_is_work[after a silence]",),
     ),
     Mutant(
         "due jobs wait until no other job waits",
@@ -125,7 +123,7 @@ MUTANTS = (
         "turno/store/engine/claims.py",
         "        if self._found:\n",
         "        if False:\n",
-        (f"{CLAIMING}::test_what_has_become_due_comes_first_only_while_there_is_work[while there is work]",),
+        (f"{CLAIMING}::test_due_job_comes_first_only_while_there_is_work[while there is work]",),
     ),
     Mutant(
         "a future job is taken before its time",
@@ -157,7 +155,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "WHERE id = p_worker FOR KEY SHARE;",
         "WHERE id = p_worker;",
-        (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[by id]",),
+        (f"{FENCING}::test_claiming_worker_is_not_buried_and_may_beat[by id]",),
     ),
     Mutant(
         "a claim holds up its worker's heartbeat",
@@ -165,7 +163,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "WHERE id = p_worker FOR KEY SHARE;",
         "WHERE id = p_worker FOR UPDATE;",
-        (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[the next]",),
+        (f"{FENCING}::test_claiming_worker_is_not_buried_and_may_beat[the next]",),
     ),
     Mutant(
         "a buried worker receives a heartbeat's success",
@@ -197,7 +195,7 @@ MUTANTS = (
         MEMORY,
         "return self._claims % OLDEST_EVERY == 0",
         "return False",
-        (f"{TURNS}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
+        (f"{TURNS}::test_urgent_stream_starves_no_other_band_or_type",),
     ),
     Mutant(
         "an urgent job waits its turn",
@@ -221,7 +219,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "(j.cap IS NULL OR type_capacity(j.type) > 0) AS open",
         "true AS open",
-        (f"{CAPS}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
+        (f"{CAPS}::test_type_cap_counts_all_tenants_and_spares_other_types",),
     ),
     Mutant(
         "two claims at once see the same room under a cap",
@@ -229,7 +227,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "INTO at_most FROM tenants WHERE id = p_tenant FOR NO KEY UPDATE SKIP LOCKED;",
         "INTO at_most FROM tenants WHERE id = p_tenant;",
-        (f"{CAPS}::test_a_claim_beside_one_that_has_not_committed_counts_its_jobs[tenant]",),
+        (f"{CAPS}::test_concurrent_claim_counts_uncommitted_jobs[tenant]",),
     ),
     Mutant(
         "a paused tenant's job may be claimed by id",
@@ -357,7 +355,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')",
         "''",
-        (f"{COST}::test_what_was_paused_is_found_again_though_others_were_marked_behind_it",),
+        (f"{COST}::test_resumed_jobs_are_found_behind_other_marks",),
     ),
     Mutant(
         "promoted tickets are scanned again and again",

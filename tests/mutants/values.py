@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/integration/store/test_limits_of_values.py"
 REFUSED = f"{TESTS}::test_a_job_beyond_a_limit_is_refused_under_the_field_s_name"
-WRITTEN = f"{TESTS}::test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name"
+WRITTEN = f"{TESTS}::test_attempt_writes_beyond_a_limit_are_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 2: the end of a job commits with any result"
 CONTROL = "turno/migrations/control/schema/0001_control.sql"
@@ -88,7 +88,7 @@ MUTANTS = (
         "turno/migrations/control/functions/set_aside.sql",
         CAUGHT,
         "EXCEPTION WHEN raise_exception THEN\n",
-        (f"{TESTS}::test_a_ticket_that_refuses_every_change_keeps_no_other_waiting",),
+        (f"{TESTS}::test_ticket_refusing_every_change_blocks_no_other",),
     ),
     Mutant(
         "one ticket that is refused stops a cut-over",
@@ -96,7 +96,7 @@ MUTANTS = (
         "turno/migrations/control/functions/stamp_tickets.sql",
         f"    {CAUGHT}        stamped := 0;",
         "    EXCEPTION WHEN raise_exception THEN\n        stamped := 0;",
-        (f"{TESTS}::test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it[reroute]",),
+        (f"{TESTS}::test_ticket_with_stuck_backend_blocks_no_other[reroute]",),
     ),
     Mutant(
         "one job that is refused stops expiring",

@@ -334,7 +334,7 @@ MUTANTS = (
         "turno/web/admission.py",
         "            request.environ[WANTED] = tenant.id\n",
         "            pass\n",
-        (f"{SHARED}::test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered",),
+        (f"{SHARED}::test_burst_of_one_tenant_waits_and_is_answered",),
     ),
     Mutant(
         "a time that Python has not ends the page that shows it",
@@ -342,7 +342,7 @@ MUTANTS = (
         "turno/tenancy/identity/loaders.py",
         "except DataError:",
         "except ZeroDivisionError:",
-        (f"{HOSTILE}::test_times_that_python_has_not_are_told_as_the_bounds_of_those_it_has",),
+        (f"{HOSTILE}::test_unrepresentable_times_are_shown_as_bounds",),
     ),
     Mutant(
         "a job's type is a phrase of the pages",
@@ -406,7 +406,7 @@ MUTANTS = (
         "turno/web/api/submit.py",
         "if problems or (late and not repeated()):",
         "if problems or late:",
-        (f"{SUBMIT}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
+        (f"{SUBMIT}::test_key_returns_first_answer_after_its_times_passed",),
     ),
     Mutant(
         "a job may have been due for two thousand years",
@@ -438,7 +438,7 @@ MUTANTS = (
         "turno/runner/context.py",
         "claim.log_fields | started.log_fields |",
         "claim.log_fields |",
-        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
+        (f"{ENDS}::test_failed_job_is_one_log_line_without_message",),
     ),
     Mutant(
         "a job may be retried twice",

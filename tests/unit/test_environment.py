@@ -105,7 +105,7 @@ def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) ->
     assert dict(os.environ) == before
 
 
-def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> None:
+def test_handed_secrets_are_read_once_and_not_in_environ() -> None:
     secrets = {"TURNO_DATABASE_URL": "dbname=handed", "TURNO_MASTER_KEY": "a key that no environment has"}
     code = (
         "import os; from turno.settings import Settings; from turno.environment import read_settings;"
@@ -141,9 +141,7 @@ def test_a_program_is_handed_what_it_needs_alone() -> None:
     assert told.strip() == "[('TURNO_DATABASE_URL', 'dbname=x'), ('TURNO_MASTER_KEY', 'a key')] y []"
 
 
-def test_what_the_project_says_of_itself_counts_where_no_variable_is_set(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_project_settings_count_without_variables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\nmigrations = "tables"\n')
     assert (read_settings().handlers, project()["migrations"]) == ("shop:JOBS", "tables")
     monkeypatch.setenv("TURNO_HANDLERS", "shop:OTHERS")
@@ -151,7 +149,7 @@ def test_what_the_project_says_of_itself_counts_where_no_variable_is_set(
 
 
 @pytest.mark.parametrize("text", ['handler = "shop:JOBS"', "handlers = 3", 'master_key = "it is committed"', "= 1"])
-def test_what_a_project_cannot_say_of_itself_is_refused_with_the_file_s_name(folder: Path, text: str) -> None:
+def test_invalid_project_settings_are_refused_with_file(folder: Path, text: str) -> None:
     (folder / "pyproject.toml").write_text(f"[tool.turno]\n{text}\n")
     with pytest.raises(InvalidSettings, match=r"pyproject\.toml: "):
         read_settings()

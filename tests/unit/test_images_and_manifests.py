@@ -57,7 +57,7 @@ def image_environment() -> dict[str, str]:
     return dict(pair.split("=", 1) for line in run_lines("ENV") for pair in line.split())
 
 
-def test_the_image_has_what_it_copies_runs_as_nobody_and_begins_with_a_command() -> None:
+def test_image_runs_as_nobody_with_its_copied_files() -> None:
     ignored = (CONTAINER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     assert ignored[1] == "*"
     copied = [line.split()[:-1] for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)]
@@ -84,7 +84,7 @@ def test_a_service_runs_a_command_confined_and_has_time_to_stop(name: str) -> No
         check_command(service["healthcheck"]["test"][2:])
 
 
-def test_the_provisioner_is_known_where_roles_are_made_and_nowhere_else() -> None:
+def test_provisioner_is_known_only_where_roles_are_made() -> None:
     assert [name for name, service in COMPOSE.items() if "provisioner.env" in service.get("env_file", [])] == [
         "migrate"
     ]
@@ -100,7 +100,7 @@ def test_nginx_and_the_probe_find_the_web_where_it_listens() -> None:
     assert COMPOSE["proxy"]["network_mode"] == "service:web"
 
 
-def test_every_file_that_compose_mounts_is_there_or_brought_and_never_committed() -> None:
+def test_compose_mounts_existing_or_uncommitted_files() -> None:
     ignored = (CONTAINER / ".gitignore").read_text(encoding="utf-8").splitlines()
     assert ignored == ["*.env", "postgres_password", "tls/"]
     text = (CONTAINER / "compose.yml").read_text(encoding="utf-8")
@@ -194,7 +194,7 @@ def scalers() -> Iterator[tuple[str, str]]:
         yield trigger["metadata"]["query"], queues[one["metadata"]["name"]]
 
 
-def test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve() -> None:
+def test_scaler_reads_oldest_wait_of_its_queue() -> None:
     told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     assert "`turno_oldest_wait_seconds{backend,queue,type}`" in told
     for query, queue in scalers():
@@ -233,7 +233,7 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
         kubernetes_validate.validate(one, KUBERNETES, strict=True)
 
 
-def test_a_kustomization_takes_every_file_and_changes_what_there_is() -> None:
+def test_kustomization_takes_every_file_and_patches_objects() -> None:
     known = {one["metadata"]["name"]: one for one in objects() if one["kind"] == "Deployment"}
     for file in (one for one in MANIFESTS if one.name == "kustomization.yaml"):
         told = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -29,9 +29,7 @@ def test_every_mutant_names_tests_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("within", "crowded", "waited"), [(0.05, 1, 0.05), (10, 1, 6), (20, 1, 6), (30, 1, 7.5), (20, 3, 18), (30, 9, 30)]
 )
-def test_a_mutant_s_test_waits_for_less_unless_the_machine_is_crowded(
-    within: float, crowded: float, waited: float
-) -> None:
+def test_mutant_test_waits_less_on_an_idle_machine(within: float, crowded: float, waited: float) -> None:
     assert shortened(within, crowded=crowded) == waited
 
 

@@ -54,7 +54,7 @@ def test_every_rule_of_prometheus_is_explained_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("part", ["Turno's own", "In the log alone", "Of Prometheus"])
-def test_an_alert_says_what_it_means_what_to_do_and_when_it_is_harmless(part: str) -> None:
+def test_alert_has_meaning_remedy_and_harmless_case(part: str) -> None:
     assert [alert for alert, cells in rows(part).items() if len(cells) != 3 or not all(cells)] == []
 
 

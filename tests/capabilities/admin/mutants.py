@@ -65,7 +65,7 @@ MUTANTS = (
         TROUBLES,
         "found if companies is None else _within(cursor, found, companies)",
         "found",
-        (f"{PAGES}::test_what_is_wrong_comes_first_with_since_when_and_what_to_type",),
+        (f"{PAGES}::test_problems_come_first_with_time_and_remedy",),
     ),
     Mutant(
         "a reader changes operators' settings",
@@ -97,7 +97,7 @@ MUTANTS = (
         "turno/capabilities/admin/workers.py",
         '@worker_list.form("/admin/workers/<worker_id>", everywhere=True)',
         '@worker_list.form("/admin/workers/<worker_id>")',
-        (f"{PAGES}::test_workers_are_everybody_s_and_asked_by_who_operates_them_all",),
+        (f"{PAGES}::test_workers_page_is_for_operators_of_all_companies",),
     ),
     Mutant(
         "dead letters of every company are replayed",
@@ -113,7 +113,7 @@ MUTANTS = (
         "turno/capabilities/admin/jobs_page.py",
         "dry_run=True)",
         "dry_run=False)",
-        (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
+        (f"{PAGES}::test_dead_letters_group_by_error_and_replay_after_preview",),
     ),
     Mutant(
         "a replay takes jobs that failed after the look",
@@ -121,7 +121,7 @@ MUTANTS = (
         "turno/capabilities/admin/jobs_page.py",
         "            until=until,\n",
         "",
-        (f"{PAGES}::test_dead_letters_stand_by_error_and_are_replayed_after_a_look",),
+        (f"{PAGES}::test_dead_letters_group_by_error_and_replay_after_preview",),
     ),
     Mutant(
         "an operator of one company changes a shared setting by a form",
@@ -129,7 +129,7 @@ MUTANTS = (
         "turno/capabilities/admin/types.py",
         '@type_list.form("/admin/types/<name>", everywhere=True)',
         '@type_list.form("/admin/types/<name>")',
-        (f"{PAGES}::test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says",),
+        (f"{PAGES}::test_type_settings_form_shows_the_values_of_the_code",),
     ),
     Mutant(
         "a command passes over a filter that only tenants know",
@@ -137,7 +137,7 @@ MUTANTS = (
         "turno/store/operator/job_search.py",
         "        if self.of_tenants:\n            raise",
         "        if False:\n            raise",
-        (f"{PAGES}::test_a_change_of_many_jobs_is_not_made_by_a_filter_that_only_tenants_know",),
+        (f"{PAGES}::test_bulk_change_refuses_filters_only_tenants_know",),
     ),
     Mutant(
         "operators read secrets of a payload",
@@ -161,7 +161,7 @@ MUTANTS = (
         "turno/web/static/admin.js",
         "  if (document.hidden) return;\n",
         "",
-        (f"{LOOKED_AT}::test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_does",),
+        (f"{LOOKED_AT}::test_page_is_live_while_visible_and_silent_while_hidden",),
     ),
     Mutant(
         "the API lists every company's jobs",
@@ -178,7 +178,7 @@ MUTANTS = (
         '    if wanted.text and principal.role != "admin":\n',
         "    if False:\n",
         (
-            f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",
+            f"{API}::test_job_search_covers_tenants_of_token_companies",
             f"{PAGES}::test_jobs_are_found_by_what_only_their_tenants_know",
         ),
     ),
@@ -188,6 +188,6 @@ MUTANTS = (
         "turno/capabilities/admin/many_jobs.py",
         "        companies=principal.companies,\n",
         "        companies=None,\n",
-        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
+        (f"{API}::test_job_search_covers_tenants_of_token_companies",),
     ),
 )

@@ -279,7 +279,7 @@ def test_a_senseless_setting_is_named_and_nothing_is_set(service: Service, path:
     assert everything(service) == before
 
 
-def test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies(service: Service) -> None:
+def test_job_search_covers_tenants_of_token_companies(service: Service) -> None:
     ana = service.caller("south")
     job_id = ana.post(
         "/api/jobs/greetings", json=valid_body(), headers={"X-Correlation-Id": "tonight-4711"}
@@ -310,7 +310,7 @@ def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> N
     assert page["not_asked"] == 1
 
 
-def test_operators_have_addresses_told_and_try_again_what_was_not_taken(service: Service) -> None:
+def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
     app = service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",)))
     eva = Caller(app, "north", user="eva", roles=("operator",))
     address = {"url": "https://hooks.example/in?key=secret", "tenant": "north", "type": "greetings"}

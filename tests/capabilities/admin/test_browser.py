@@ -103,7 +103,7 @@ def test_every_screen_of_the_operator_is_fit_for_everybody(busy: tuple[Site, UUI
         assert errors == []
 
 
-def test_the_first_view_weighs_little_and_every_number_is_there_without_a_script(busy: tuple[Site, UUID]) -> None:
+def test_first_view_is_small_and_complete_without_script(busy: tuple[Site, UUID]) -> None:
     site, _ = busy
     with site.visitor("eva", operator=True) as page:
         fresh = site.browser.new_context(locale="en-US", storage_state=page.context.storage_state())
@@ -124,7 +124,7 @@ def test_the_first_view_weighs_little_and_every_number_is_there_without_a_script
         plain.close()
 
 
-def test_a_chart_is_drawn_from_its_table_and_tells_what_is_under_the_pointer(busy: tuple[Site, UUID]) -> None:
+def test_chart_is_drawn_from_its_table_and_shows_the_point(busy: tuple[Site, UUID]) -> None:
     site, _ = busy
     with site.visitor("eva", operator=True) as page:
         page.goto(at(site, "/charts"))
@@ -156,7 +156,7 @@ def test_a_row_is_found_and_opened_by_keyboard(busy: tuple[Site, UUID]) -> None:
         expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_does(busy: tuple[Site, UUID]) -> None:
+def test_page_is_live_while_visible_and_silent_while_hidden(busy: tuple[Site, UUID]) -> None:
     site, _ = busy
     with site.visitor("eva", operator=True) as page:
         page.clock.install()

@@ -127,7 +127,7 @@ def test_what_is_another_company_s_is_unknown(service: Service, address: str) ->
         assert operator(service, "globex").get(address.format(job=job)).status_code == 200
 
 
-def test_workers_are_everybody_s_and_asked_by_who_operates_them_all(service: Service) -> None:
+def test_workers_page_is_for_operators_of_all_companies(service: Service) -> None:
     (worker,) = service.rows("SELECT id FROM turno.workers")[0]
     for_all, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
     for visitor in (for_all, of_one, reader):
@@ -185,7 +185,7 @@ def test_what_is_no_setting_changes_nothing(service: Service, fields: dict[str, 
     assert settings_of(service, "north") == before
 
 
-def test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says(service: Service) -> None:
+def test_type_settings_form_shows_the_values_of_the_code(service: Service) -> None:
     eva, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
     stored = "SELECT paused_at IS NOT NULL, cap, timeout::float8, max_attempts, retention_days FROM turno.job_types"
     assert service.rows(stored) == []
@@ -270,7 +270,7 @@ def failed(service: Service, tenant: str = "north", count: int = 1) -> list[str]
     return jobs
 
 
-def test_dead_letters_stand_by_error_and_are_replayed_after_a_look(service: Service) -> None:
+def test_dead_letters_group_by_error_and_replay_after_preview(service: Service) -> None:
     service.rows("DELETE FROM turno.dead_letters")
     failed(service, count=3)
     failed(service, "east", 2)
@@ -415,7 +415,7 @@ def test_waiting_jobs_are_changed_together_after_a_look(service: Service) -> Non
     assert reader.post("/admin/changes/cancel", form(reader)).status_code == 403
 
 
-def test_a_change_of_many_jobs_is_not_made_by_a_filter_that_only_tenants_know(service: Service) -> None:
+def test_bulk_change_refuses_filters_only_tenants_know(service: Service) -> None:
     job = service.caller().job()
     eva = operator(service)
     assert eva.get("/admin/changes/cancel?user=nobody").status_code == 400
@@ -487,7 +487,7 @@ def test_an_operator_of_no_company_sees_no_tenant(service: Service) -> None:
     assert not re.findall(r"\beast\b|\bnorth\b|import_of_|sums_of_", page.text)
 
 
-def test_what_is_wrong_comes_first_with_since_when_and_what_to_type(service: Service) -> None:
+def test_problems_come_first_with_time_and_remedy(service: Service) -> None:
     service.rows("DELETE FROM turno.tickets WHERE state = 'ready'")
     service.rows(TICKET, "cold", "unheard_of", "north")
     page = operator(service).get("/admin").text

@@ -51,7 +51,7 @@ MUTANTS = (
         RIGHTS,
         "        if reaches_out:\n            return ()\n",
         "",
-        (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
+        (f"{TESTS}::test_view_over_another_schema_is_granted_only_if_listed[cluster]",),
     ),
     Mutant(
         "a view on a view into another schema is given with the profile",
@@ -59,7 +59,7 @@ MUTANTS = (
         "turno/capabilities/adoption/reach.py",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation\n",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation AND false\n",
-        (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
+        (f"{TESTS}::test_view_over_another_schema_is_granted_only_if_listed[cluster]",),
     ),
     Mutant(
         "future tables get no rights",
@@ -91,7 +91,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/removal.py",
         "            _refuse_dependents(admin, tenant)\n",
         "            pass\n",
-        (f"{TESTS}::test_a_view_of_the_application_on_our_tables_is_not_dropped_with_them[cluster]",),
+        (f"{TESTS}::test_application_view_on_our_tables_survives_removal[cluster]",),
     ),
     Mutant(
         "a name of ours in the schema is not refused",
@@ -139,7 +139,7 @@ MUTANTS = (
         UNINSTALL,
         "        grant_each(admin, group_rights(admin, logins), PUBLIC)\n",
         "",
-        (f"{WAY_BACK}::test_an_application_at_work_hears_no_refusal_until_turno_is_gone[cluster]",),
+        (f"{WAY_BACK}::test_application_sees_no_refusal_during_uninstall[cluster]",),
     ),
     Mutant(
         "a handler finds Turno's tables before the application's",
@@ -147,7 +147,7 @@ MUTANTS = (
         "turno/tenancy/identity/tenant.py",
         '(self.adopted_schema, self.schema, "pg_temp")',
         '(self.schema, self.adopted_schema, "pg_temp")',
-        (f"{TESTS}::test_handlers_work_in_the_adopted_schema_by_unqualified_names[cluster]",),
+        (f"{TESTS}::test_handlers_use_unqualified_names_in_adopted_schema[cluster]",),
     ),
     Mutant(
         "a claim does not bring the adopted schema",

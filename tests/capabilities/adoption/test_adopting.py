@@ -14,7 +14,7 @@ from turno.tenancy.provisioning.removal import CannotRemove, remove_tenant, what
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
 
-def test_handlers_work_in_the_adopted_schema_by_unqualified_names(host: Host) -> None:
+def test_handlers_use_unqualified_names_in_adopted_schema(host: Host) -> None:
     host.adopt()
     with host.handler("suc0001") as handler:
         handler.execute("INSERT INTO customers (name) VALUES ('second')")
@@ -112,7 +112,7 @@ def test_removal_leaves_the_schema_as_it_was(host: Host) -> None:
     assert check(host.admin, host.logins) == []
 
 
-def test_a_view_of_the_application_on_our_tables_is_not_dropped_with_them(host: Host) -> None:
+def test_application_view_on_our_tables_survives_removal(host: Host) -> None:
     tenant = host.adopt()
     host.run("CREATE VIEW {schema}.jobs AS SELECT id FROM {ours}.background_jobs", ours=tenant.schema)
     with pytest.raises(CannotRemove, match=f"suc0001.jobs depends on {tenant.schema}.background_jobs; drop that first"):
@@ -121,7 +121,7 @@ def test_a_view_of_the_application_on_our_tables_is_not_dropped_with_them(host: 
     remove_tenant(host.admin, host.logins, "suc0001")
 
 
-def test_shared_schemas_are_read_by_every_handler_and_written_by_none(host: Host) -> None:
+def test_shared_schemas_are_read_only_for_every_handler(host: Host) -> None:
     host.run("CREATE SCHEMA lookups AUTHORIZATION {owner}; CREATE TABLE lookups.countries (name text);"
              "ALTER TABLE lookups.countries OWNER TO {owner}")  # fmt: skip
     before = host.rights
@@ -144,7 +144,7 @@ def test_shared_schemas_are_read_by_every_handler_and_written_by_none(host: Host
         share(host.admin, host.logins, ["nowhere"])
 
 
-def test_the_check_names_what_is_too_much_and_too_little_of_ours_and_nothing_of_the_application_s(host: Host) -> None:
+def test_check_reports_our_missing_and_surplus_rights_only(host: Host) -> None:
     tenant = host.adopt()
     host.run(
         """
@@ -189,7 +189,7 @@ def test_check_reports_names_that_hide_ours(host: Host) -> None:
     assert check(host.admin, host.logins) == []
 
 
-def test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed(host: Host) -> None:
+def test_view_over_another_schema_is_granted_only_if_listed(host: Host) -> None:
     host.run("SET LOCAL ROLE {owner}; CREATE VIEW {schema}.everybody AS SELECT * FROM suc0002.customers;"
              "CREATE VIEW {schema}.on_top AS SELECT * FROM {schema}.everybody")  # fmt: skip
     host.adopt()

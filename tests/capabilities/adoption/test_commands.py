@@ -61,7 +61,7 @@ def test_a_program_adopts_as_the_command_does(host: Host) -> None:
         adopt(administration, "suc0002", "suc0002", rights="all orders")
 
 
-def test_a_list_is_adopted_by_its_lines_and_a_second_run_continues(host: Host, tmp_path: Path) -> None:
+def test_list_is_adopted_by_line_and_second_run_continues(host: Host, tmp_path: Path) -> None:
     def run(*arguments: str, typed: str | None = None) -> Any:
         return CliRunner().invoke(main, ["schema", "adopt", *arguments], env=host.environment, input=typed)
 
@@ -81,7 +81,7 @@ def test_a_list_is_adopted_by_its_lines_and_a_second_run_continues(host: Host, t
     assert check(host.admin, host.logins) == []
 
 
-def test_a_wrong_list_is_refused_by_line_and_column_before_anything_is_changed(host: Host, tmp_path: Path) -> None:
+def test_wrong_list_is_refused_by_line_and_column_first(host: Host, tmp_path: Path) -> None:
     file = tmp_path / "tenants.csv"
     file.write_text("slug,schema,rights\nsuc0001,suc0001,\nSuc 2,suc0002,\nsuc0003,Suc3,all:of\nsuc0004,suc0001,\n")
     refused = CliRunner().invoke(main, ["schema", "adopt", "--from", str(file)], env=host.environment)

@@ -99,7 +99,7 @@ def test_a_schema_that_was_renamed_is_named_and_followed(host: Host) -> None:
     assert check(host.admin, host.logins) == []
 
 
-def test_a_schema_that_was_dropped_is_named_and_its_tenant_can_go(host: Host) -> None:
+def test_dropped_schema_is_named_and_tenant_is_removable(host: Host) -> None:
     host.adopt()
     host.run("DROP SCHEMA {schema} CASCADE")
     assert any("suc0001 was renamed or dropped" in str(finding) for finding in check(host.admin, host.logins))
@@ -125,9 +125,7 @@ def test_a_role_that_vanished_is_named_and_can_be_replaced(host: Host) -> None:
 
 
 @pytest.mark.parametrize("how", ["finished", "removed"])
-def test_a_tenant_that_was_half_adopted_can_be_finished_or_removed(
-    host: Host, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_adopted_tenant_can_be_finished_or_removed(host: Host, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = host.rights
 
     def killed(*_: Any, **__: Any) -> None:
@@ -147,7 +145,7 @@ def test_a_tenant_that_was_half_adopted_can_be_finished_or_removed(
     assert check(host.admin, host.logins) == []
 
 
-def test_a_provisioner_that_is_no_superuser_adopts_what_it_was_granted(host: Host) -> None:
+def test_plain_provisioner_adopts_granted_schemas(host: Host) -> None:
     """It owns the database and makes roles, as on a managed server."""
     name = f"provisioner_{secrets.token_hex(4)}"
     host.admin.execute(sql.SQL("CREATE ROLE {} LOGIN CREATEROLE PASSWORD 'x'").format(sql.Identifier(name)))

@@ -39,7 +39,7 @@ def left(host: Host) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def test_an_application_at_work_hears_no_refusal_until_turno_is_gone(bare_host: Host) -> None:
+def test_application_sees_no_refusal_during_uninstall(bare_host: Host) -> None:
     host = bare_host
 
     def of_public() -> list[tuple[Any, ...]]:

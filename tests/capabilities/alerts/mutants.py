@@ -31,7 +31,7 @@ MUTANTS = (
         STATES,
         "WHERE b.again OR r.receiver = ANY (b.receivers) IS NOT TRUE",
         "WHERE true",
-        (f"{TESTS}::test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone",),
+        (f"{TESTS}::test_tenant_failure_is_alerted_once_and_for_it_alone",),
     ),
     Mutant(
         "an alert that lasts is never sent again",
@@ -79,7 +79,7 @@ MUTANTS = (
         "turno/maintenance/deliveries.py",
         "wait = max(0.0, until - monotonic())",
         "wait = 10.0",
-        (f"{TESTS}::test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others",),
+        (f"{TESTS}::test_hanging_receiver_delays_neither_round_nor_peers",),
     ),
     Mutant(
         "quiet hours are like others",
@@ -87,7 +87,7 @@ MUTANTS = (
         ROUNDS,
         "if not (quiet and one.waits) and",
         "if",
-        (f"{TESTS}::test_in_quiet_hours_the_log_alone_is_told_and_the_others_when_they_end",),
+        (f"{TESTS}::test_quiet_hours_alert_the_log_and_others_afterwards",),
     ),
     Mutant(
         "one failure among any number of ends is an alert",

@@ -87,7 +87,7 @@ def by_mail(url: str) -> Email:
     return Email(MailServer(url, "turno@shop.example"), ["ops@shop.example"])
 
 
-def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
+def test_tenant_failure_is_alerted_once_and_for_it_alone(
     world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
     told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url))
@@ -117,9 +117,7 @@ def test_a_new_receiver_gets_present_alerts_once(
     assert (events(webhook), len(mail.mails)) == ([("raised", world.one.slug)], 1)
 
 
-def test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_installation_s(
-    world: ExampleInstallation, webhook: Hook
-) -> None:
+def test_alert_threshold_prefers_tenant_then_type(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     for tenant in (world.one, world.other):
         fail(world, tenant, many=2, well=8)
@@ -136,9 +134,7 @@ def test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_instal
     assert sorted(events(webhook)) == [("raised", slug) for slug in sorted((world.one.slug, world.other.slug))]
 
 
-def test_how_long_jobs_may_wait_is_the_tenant_s_the_type_s_or_five_minutes(
-    world: ExampleInstallation, webhook: Hook
-) -> None:
+def test_maximum_wait_is_by_tenant_type_or_default(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     world.rows("INSERT INTO turno.exec_hosts VALUES ('here', '{batch_invoicing}', '{1}', now())")
     for tenant in (world.one, world.other):
@@ -260,7 +256,7 @@ def test_an_hour_of_errors_500_loses_nothing_and_floods_nobody(world: ExampleIns
     assert events(webhook) == [("raised", world.one.slug), ("raised", world.other.slug)]
 
 
-def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
+def test_hanging_receiver_delays_neither_round_nor_peers(
     world: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turno.capabilities.alerts.rounds.ROUND_SECONDS", 0.5)
@@ -289,7 +285,7 @@ def test_an_error_tells_no_address_with_its_password(
     assert "secret" not in caplog.text
 
 
-def test_in_quiet_hours_the_log_alone_is_told_and_the_others_when_they_end(
+def test_quiet_hours_alert_the_log_and_others_afterwards(
     world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = datetime.now(UTC)

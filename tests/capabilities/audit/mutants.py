@@ -16,7 +16,7 @@ MUTANTS = (
         "turno/migrations/control/functions/operator_act.sql",
         "nullif(current_setting('turno.actor', true), ''), ",
         "",
-        (f"{TESTS}::test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them",),
+        (f"{TESTS}::test_settings_of_tenants_types_and_workers_are_audited",),
     ),
     Mutant(
         "the operator may rewrite the audit",

@@ -73,7 +73,7 @@ def test_a_command_is_recorded_under_its_user(
     assert [row["actor"] for row in list_audit(operator)] == ["eva", "eva"]
 
 
-def test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them(
+def test_settings_of_tenants_types_and_workers_are_audited(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     assert set_tenant(operator, "suc0001", {"weight": 3, "paused": True}, by="eva")

@@ -31,7 +31,7 @@ MUTANTS = (
         "case Absent() if False:",
         (
             f"{DOUBT}[Absent-False-False]",
-            f"{FAULTS}::test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_nothing",
+            f"{FAULTS}::test_process_woken_before_its_call_doubles_nothing",
         ),
     ),
     Mutant(
@@ -56,7 +56,7 @@ MUTANTS = (
         "turno/capabilities/effects/sql/tenant/functions/effect_intend.sql",
         "            effect.caller_gone := true;\n            verdict := 'doubt';\n",
         "            verdict := 'issue';\n",
-        (f"{ONCE}::test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too",),
+        (f"{ONCE}::test_swallowed_error_and_second_call_are_in_doubt",),
     ),
     Mutant(
         "a stored result is not looked at",
@@ -136,7 +136,7 @@ MUTANTS = (
         "turno/jobs/outcome.py",
         "    if doubt is None:\n",
         "    if True:\n",
-        (f"{REVIEW}::test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt",),
+        (f"{REVIEW}::test_job_without_attempts_left_is_parked_in_doubt",),
     ),
     Mutant(
         "no message confirms the death of a caller",
@@ -144,9 +144,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "            child=pending.child,\n",
         "            child=None,\n",
-        (
-            "tests/faults/test_outside_effects.py::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",
-        ),
+        ("tests/faults/test_outside_effects.py::test_child_death_in_call_is_seen_and_job_resumes",),
     ),
     Mutant(
         "a dead process is still a caller",
@@ -194,7 +192,7 @@ MUTANTS = (
         "turno/worker/time_limits.py",
         "        return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))\n",
         "        return whole\n",
-        (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
+        (f"{MISBEHAVE}::test_transaction_open_too_long_is_not_completed",),
     ),
     Mutant(
         "a handler's modes outlive its attempt",

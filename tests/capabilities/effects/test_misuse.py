@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "answer", [{"a": float("nan")}, {1, 2}, "x" * 70_000, "a\0b"], ids=["nan", "set", "large", "nul"]
 )
-def test_an_answer_that_cannot_be_stored_fails_the_job_and_stays_in_doubt(
-    world: ExampleInstallation, place: Place, answer: Any
-) -> None:
+def test_unstorable_answer_fails_job_and_stays_in_doubt(world: ExampleInstallation, place: Place, answer: Any) -> None:
     place.outside.answers = [lambda: answer]
     job = attempt(world, place.enqueue())
     assert (job["status"], job["error"]["class"]) == ("failed", "InvalidResult")

@@ -39,9 +39,7 @@ def test_any_json_is_a_result(world: ExampleInstallation, place: Place, answer: 
     assert len(place.outside.calls) == 1
 
 
-def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_call_has_no_open_transaction_and_commits_before(world: ExampleInstallation, place: Place) -> None:
     def look_around() -> dict[str, Any]:
         assert place.written() == ["before"]
         assert place.effect()["state"] == "intended"
@@ -55,9 +53,7 @@ def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(
     assert attempt(world, place.enqueue())["result"] == {"answer": {"seen": True}}
 
 
-def test_what_fails_after_the_call_undoes_neither_the_effect_nor_what_came_before(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_failure_after_call_undoes_neither_effect_nor_work(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         place.plain(job)
         raise ValueError(job.attempt)
@@ -118,9 +114,7 @@ def test_what_follows_from_doubt(world: ExampleInstallation, place: Place, doubt
             assert job["in_doubt"] == KEY
 
 
-def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_over(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_failed_call_is_looked_up_and_closed_by_its_process(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     place.outside.findings = [Absent()]
     assert attempt(world, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
@@ -143,9 +137,7 @@ def test_a_look_up_that_fails_is_an_error_and_made_again(world: ExampleInstallat
     assert attempt(world, job_id)["result"] == {"answer": "late"}
 
 
-def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_swallowed_error_and_second_call_are_in_doubt(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         with pytest.raises(EffectInDoubt):
             place.plain(job)

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 
-def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_third_crash_with_effect_in_doubt_waits_for_person(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(look=False)
     world.rows("UPDATE background_jobs SET crashes = 2, attempt = 2")
     world.rows("UPDATE turno.tickets SET crashes = 2, attempt = 2")
@@ -33,9 +31,7 @@ def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(
     assert attempt(world, job_id)["result"] == {"answer": "granted"}
 
 
-def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_job_without_attempts_left_is_parked_in_doubt(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     job = attempt(world, job_id := place.enqueue(max_attempts=1))
     assert (job["status"], job["run_at"], job["reason"].split(":")[0]) == ("pending", FOREVER, "no attempts left")
@@ -43,7 +39,7 @@ def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(
     assert attempt(world, job_id)["result"] == {"answer": "paid"}
 
 
-def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: ExampleInstallation, place: Place) -> None:
+def test_parked_job_asks_its_user_once_and_resumes(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -67,7 +63,7 @@ def test_what_a_person_calls_absent_is_issued_again(world: ExampleInstallation, 
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
 
-def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: ExampleInstallation, place: Place) -> None:
+def test_continuation_of_poisoned_job_looks_up_its_effect(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     place.outside.findings = [Absent(), Absent()]
     for _ in range(3):
@@ -90,9 +86,7 @@ def test_settling_wakes_every_job_that_waits_for_it(world: ExampleInstallation, 
     assert [attempt(world, job_id)["result"] for job_id in (first, second)] == [{"answer": "both"}] * 2
 
 
-def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(
-    world: ExampleInstallation, place: Place
-) -> None:
+def test_person_cannot_settle_a_running_or_foreign_effect(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     verdicts: list[str] = []
 
@@ -108,7 +102,7 @@ def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(
     assert place.decide(place.enqueue(), None) == "unknown"
 
 
-def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: ExampleInstallation, place: Place) -> None:
+def test_cancelled_parked_job_keeps_its_effect_on_record(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -140,7 +134,7 @@ def test_a_job_that_reached_outside_never_expires(world: ExampleInstallation, pl
     assert world.sweep()["expired"] == 0
 
 
-def test_no_pass_of_cron_touches_a_parked_job_or_forgets_an_effect(world: ExampleInstallation, place: Place) -> None:
+def test_cron_keeps_parked_jobs_and_effects(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)

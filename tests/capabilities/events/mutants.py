@@ -62,9 +62,7 @@ MUTANTS = (
         PRUNE,
         "          AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)\n",
         "",
-        (
-            "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
-        ),
+        ("tests/integration/store/test_announcements.py::test_type_stays_while_announced_or_with_open_jobs",),
     ),
     Mutant(
         "a type that a worker runs is removed",
@@ -72,9 +70,7 @@ MUTANTS = (
         PRUNE,
         "          AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types)) ",
         " ",
-        (
-            "tests/integration/store/test_announcements.py::test_a_type_stays_while_a_release_announces_it_or_a_job_is_open",
-        ),
+        ("tests/integration/store/test_announcements.py::test_type_stays_while_announced_or_with_open_jobs",),
     ),
     Mutant(
         "publishing waits for a deployment",
@@ -106,7 +102,7 @@ MUTANTS = (
         PUBLISH,
         "WHEN h.keyed THEN e.key END AS line",
         "END AS line",
-        (f"{TESTS}::test_each_subscriber_has_one_job_once_the_business_has_committed",),
+        (f"{TESTS}::test_each_subscriber_has_one_job_after_the_commit",),
     ),
     Mutant(
         "an event overtakes an earlier one with a retrying job",
@@ -122,7 +118,7 @@ MUTANTS = (
         MOVED,
         "AND d.key_position < first.key_position) THEN",
         "AND false) THEN",
-        (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_discarded]",),
+        (f"{ORDERED}::test_order_waits_for_a_failed_job_until_decided[_discarded]",),
     ),
     Mutant(
         "a cancelled job blocks the later events of an order for ever",
@@ -138,6 +134,6 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_retry.sql",
         "        new.backend := p_backend;\n",
         "        new.backend := p_backend;\n        new.key_position := old.key_position + 100;\n",
-        (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_retried]",),
+        (f"{ORDERED}::test_order_waits_for_a_failed_job_until_decided[_retried]",),
     ),
 )

@@ -81,7 +81,7 @@ def run(world: ExampleInstallation) -> Counter[str]:
     return InProcessWorker(world, REGISTRY).drain()
 
 
-def test_each_subscriber_has_one_job_once_the_business_has_committed(
+def test_each_subscriber_has_one_job_after_the_commit(
     world: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     published = turno.publish(business, "suc0001", "order.paid", order_id=7, key="customer-3", user="ana")
@@ -253,7 +253,7 @@ def test_the_command_lists_events_and_replays_them(
     assert jobs(world) == Counter(ledger=2, send_receipt=1)
 
 
-def test_a_replay_makes_new_jobs_of_one_subscriber_in_their_order(
+def test_replay_makes_jobs_of_one_subscriber_in_order(
     world: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     for order in range(5):
@@ -296,7 +296,7 @@ def test_check_event_keeps_fields_of_no_subscriber() -> None:
     assert data == {"amount": "10.10", "lines": ["2026-01-01"]}
 
 
-def test_an_event_that_a_subscriber_would_refuse_is_refused_by_name(business: psycopg.Connection[Any]) -> None:
+def test_event_with_invalid_data_is_refused_by_subscriber(business: psycopg.Connection[Any]) -> None:
     with pytest.raises(turno.InvalidPayload, match=r"order_id: .*, says ledger"):
         turno.publish(business, "suc0001", "order.paid", order_id="seven")
 

@@ -116,7 +116,7 @@ def _replayed(world: ExampleInstallation) -> str:
 
 
 @pytest.mark.parametrize("settle", [_retried, _discarded, _replayed])
-def test_one_that_failed_for_good_is_waited_for_until_somebody_decides(
+def test_order_waits_for_a_failed_job_until_decided(
     world: ExampleInstallation,
     business: psycopg.Connection[Any],
     worker: InProcessWorker,
@@ -188,7 +188,7 @@ def test_a_cancelled_one_is_left_out(
     assert starts(world) == "12"
 
 
-def test_the_order_is_that_of_publication_whatever_the_clock_says(
+def test_order_is_that_of_publication_despite_the_clock(
     world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     for number in range(4):
@@ -200,7 +200,7 @@ def test_the_order_is_that_of_publication_whatever_the_clock_says(
     assert starts(world) == "0123"
 
 
-def test_one_that_was_published_before_and_committed_after_comes_as_soon_as_it_may(
+def test_event_committed_late_runs_as_soon_as_possible(
     world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     turno.publish(business, "suc0001", "stock.moved", number=1, key="article-3")

@@ -32,7 +32,7 @@ MUTANTS = (
         "turno/capabilities/files/sql/tenant/functions/file_take.sql",
         "      AND user_id = (SELECT j.user_id FROM background_jobs j WHERE j.id = p_job);",
         ";",
-        (f"{JOBS}::test_a_file_that_is_not_all_here_or_another_user_s_is_not_read",),
+        (f"{JOBS}::test_incomplete_or_foreign_file_is_not_read",),
     ),
     Mutant(
         "the clean-up removes files that a row knows",
@@ -40,7 +40,7 @@ MUTANTS = (
         "turno/capabilities/files/sql/tenant/functions/files_unknown.sql",
         "WHERE f.id = u.id AND f.in_folder",
         "WHERE false",
-        ("tests/capabilities/files/test_folder.py::test_what_no_row_knows_is_removed_once_it_is_old_and_nothing_else",),
+        ("tests/capabilities/files/test_folder.py::test_cleanup_removes_exactly_old_files_without_row",),
     ),
     Mutant(
         "a file of any size is announced",
@@ -56,7 +56,7 @@ MUTANTS = (
         "turno/capabilities/files/sql/tenant/functions/job_files_forget.sql",
         "USING gone g WHERE f.job_id = g.id",
         "WHERE false",
-        (f"{JOBS}::test_files_go_with_their_job_and_what_no_job_read_after_its_time",),
+        (f"{JOBS}::test_files_are_removed_with_their_job_or_when_expired",),
     ),
     Mutant(
         "a capability that is off implements its members",

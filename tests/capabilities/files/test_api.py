@@ -130,7 +130,7 @@ def test_a_link_ends(service: Service, ana: Caller) -> None:
     assert "over" in problem_of(open_link(service, address, later), 404)["detail"]
 
 
-def test_a_link_from_before_the_tenant_s_tokens_were_revoked_is_refused(service: Service, ana: Caller) -> None:
+def test_link_older_than_token_revocation_is_refused(service: Service, ana: Caller) -> None:
     address = link(ana, uploaded(ana))
     try:
         service.rows("UPDATE turno.tenants SET tokens_valid_from = now() + interval '1 minute' WHERE slug = 'north'")
@@ -183,9 +183,7 @@ def bea(service: Service, tmp_path: Path) -> Caller:
     )
 
 
-def test_the_folder_has_a_tenant_s_files_by_their_ids_and_the_database_no_bytes(
-    service: Service, bea: Caller, tmp_path: Path
-) -> None:
+def test_folder_holds_files_by_tenant_and_database_no_bytes(service: Service, bea: Caller, tmp_path: Path) -> None:
     file_id = uploaded(bea)
     (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
     assert kept == tmp_path / service.tenants["north"].schema / file_id
@@ -198,7 +196,7 @@ def test_the_folder_has_a_tenant_s_files_by_their_ids_and_the_database_no_bytes(
     assert announce(bea, size=70 * 2**20).status_code == 201
 
 
-def test_a_file_whose_completion_was_not_committed_is_completed_later(
+def test_uncommitted_completion_of_a_file_is_repeated(
     bea: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_id = str(announce(bea).get_json()["file_id"])

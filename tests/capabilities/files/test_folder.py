@@ -59,7 +59,7 @@ def test_a_job_reads_from_the_folder_and_writes_into_it(
     assert kept(tmp_path) == {str(file_id), str(row["id"])}
 
 
-def test_what_no_row_knows_is_removed_once_it_is_old_and_nothing_else(
+def test_cleanup_removes_exactly_old_files_without_row(
     world: ExampleInstallation, folder: Folder, tmp_path: Path
 ) -> None:
     file_id = upload(world, folder)

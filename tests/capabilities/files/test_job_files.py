@@ -72,9 +72,7 @@ def test_what_a_failed_attempt_wrote_never_was(world: ExampleInstallation, uploa
     assert [(name, owner) for name, _, _, owner, _ in files(world)] == [("orders.csv", None)]
 
 
-def test_a_file_that_is_not_all_here_or_another_user_s_is_not_read(
-    world: ExampleInstallation, upload: Callable[..., UUID]
-) -> None:
+def test_incomplete_or_foreign_file_is_not_read(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
     for file_id in (upload(leave_out=1), upload(user="ben"), uuid4()):
         job = run(world, Copy, {"file_id": str(file_id)})
         assert (job["status"], job["error"]["class"]) == ("failed", "FileGone")
@@ -86,7 +84,7 @@ def test_a_file_larger_than_is_kept_ends_the_job(world: ExampleInstallation, upl
     assert len(files(world)) == 1
 
 
-def test_files_go_with_their_job_and_what_no_job_read_after_its_time(
+def test_files_are_removed_with_their_job_or_when_expired(
     world: ExampleInstallation, upload: Callable[..., UUID]
 ) -> None:
     job = run(world, Copy, {"file_id": str(upload())})

@@ -18,7 +18,7 @@ MUTANTS = (
         "turno/capabilities/pages/job_page.py",
         "told = of_job if visit.scope.principal.operator else of_event",
         "told = of_job",
-        (f"{PAGES}::test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone",),
+        (f"{PAGES}::test_reasons_are_spanish_and_raw_text_is_for_operators",),
     ),
     Mutant(
         "a page shows other users' jobs",

@@ -91,7 +91,7 @@ def test_a_double_press_and_a_second_tab_find_the_same_job(site: Site) -> None:
     assert len(site.world.rows("SELECT id FROM background_jobs")) == 1
 
 
-def test_the_bar_moves_and_never_goes_back_and_the_job_can_be_cancelled(site: Site) -> None:
+def test_progress_bar_never_goes_back_and_job_is_cancelled(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page, site.holding(HELD):
         page.get_by_role("button", name="Invoice all 500").click()
         shows(page, "Running", "50 of 500")
@@ -109,7 +109,7 @@ def test_the_bar_moves_and_never_goes_back_and_the_job_can_be_cancelled(site: Si
         expect(page.locator("#jobs").get_by_role("button", name="Go on with the rest")).to_be_visible()
 
 
-def test_a_job_goes_on_while_the_web_is_away_and_the_page_comes_back_to_it(site: Site) -> None:
+def test_job_runs_while_web_is_away_and_page_reconnects(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         with site.holding(HELD):
             page.get_by_role("button", name="Invoice all 500").click()
@@ -282,7 +282,7 @@ def test_progress_is_said_and_not_chattered(site: Site) -> None:
         assert len(received) <= 6  # two states, three quarters at most, the end
 
 
-def test_a_form_whose_navigation_came_to_nothing_can_be_sent_again(site: Site) -> None:
+def test_form_can_be_sent_again_after_failed_navigation(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.route("**/batches", lambda route: route.fulfill(status=204), times=1)
         press = page.get_by_role("button", name="Invoice all 500")
@@ -293,7 +293,7 @@ def test_a_form_whose_navigation_came_to_nothing_can_be_sent_again(site: Site) -
         shows(page, "Done", "500 of 500")
 
 
-def test_times_are_written_the_same_way_everywhere_in_the_reader_s_zone(site: Site) -> None:
+def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:
     assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
     site.world.rows("UPDATE background_jobs SET created_at = '2026-01-05T01:02:03Z', started_at = NULL")
     for locale, zone, day in (

@@ -62,7 +62,7 @@ async ([base, jobs]) => {
 """
 
 
-def test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live(site: Site) -> None:
+def test_unstreamed_job_is_polled_and_not_called_live(site: Site) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     first, later = (site.world.enqueue({"order_ids": [10248]}, user_id="ben", run_at=at) for at in (None, tomorrow))
     jobs = [str(first), str(later)]

@@ -28,7 +28,7 @@ def rows(page: str) -> list[str]:
     return re.findall(r'<article class="job" id="\w+-([\w-]+)"', page)
 
 
-def test_an_operator_s_home_lists_everybody_s_jobs_with_their_users(service: Service, eva: Visitor) -> None:
+def test_operator_home_lists_jobs_of_all_users(service: Service, eva: Visitor) -> None:
     service.rows("DELETE FROM background_jobs")
     jobs = {user: service.caller(user=user).job() for user in ("ana", "ben", eva.user)}
     elsewhere = service.caller("south").job()

@@ -154,7 +154,7 @@ def test_cancel_and_retry_lead_back_to_the_job(ana: Visitor) -> None:
     assert "an earlier job" in ana.get(new).text
 
 
-def test_a_failed_job_tells_what_to_do_and_shows_frames_to_operators_alone(service: Service, ana: Visitor) -> None:
+def test_failed_job_shows_remedy_and_frames_to_operators(service: Service, ana: Visitor) -> None:
     job = service.caller(user=ana.user).job()
     service.end(job)
     page = ana.get(f"/jobs/{job}?branch=north").text
@@ -199,7 +199,7 @@ def test_the_point_of_sale_is_chosen_and_remembered(service: Service, ana: Visit
         service.rows("DELETE FROM points_of_sale WHERE id = 7")
 
 
-def test_a_job_that_was_split_lists_its_parts_and_the_first_page_does_not(service: Service, ana: Visitor) -> None:
+def test_split_job_lists_its_parts_apart_from_first_page(service: Service, ana: Visitor) -> None:
     for key in ("whole", "first", "second"):
         start(ana, key, order=["1"])
     job_id, first, second = (
@@ -229,7 +229,7 @@ def test_a_row_opens_in_place(service: Service, ana: Visitor) -> None:
         assert 'aria-expanded="true"' not in ana.get(f"/?branch=north&show=failed&open={elsewhere}").text
 
 
-def test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone(service: Service, ana: Visitor) -> None:
+def test_reasons_are_spanish_and_raw_text_is_for_operators(service: Service, ana: Visitor) -> None:
     failed, cancelled = (service.caller(user=ana.user).job() for _ in range(2))
     service.end(failed)
     form = {"form": ana.form_token, "branch": "north"}
@@ -280,7 +280,7 @@ def test_when_the_database_is_away_the_page_says_so(service: Service, ana: Visit
     assert "The database cannot be reached" in answer.text
 
 
-def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Service, ana: Visitor) -> None:
+def test_unserved_job_page_names_the_missing_worker(service: Service, ana: Visitor) -> None:
     start(ana, "waits", order=["1"])
     ((job_id,),) = service.rows("SELECT id FROM background_jobs WHERE user_id = %s", ana.user)
     sentence = "No worker that is running can take it."
@@ -290,7 +290,7 @@ def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Servi
     assert sentence in ana.get(f"/jobs/{job_id}?branch=north").text
 
 
-def test_without_an_application_the_first_page_is_the_list_of_jobs(service: Service) -> None:
+def test_first_page_without_application_lists_jobs(service: Service) -> None:
     visitor = Visitor(service.build(registry=Registry({}), pages=()))
     visitor.sign_in()
     page = visitor.get("/").text

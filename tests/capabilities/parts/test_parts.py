@@ -200,7 +200,7 @@ def test_a_failed_part_is_told_and_the_others_go_on(world: ExampleInstallation, 
     assert world.job(job_id)["result"] == {"parts": [["completed", 1, None], failed, ["completed", 3, None]]}
 
 
-def test_the_first_failure_cancels_the_others_where_that_was_asked(world: ExampleInstallation, split: Split) -> None:
+def test_first_failure_cancels_other_parts_on_request(world: ExampleInstallation, split: Split) -> None:
     job_id = split(1, stop_on_failure=True)
     attempt(world, job_id)
     first, _, last = parts(world, job_id)
@@ -248,9 +248,7 @@ def test_a_retry_does_only_what_is_not_done(world: ExampleInstallation, split: S
     assert world.job(again["job_id"])["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
 
 
-def test_a_job_is_retried_for_items_of_its_parts_and_not_once_all_are_done(
-    world: ExampleInstallation, split: Split
-) -> None:
+def test_job_is_retried_for_failed_items_of_its_parts(world: ExampleInstallation, split: Split) -> None:
     job_id = split()
     attempt(world, job_id)
     assert world.retry(job_id)["verdict"] == "not_retryable"

@@ -25,7 +25,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/source.py",
         "        elif self._broker_here:\n",
         "        elif False:\n",
-        ("tests/capabilities/rabbitmq/test_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_broker_may_deliver_between_two_looks",),
     ),
     Mutant(
         "a message is believed about its tenant",
@@ -41,7 +41,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "FROM next n WHERE n.turn <= n.places ORDER BY",
         "FROM next n ORDER BY",
-        (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
+        (f"{RELAY}::test_window_is_per_tenant_and_tenants_take_turns",),
     ),
     Mutant(
         "a job held back by a cap is published",
@@ -57,7 +57,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "ORDER BY n.turn, n.id LIMIT",
         "ORDER BY n.id, n.turn LIMIT",
-        (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
+        (f"{RELAY}::test_window_is_per_tenant_and_tenants_take_turns",),
     ),
     Mutant(
         "a window for each band gives a tenant that uses them all more turns",
@@ -73,7 +73,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "unnest(w.types, w.versions) AS k (type, version)\n        WHERE w.backend = 'rabbitmq'",
         "(SELECT t.type, t.version FROM tickets t) AS k\n        WHERE true",
-        (f"{RELAY}::test_what_no_living_consumer_knows_is_not_published_and_hides_nothing",),
+        (f"{RELAY}::test_unknown_type_is_not_published_and_hides_nothing",),
     ),
     Mutant(
         "a job known only by a consumer without messages is published",
@@ -81,7 +81,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         " AND w.queues IS NULL",
         "",
-        (f"{RELAY}::test_what_only_a_consumer_without_messages_knows_is_not_published",),
+        (f"{RELAY}::test_type_of_consumer_without_messages_is_not_published",),
     ),
     Mutant(
         "a published job of an unknown type fills the window",
@@ -89,7 +89,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "FROM tickets p JOIN known k USING (type, version)",
         "FROM tickets p",
-        (f"{RELAY}::test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window",),
+        (f"{RELAY}::test_published_unknown_jobs_take_no_room_in_the_window",),
     ),
     Mutant(
         "a turn that its consumer cannot use as named is lost",
@@ -98,7 +98,7 @@ MUTANTS = (
         "    IF EXISTS (SELECT FROM unnest(types, versions) AS k (type, version)\n"
         "               WHERE k.type = p_named.type AND k.version = p_named.version) THEN\n",
         "    IF true THEN\n",
-        (f"{RELAY}::test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run",),
+        (f"{RELAY}::test_unusable_turn_goes_to_a_runnable_job",),
     ),
     Mutant(
         "a paused type hides other urgent jobs",
@@ -130,7 +130,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "goes_before(named, random() < 0.125,",
         "goes_before(named, false,",
-        (f"{RELAY}::test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones",),
+        (f"{RELAY}::test_low_jobs_do_not_starve_behind_urgent_ones",),
     ),
     Mutant(
         "a consumer that hears looks for nothing",
@@ -154,7 +154,7 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_take.sql",
         "OR p_renew AND leases.holder = p_holder",
         "OR p_renew",
-        (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
+        (f"{RELAY}::test_lease_is_renewed_and_taken_over_when_free",),
     ),
     Mutant(
         "a claimed job of another backend is stamped over",
@@ -162,7 +162,7 @@ MUTANTS = (
         "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
         "WHERE t.state = 'ready' AND t.backend <> target AND t.run_at",
-        (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
+        (f"{BACKENDS}::test_stamping_over_needs_dead_source_and_live_target",),
     ),
     Mutant(
         "a running job is moved to another backend",
@@ -186,7 +186,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
-        (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
+        (f"{CONSUMER}::test_busy_consumer_returns_messages_to_the_queue",),
     ),
     Mutant(
         "without a broker no consumer looks",
@@ -202,7 +202,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/topology.py",
         '{"x-queue-type": "quorum", **dead_letters}',
         '{"x-queue-type": "quorum"}',
-        (f"{CONSUMER}::test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert",),
+        (f"{CONSUMER}::test_undecodable_message_is_quarantined_with_alert",),
     ),
     Mutant(
         "a queue that differs is used",

@@ -158,7 +158,7 @@ def test_a_node_whose_cable_is_pulled_out_is_left_for_another(scene: Scene) -> N
     assert all_done(scene.world, posting.jobs)
 
 
-def test_a_memory_alarm_of_one_node_stops_every_publisher_and_no_job(scene: Scene) -> None:
+def test_memory_alarm_stops_publishers_but_no_job(scene: Scene) -> None:
     full = scene.cluster.nodes[0]
     with Posting(scene.world, scene.web) as posting:
         assert scene.hears_again()
@@ -185,7 +185,7 @@ def test_all_nodes_are_away_and_come_back(scene: Scene) -> None:
     assert all_done(scene.world, posting.jobs)
 
 
-def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene) -> None:
+def test_acknowledgement_timeout_never_meets_a_long_job(scene: Scene) -> None:
     world = scene.world
     with Posting(world, scene.web) as posting:
         assert scene.hears_again()
@@ -214,7 +214,7 @@ def holders(world: ExampleInstallation) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("how", ["killed", "unplugged"])
-def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene, how: str) -> None:
+def test_two_hosts_share_work_and_take_over_lost_jobs(scene: Scene, how: str) -> None:
     world, host, worker = scene.world, scene.workers[0], scene.world.workers[0]
     jobs = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
     assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)

@@ -106,7 +106,7 @@ def test_a_message_is_acknowledged_while_its_job_still_runs(
     assert world.job(job_id)["status"] == "running"
 
 
-def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
+def test_idle_consumer_receives_message_before_its_look(
     world: ExampleInstallation, channel: BlockingChannel, queue: QueueInterface
 ) -> None:
     del channel
@@ -141,7 +141,7 @@ def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(
     assert wait_until(lambda: ended(world, third), within=20)
 
 
-def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(
+def test_delay_and_retry_stay_in_the_row_and_not_in_broker(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     later = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
@@ -155,9 +155,7 @@ def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(
     assert wait_until(lambda: ended(world, later), within=20)
 
 
-def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_messages_of_ended_or_unknown_jobs_are_harmless(world: ExampleInstallation, channel: BlockingChannel) -> None:
     done = world.enqueue({"how": "ok"}, handler=Odd)
     world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: ended(world, done), within=30)
@@ -182,9 +180,7 @@ def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
     assert waiting(channel, "turno.quarantine") == 0
 
 
-def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_undecodable_message_is_quarantined_with_alert(world: ExampleInstallation, channel: BlockingChannel) -> None:
     # A consumer of the test before that is on its way out would take it, and have the alerts in its own log.
     assert wait_until(lambda: channel.queue_declare(QUEUE, passive=True).method.consumer_count == 0, within=20)
     junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), world.one.schema, 0).encode() + b"}"]
@@ -199,9 +195,7 @@ def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(
     assert log.count('"alert": "quarantine"') == len(junk), log
 
 
-def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_mismatched_queue_stops_the_start_with_a_remedy(world: ExampleInstallation, channel: BlockingChannel) -> None:
     channel.queue_delete(QUEUE)
     channel.queue_declare(QUEUE, durable=True)
     log, _ = world.start_consumer().communicate(timeout=40)
@@ -211,9 +205,7 @@ def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(
     assert world.rows("SELECT 1 FROM turno.workers") == []
 
 
-def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_job_runs_once(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_relay_killed_before_marking_republishes_one_run(world: ExampleInstallation, channel: BlockingChannel) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     consumer = world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
     assert wait_until(lambda: running(world, held), within=30)
@@ -229,7 +221,7 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
     assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
 
 
-def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_its_turn(
+def test_window_bounds_a_tenant_and_next_tenant_gets_a_turn(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
@@ -257,9 +249,7 @@ def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: ExampleInstallati
     assert attempts_of(world, *jobs) == {1}
 
 
-def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_busy_consumer_returns_messages_to_the_queue(world: ExampleInstallation, channel: BlockingChannel) -> None:
     channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
     world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
@@ -297,9 +287,7 @@ def test_sigterm_drains_and_what_was_heard_is_left_to_others(
     assert wait_until(lambda: ended(world, *jobs[:1]), within=30)
 
 
-def test_only_the_named_queues_are_served_and_no_message_is_taken(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_only_named_queues_are_served(world: ExampleInstallation, channel: BlockingChannel) -> None:
     cold = world.start_consumer("--queues", "nothing-of-the-kind")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
@@ -310,9 +298,7 @@ def test_only_the_named_queues_are_served_and_no_message_is_taken(
     assert (cold.poll(), hot.poll()) == (None, None)
 
 
-def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_unserved_type_hides_no_job_of_its_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
     """Eight of them fill the window; another tenant keeps the consumer hearing."""
     unknown = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(8)]
     world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
@@ -326,9 +312,7 @@ def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
     assert not ended(world, *unknown[:1])
 
 
-def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_urgent_job_overtakes_messages_of_its_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_consumer(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: running(world, held), within=20)

@@ -89,9 +89,7 @@ def channel(node: Node) -> Iterator[BlockingChannel]:
 
 
 @pytest.mark.timeout(240)
-def test_a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing(
-    world: ExampleInstallation, node: Node
-) -> None:
+def test_killed_broker_under_load_loses_and_doubles_nothing(world: ExampleInstallation, node: Node) -> None:
     world.start_consumer()
     with Load(world) as load:
         for _ in range(2):
@@ -115,9 +113,7 @@ def unfinished(world: ExampleInstallation) -> set[UUID]:
     return {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE finished_at IS NULL")}
 
 
-def test_cut_connections_and_killed_broker_processes_and_consumers_lose_and_double_nothing(
-    world: ExampleInstallation, node: Node
-) -> None:
+def test_cut_links_and_killed_consumers_lose_nothing(world: ExampleInstallation, node: Node) -> None:
     consumers = [world.start_consumer(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="1") for _ in range(2)]
     with Load(world) as load:
         assert load.grows(30)
@@ -148,7 +144,7 @@ def test_a_memory_alarm_stops_no_job(world: ExampleInstallation, node: Node) -> 
     assert once_each(world, load.jobs)
 
 
-def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
+def test_deleted_queue_is_made_again_and_its_jobs_run(
     world: ExampleInstallation, node: Node, channel: BlockingChannel
 ) -> None:
     del node
@@ -173,9 +169,7 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
     return True
 
 
-def test_confirmations_that_never_come_are_waited_for_a_while_and_the_jobs_run_once(
-    world: ExampleInstallation, node: Node
-) -> None:
+def test_missing_confirmations_time_out_and_jobs_run_once(world: ExampleInstallation, node: Node) -> None:
     with bad_link(node.port) as (port, proxy):
         world.extra["RABBITMQ_URL"] = node.url.replace(f":{node.port}/", f":{port}/")
         world.start_consumer()

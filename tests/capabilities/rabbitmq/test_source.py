@@ -157,7 +157,7 @@ def test_while_it_hears_it_looks_for_one_job_now_and_then(scene: Scene) -> None:
     assert scene.looks.asked_for == [1, 1, 3]
 
 
-def test_between_two_looks_a_broker_that_is_there_may_speak_first(scene: Scene) -> None:
+def test_broker_may_deliver_between_two_looks(scene: Scene) -> None:
     scene.says("here")
     scene.now += SILENT_AFTER
     assert len(scene.source.take(WORKER, 1)) == 1
@@ -195,7 +195,7 @@ def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
     assert scene.heard() == ["grant 1", "back 1.1"]
 
 
-def test_a_broker_process_that_died_is_replaced_after_a_moment_and_meanwhile_it_looks(scene: Scene) -> None:
+def test_dead_broker_process_is_replaced_while_source_looks(scene: Scene) -> None:
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
     scene.ends[0].close()

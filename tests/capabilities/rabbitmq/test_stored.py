@@ -43,7 +43,7 @@ def a_worker(world: ExampleInstallation) -> UUID:
     return world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=TYPES)
 
 
-def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: ExampleInstallation) -> None:
+def test_tenant_fills_its_window_once_and_after_each_drain(world: ExampleInstallation) -> None:
     jobs = put(world, 10)
     first = publish(world)
     assert [message.job_id for message in first] == jobs[:4]
@@ -54,7 +54,7 @@ def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: Exampl
     assert [message.job_id for message in publish(world)] == jobs[4:5]
 
 
-def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(world: ExampleInstallation) -> None:
+def test_window_is_per_tenant_and_tenants_take_turns(world: ExampleInstallation) -> None:
     low = put(world, 10, priority=Priority.LOW)
     world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync' WHERE job_id = ANY (%s)", low[1::2])
     world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
@@ -65,7 +65,7 @@ def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(
     assert len(stored.unpublished(world.engine, 4, 3)) == 3
 
 
-def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world: ExampleInstallation) -> None:
+def test_unknown_type_is_not_published_and_hides_nothing(world: ExampleInstallation) -> None:
     put(world, 20)
     world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
     put(world, 20)
@@ -80,7 +80,7 @@ def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world:
     assert len(publish(world, window=8)) == 5
 
 
-def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window(world: ExampleInstallation) -> None:
+def test_published_unknown_jobs_take_no_room_in_the_window(world: ExampleInstallation) -> None:
     """After a release was taken back; the same holds for jobs paused since."""
     old = put(world, 8)
     assert [message.job_id for message in publish(world, window=8)] == old
@@ -90,7 +90,7 @@ def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_windo
     assert [message.job_id for message in publish(world, window=8)] == new
 
 
-def test_what_only_a_consumer_without_messages_knows_is_not_published(world: ExampleInstallation) -> None:
+def test_type_of_consumer_without_messages_is_not_published(world: ExampleInstallation) -> None:
     put(world, 1)
     world.rows("UPDATE turno.workers SET queues = '{default}'")
     assert publish(world) == []
@@ -153,7 +153,7 @@ def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: ExampleInstall
     assert len(set(taken)) == len(taken)
 
 
-def test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones(world: ExampleInstallation, fifo: Broker) -> None:
+def test_low_jobs_do_not_starve_behind_urgent_ones(world: ExampleInstallation, fifo: Broker) -> None:
     low = set(put(world, 3, priority=Priority.LOW))
     fifo.relay()
     for _ in range(100):
@@ -175,9 +175,7 @@ def test_a_better_job_of_an_unknown_type_takes_no_turn(world: ExampleInstallatio
     assert claim.job_id == job_id
 
 
-def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(
-    world: ExampleInstallation, fifo: Broker
-) -> None:
+def test_unusable_turn_goes_to_a_runnable_job(world: ExampleInstallation, fifo: Broker) -> None:
     """As beside a newer release with jobs that fill the window."""
     newer = put(world, 4)
     fifo.relay()
@@ -256,7 +254,7 @@ def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleIn
     assert stored.claim_message(world.engine, worker, right, types=TYPES) is None
 
 
-def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: ExampleInstallation) -> None:
+def test_lease_is_renewed_and_taken_over_when_free(world: ExampleInstallation) -> None:
     assert world.engine.take_lease("relay", "a", TIME, renew=True)
     assert world.engine.take_lease("relay", "a", TIME, renew=True)
     assert not world.engine.take_lease("relay", "b", TIME, renew=True)

@@ -155,7 +155,7 @@ def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallatio
 
 
 @pytest.mark.rabbitmq
-def test_a_client_refuses_a_broker_that_its_authority_does_not_vouch_for(broker: Deployed, tmp_path: Path) -> None:
+def test_client_refuses_a_broker_without_valid_certificate(broker: Deployed, tmp_path: Path) -> None:
     stranger = make_authority(tmp_path, "stranger")
     with pytest.raises(ssl.SSLCertVerificationError, match="self-signed certificate"):
         prepare(broker.url("setup", authority=stranger))

@@ -28,7 +28,7 @@ MUTANTS = (
         DUE,
         "s.next_at IS NOT NULL AND s.decided_at > present",
         "s.next_at IS NULL AND s.decided_at > present",
-        (f"{SWEEPS}::test_a_clock_set_back_makes_no_moment_twice_and_stops_no_schedule",),
+        (f"{SWEEPS}::test_clock_set_back_repeats_and_stops_no_moment",),
     ),
     Mutant(
         "a changed schedule leaves the jobs of its old rule",
@@ -36,7 +36,7 @@ MUTANTS = (
         PUT,
         "            PERFORM schedule_take_back(own.id);\n",
         "",
-        (f"{SWEEPS}::test_a_change_takes_back_what_was_made_ahead_and_nothing_else",),
+        (f"{SWEEPS}::test_change_takes_back_exactly_the_future_jobs",),
     ),
     Mutant(
         "a schedule is replaced by any user who knows its name",

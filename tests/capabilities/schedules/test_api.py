@@ -54,7 +54,7 @@ def test_a_schedule_is_saved_shown_and_replaced(service: Service) -> None:
     assert "payload" not in listed
 
 
-def test_it_is_paused_resumed_and_removed_and_each_may_be_repeated(service: Service) -> None:
+def test_pause_resume_and_removal_are_repeatable(service: Service) -> None:
     ana = service.caller()
     put(ana)
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_job_names_the_schedule_that_made_it(service: Service) -> None:
     assert (last["job_id"], last["status"]) == (job_id, "pending")
 
 
-def test_a_schema_without_the_capability_is_named_with_the_remedy(service: Service) -> None:
+def test_schema_without_capability_is_named_with_remedy(service: Service) -> None:
     service.rows("ALTER TABLE job_schedules RENAME TO elsewhere")
     try:
         refused = service.caller().get("/api/schedules")

@@ -111,7 +111,7 @@ def test_sweeps_at_once_make_one_job_a_moment(world: ExampleInstallation, noon: 
     assert len(moments(world)) == made
 
 
-def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: ExampleInstallation, noon: datetime) -> None:
+def test_sweep_killed_before_commit_fires_at_the_next(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
     with service_session(world.logins, world.logins.engine, application="test") as session:
         session.autocommit = False
@@ -134,9 +134,7 @@ def test_whoever_read_an_older_state_makes_nothing(world: ExampleInstallation, n
     assert moments(world) == [noon, noon + MINUTE]
 
 
-def test_a_clock_set_back_makes_no_moment_twice_and_stops_no_schedule(
-    world: ExampleInstallation, noon: datetime
-) -> None:
+def test_clock_set_back_repeats_and_stops_no_moment(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
     sweep(world)
     world.clock.advance(hours=1)
@@ -176,7 +174,7 @@ def test_moments_while_paused_are_not_missed(world: ExampleInstallation) -> None
     assert stored(world)["next_at"] > datetime.now(UTC)
 
 
-def test_a_change_takes_back_what_was_made_ahead_and_nothing_else(world: ExampleInstallation, noon: datetime) -> None:
+def test_change_takes_back_exactly_the_future_jobs(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
     sweep(world)
     assert moments(world) == [noon, noon + MINUTE]

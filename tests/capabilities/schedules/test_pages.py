@@ -76,7 +76,7 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
         ({"type": "nonsense"}, "type", "No job has this type"),
     ],
 )
-def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
+def test_errors_stand_beside_fields_and_input_stays(
     service: Service, ana: Visitor, changes: dict[str, str], field: str, told: str
 ) -> None:
     answer = send(ana, "/schedules", **changes)
@@ -89,7 +89,7 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
         assert 'value="0 3 * * *"' in answer.text
 
 
-def test_a_second_one_of_the_name_is_refused_and_another_user_s_is_not_there(service: Service, ana: Visitor) -> None:
+def test_duplicate_name_is_refused_and_foreign_is_hidden(service: Service, ana: Visitor) -> None:
     send(ana, "/schedules")
     assert "is taken by another schedule" in send(ana, "/schedules", cron="1 1 * * *").text
     eve = Visitor(service.app)

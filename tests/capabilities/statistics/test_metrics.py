@@ -72,7 +72,7 @@ def test_a_scrape_tells_what_ended_and_how_long_it_took(service: Service) -> Non
     assert 0 <= time.time() - found["turno_statistics_timestamp_seconds"] < 600
 
 
-def test_tenants_are_told_where_they_are_asked_for_and_only_there(service: Service) -> None:
+def test_tenant_labels_appear_only_on_request(service: Service) -> None:
     assert not any("north" in name for name in scraped(service))
     found = scraped(service, "/metrics?tenants=true")
     assert found["turno_tenant_outcomes_total completed north greetings"] == 3
@@ -125,7 +125,7 @@ def test_a_scrape_during_an_outage_is_refused_at_once(service: Service) -> None:
     assert "database" in answer.get_json()["detail"]
 
 
-def test_ten_thousand_errors_of_as_many_types_keep_metrics_and_pages_short(service: Service) -> None:
+def test_ten_thousand_error_types_keep_metrics_short(service: Service) -> None:
     eva = Visitor(service.app)
     eva.sign_in("eva", roles=["operator"])
     few = {name for name in scraped(service) if not name.startswith("turno_dead_tuples")}
@@ -158,7 +158,7 @@ def test_a_scrape_does_not_wait_for_a_locked_table(service: Service) -> None:
         assert service.app.test_client().get("/metrics", headers=ASK).status_code == 503
 
 
-def test_every_metric_stands_in_the_documentation_and_none_that_is_not_there(service: Service) -> None:
+def test_documented_metrics_are_exactly_the_exported_ones(service: Service) -> None:
     told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     ((version,),) = service.rows("SELECT current_setting('server_version_num')::integer")
     how = " WITH INHERIT TRUE" if version >= 160000 else f"; ALTER ROLE {_operator(service)} INHERIT"

@@ -29,9 +29,7 @@ MUTANTS = (
         "turno/web/static/turno-client.js",
         "    if (!this.streaming || this._untold().length > 0) return;\n",
         "    if (!this.streaming) return;\n",
-        (
-            "tests/capabilities/pages/test_browser_operator.py::test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live",
-        ),
+        ("tests/capabilities/pages/test_browser_operator.py::test_unstreamed_job_is_polled_and_not_called_live",),
     ),
     Mutant(
         "anybody streams everybody's jobs",
@@ -87,7 +85,7 @@ MUTANTS = (
         SUBSCRIBERS,
         "if valid_from is None or subscriber.view.issued_at < valid_from:",
         "if valid_from is None:",
-        (f"{OF_HUB}::test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes",),
+        (f"{OF_HUB}::test_streams_end_with_revoked_tokens_or_removed_tenant",),
     ),
     Mutant(
         "every hint of a flood is read",
@@ -95,7 +93,7 @@ MUTANTS = (
         LISTENER,
         "return self._bytes > FLOOD_BYTES_PER_SECOND\n",
         "return False\n",
-        (f"{OF_HUB}::test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read",),
+        (f"{OF_HUB}::test_hint_flood_looks_at_every_tenant_without_reading",),
     ),
     Mutant(
         "a hint puts off the look for jobs without a hint",
@@ -103,7 +101,7 @@ MUTANTS = (
         HUB,
         "        try:\n            work()\n",
         "        audience.due = monotonic() + self._sweep_every\n        try:\n            work()\n",
-        (f"{OF_HUB}::test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others",),
+        (f"{OF_HUB}::test_hints_of_a_busy_job_do_not_delay_its_neighbours",),
     ),
     Mutant(
         "a stream carries results of any size",
@@ -111,7 +109,7 @@ MUTANTS = (
         "turno/store/api/watched_jobs.py",
         "CASE WHEN octet_length(j.result::text) <= 4096 THEN j.result END AS result",
         "j.result",
-        (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
+        (f"{OF_HUB}::test_long_error_and_result_are_left_to_the_job_url",),
     ),
     Mutant(
         "a forged cause of a crash is shown once it is shortened",
@@ -119,7 +117,7 @@ MUTANTS = (
         "turno/store/api/jobs.py",
         "'traceback', NULL,",
         "",
-        (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
+        (f"{OF_HUB}::test_long_error_and_result_are_left_to_the_job_url",),
     ),
     Mutant(
         "a lost hint is lost",
@@ -197,7 +195,7 @@ MUTANTS = (
         ACCESS,
         "if asked != (None if ticket.job_id is None else str(ticket.job_id)):",
         "if False:",
-        (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
+        (f"{OF_TICKETS}::test_ticket_is_bound_to_job_and_ends_with_wrong_use",),
     ),
     Mutant(
         "a ticket is good for minutes",
@@ -213,7 +211,7 @@ MUTANTS = (
         ACCESS,
         "    return _tenant_named(request) in (None, ticket.tenant) and ticket.until >",
         "    return ticket.until >",
-        (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
+        (f"{OF_TICKETS}::test_ticket_is_bound_to_job_and_ends_with_wrong_use",),
     ),
     Mutant(
         "a ticket outlives its session",
@@ -256,7 +254,7 @@ MUTANTS = (
         ACCESS,
         "        _refuse_other_sites(request)\n",
         "        pass\n",
-        (f"{OF_STREAMS}::test_another_site_opens_no_stream_whatever_cookie_the_browser_sends[headers0-403]",),
+        (f"{OF_STREAMS}::test_foreign_site_opens_no_stream_with_any_cookie[headers0-403]",),
     ),
     Mutant(
         "a stream that never began keeps its place",
@@ -272,7 +270,7 @@ MUTANTS = (
         "turno/http_server/web_server.py",
         "        self._stop()\n        self._connections",
         "        self._connections",
-        (f"{OF_FAULTS}::test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest",),
+        (f"{OF_FAULTS}::test_sigterm_ends_streams_and_next_process_resumes",),
     ),
     Mutant(
         "an ended job is not announced",
@@ -320,7 +318,7 @@ MUTANTS = (
         "turno/client/connection.py",
         "self._headers(sent) | dict(headers or {})",
         "self._headers(sent)",
-        (f"{OF_CLIENT}::test_what_limits_restarts_and_networks_break_off_is_sent_again_under_one_key",),
+        (f"{OF_CLIENT}::test_limits_and_broken_links_are_retried_with_one_key",),
     ),
     Mutant(
         "the client announces an older state after a later one",
@@ -328,6 +326,6 @@ MUTANTS = (
         "turno/client/client.py",
         "job.revision < self._revision or ",
         "",
-        (f"{OF_CLIENT}::test_a_stream_that_breaks_off_is_opened_again_and_no_state_told_twice",),
+        (f"{OF_CLIENT}::test_broken_stream_reconnects_without_repeated_states",),
     ),
 )

@@ -82,7 +82,7 @@ def test_a_cancelled_job_has_ended_too(world: ExampleInstallation, web: DemoWeb,
     assert (status, told["status"]) == (200, "cancelled")
 
 
-def test_when_the_time_is_over_a_submission_was_accepted_and_a_job_stands_as_it_does(
+def test_wait_timeout_returns_accepted_or_present_state(
     world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
 ) -> None:
     asked = headers_of(world) | {"Idempotency-Key": "once"}
@@ -102,9 +102,7 @@ def test_when_the_time_is_over_a_submission_was_accepted_and_a_job_stands_as_it_
     assert len(world.rows("SELECT FROM background_jobs")) == 1
 
 
-def test_who_hangs_up_gives_the_place_back_and_without_a_place_nobody_waits(
-    world: ExampleInstallation, web: DemoWeb
-) -> None:
+def test_hang_up_frees_the_place_and_no_place_means_no_wait(world: ExampleInstallation, web: DemoWeb) -> None:
     headers = headers_of(world, "eva")
     # Not due: the web's maintenance would have it run.
     job_id = world.enqueue({"order_ids": [1]}, user_id="eva", run_at=datetime.now(UTC) + timedelta(hours=1))
@@ -146,9 +144,7 @@ def test_all_of_a_result_is_told_to_who_waited(service: Service, clients: Thread
     assert answer.result(20).get_json()["result"] == result
 
 
-def test_a_server_of_threads_keeps_one_waiting_and_one_of_one_thread_does_not(
-    service: Service, clients: ThreadPoolExecutor
-) -> None:
+def test_wait_keeps_one_thread_of_many_but_not_the_only_one(service: Service, clients: ThreadPoolExecutor) -> None:
     ana = service.caller()
     job_id = ana.job()
     answer = clients.submit(ana.get, f"/api/jobs/{job_id}?wait=30")

@@ -35,7 +35,7 @@ def worker_of(web: DemoWeb) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
+def test_sigterm_ends_streams_and_next_process_resumes(
     world: ExampleInstallation,
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
@@ -62,7 +62,7 @@ def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
     assert [body["job_id"] for kind, body in told if kind == "notification"] == [str(job_id)]
 
 
-def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: ExampleInstallation) -> None:
+def test_killed_web_process_loses_no_state_on_reconnect(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with web_of(world) as web:
         with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
@@ -78,7 +78,7 @@ def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: Exam
             assert again.until("job", lambda job: job["status"] == "completed")
 
 
-def test_while_the_hub_has_no_database_streams_stay_open_and_then_tell_what_they_missed(
+def test_streams_survive_database_outage_and_catch_up(
     world: ExampleInstallation,
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})

@@ -142,9 +142,7 @@ def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: ExampleInstal
     assert ben.shown == []
 
 
-def test_an_operator_may_watch_everybody_s_jobs_and_nobody_s_notifications(
-    world: ExampleInstallation, looking: Hub
-) -> None:
+def test_operator_watches_all_jobs_and_no_notifications(world: ExampleInstallation, looking: Hub) -> None:
     before = world.enqueue({"order_ids": [1]}, user_id="ben")
     eva = join(world, looking, user="eva", operator=True, everybody=True)
     one = join(world, looking, user="eva", operator=True)
@@ -245,9 +243,7 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: ExampleInstall
     assert set(listening(world)) <= set(sessions)
 
 
-def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(
-    world: ExampleInstallation, hinted: Hub
-) -> None:
+def test_hint_flood_looks_at_every_tenant_without_reading(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
@@ -256,7 +252,7 @@ def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(
     assert watching.sees(done(8))
 
 
-def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(world: ExampleInstallation) -> None:
+def test_hints_of_a_busy_job_do_not_delay_its_neighbours(world: ExampleInstallation) -> None:
     busy, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     with hub_of(world, sweep=1.0) as hub:
         watching, mine = join(world, hub, job_id=busy), join(world, hub, job_id=other)
@@ -272,9 +268,7 @@ def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(worl
         assert mine.sees(done(9), within=0)
 
 
-def test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address(
-    world: ExampleInstallation, hinted: Hub
-) -> None:
+def test_long_error_and_result_are_left_to_the_job_url(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted, user="boss", operator=True, job_id=job_id)
     mine = join(world, hinted)
@@ -322,7 +316,7 @@ def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: ExampleInstal
     assert mine.close_reason is None
 
 
-def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: ExampleInstallation, looking: Hub) -> None:
+def test_streams_end_with_revoked_tokens_or_removed_tenant(world: ExampleInstallation, looking: Hub) -> None:
     old, new = join(world, looking, issued_at=1_000.0), join(world, looking, issued_at=4e9)
     gone = join(world, looking, tenant=world.other)
     world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(2000) WHERE id = %s", world.one.id)

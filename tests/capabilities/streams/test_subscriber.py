@@ -90,7 +90,7 @@ class Telling:
         raise AssertionError(row)
 
 
-def test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own() -> None:
+def test_user_operator_and_admin_receive_separate_frames() -> None:
     viewers = {
         b"admin": subscriber(user="root", operator=True, everybody=True, admin=True),
         b"operator": subscriber(user="eva", operator=True, everybody=True),

@@ -54,9 +54,7 @@ def test_a_ticket_is_good_for_half_a_minute_at_most(world: ExampleInstallation, 
     assert left["time"] <= timedelta(seconds=30)
 
 
-def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(
-    world: ExampleInstallation, web: DemoWeb
-) -> None:
+def test_ticket_is_bound_to_job_and_ends_with_wrong_use(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     of_job = f'{{"job_id": "{job_id}"}}'
     for body, wrong, right in (
@@ -105,7 +103,7 @@ def test_an_invented_ticket_opens_nothing(web: DemoWeb, secret: str) -> None:
     assert status in {400, 401}
 
 
-def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: ExampleInstallation) -> None:
+def test_tickets_are_hashed_removed_and_never_logged(world: ExampleInstallation) -> None:
     with web_of(world, TURNO_LOG_LEVEL="DEBUG") as web:
         secrets = [ticket(world, web) for _ in range(3)]
         stored = str(world.rows("SELECT * FROM turno.stream_tickets"))
@@ -128,7 +126,7 @@ def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(world: ExampleIns
         assert (stream.status, stream.first_state()) == (200, [])
 
 
-def test_on_a_server_without_the_loop_a_stream_takes_a_thread_and_tells_the_same(service: Service) -> None:
+def test_stream_without_event_loop_takes_a_thread(service: Service) -> None:
     """flask-sse's way: the blueprint's `messages()`, here over Flask's own test client."""
     ana = service.caller()
     job_id = ana.job()

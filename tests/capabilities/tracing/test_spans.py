@@ -144,7 +144,7 @@ def test_a_job_that_failed_is_an_error_of_the_trace(traced: Traced) -> None:
     assert sorted(statuses) == [0, 2]  # unset, and error
 
 
-def test_every_line_of_an_attempt_names_the_request_and_the_trace(traced: Traced) -> None:
+def test_log_line_names_request_and_trace(traced: Traced) -> None:
     job_id = traced.submit(fails=True)
     traced.wait(lambda: traced.world.job(UUID(job_id))["status"] == "failed")
     traced.wait(lambda: "job.fail" in traced.received.names(job_id))

@@ -68,7 +68,7 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
     assert told["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_each_tenant_of_each_installation_has_a_secret_of_its_own() -> None:
+def test_webhook_secret_is_unique_per_tenant_and_system() -> None:
     key = b"a master key of 32 bytes or more"
     made = {secret_of(key, installation, slug) for installation in "ab" for slug in ("one", "two")}
     made.add(secret_of(key * 2, "a", "one"))

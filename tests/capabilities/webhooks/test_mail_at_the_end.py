@@ -108,7 +108,7 @@ def test_a_mail_waits_for_a_server_that_does_not_take_it(
     assert len(mail.mails) == 1
 
 
-def test_a_recipient_that_the_server_does_not_know_is_given_up_at_once_and_seen(
+def test_unknown_recipient_is_given_up_at_once(
     world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
     mail.refuses = "550 no such user"

@@ -46,7 +46,7 @@ def allowed(world: ExampleInstallation) -> dict[str, str]:
     return {"TURNO_WEBHOOK_HOSTS": "http://127.0.0.1"}
 
 
-def test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone(
+def test_address_receives_ends_of_its_tenant_and_type(
     world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
 ) -> None:
     before = ended(world)
@@ -62,9 +62,7 @@ def test_an_address_is_told_of_the_ends_of_its_tenant_and_type_alone(
     assert (webhooks.run_round(), str(before) in {job for _, job in told}) == (0, False)
 
 
-def test_it_is_signed_with_a_secret_of_its_own_and_told_with_the_submission_s_once(
-    world: ExampleInstallation, receiver: Receiver
-) -> None:
+def test_operator_webhook_has_own_secret_and_no_duplicate(world: ExampleInstallation, receiver: Receiver) -> None:
     number = added(world, receiver.url)
     job_id = ended(world)
     run_deliveries(Settings.read(world.environment | allowed(world)))
@@ -77,7 +75,7 @@ def test_it_is_signed_with_a_secret_of_its_own_and_told_with_the_submission_s_on
     assert len(world.rows("SELECT FROM turno.webhooks WHERE job_id = %s", own)) == 1
 
 
-def test_what_is_not_taken_is_listed_without_secrets_and_sent_again_by_command(
+def test_failed_deliveries_are_listed_and_sent_again(
     world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (world.environment | allowed(world)).items():

@@ -57,7 +57,7 @@ def test_a_job_is_followed_to_its_end(world: ExampleInstallation, web: DemoWeb) 
     assert (seen[0], seen[1], seen[-1][0]) == (("pending", 0), ("pending", 40), "completed")
 
 
-def test_a_cancelled_job_has_ended_and_another_tenant_s_is_unknown(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_cancelled_job_ends_and_foreign_job_is_unknown(world: ExampleInstallation, web: DemoWeb) -> None:
     client, job_id = client_of(world, web), str(world.enqueue({"order_ids": [1]}))
     client.cancel(job_id)
     assert client.wait(job_id, timeout=10).status == "cancelled"
@@ -66,7 +66,7 @@ def test_a_cancelled_job_has_ended_and_another_tenant_s_is_unknown(world: Exampl
     assert (refused.value.status, refused.value.kind) == (404, "not-found")
 
 
-def test_a_server_killed_between_commit_and_answer_is_asked_again_and_has_one_job(world: ExampleInstallation) -> None:
+def test_server_killed_after_commit_is_retried_with_one_job(world: ExampleInstallation) -> None:
     with web_of(world, TURNO_CRASH_AT="accepted") as web:
         job = client_of(world, web).submit("batch_invoicing", {"order_ids": world.order_ids()[:1]})
         assert [str(found) for found in jobs(world)] == [job.id]

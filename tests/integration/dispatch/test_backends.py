@@ -37,7 +37,7 @@ def backends(world: ExampleInstallation) -> list[str]:
     return [row["backend"] for row in world.rows("SELECT backend FROM turno.tickets ORDER BY job_id")]
 
 
-def test_what_was_set_wins_over_the_environment_and_a_tenant_s_own_over_both(
+def test_backend_setting_beats_environment_tenant_beats_both(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
@@ -62,7 +62,7 @@ def test_an_unknown_value_is_refused_by_the_table_itself(
         routing.set_for_all(operator, name, value)
 
 
-def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_grows(
+def test_canary_share_is_stable_and_grows(
     world: ExampleInstallation,
 ) -> None:
     with psycopg.connect(world.url) as admin:  # rolled back
@@ -93,7 +93,7 @@ def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_g
     assert ten < half < everyone
 
 
-def test_a_choice_is_believed_for_a_moment_and_each_queue_opened_once(
+def test_backend_choice_is_cached_and_queue_opened_once(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     opened: list[str] = []
@@ -133,7 +133,7 @@ def test_what_waits_goes_along_and_what_runs_stays(
     assert routing.reroute(operator, EXEC) == 0
 
 
-def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not(world: ExampleInstallation) -> None:
+def test_stamping_over_needs_dead_source_and_live_target(world: ExampleInstallation) -> None:
     for backend in ("pool", "rabbitmq"):
         world.backend = backend
         world.enqueue({"order_ids": [1]})

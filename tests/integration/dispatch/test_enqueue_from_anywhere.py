@@ -135,7 +135,7 @@ def test_a_key_that_was_used_by_post_answers_its_job(world: ExampleInstallation,
 
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
-def test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job(
+def test_second_enqueue_with_key_waits_and_gets_first_job(
     world: ExampleInstallation, erp: psycopg.Connection[Any], url: str, enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     def again() -> turno.Enqueued:
@@ -167,7 +167,7 @@ def test_unique_for_a_while_means_one_job_in_that_time(
 
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
-def test_a_delay_counts_from_the_submission_and_is_part_of_the_request(
+def test_delay_counts_from_submission_and_is_in_the_key(
     world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=timedelta(hours=2))
@@ -215,9 +215,7 @@ def test_many_are_one_statement_and_answered_in_their_order(
     assert len(world.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
 
 
-def test_of_many_with_keys_each_key_is_one_job_and_a_conflict_stops_all(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
-) -> None:
+def test_enqueue_many_makes_one_job_per_key_or_none(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     one, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
     (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one], keys=["1"])
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, one, two, three], keys=["2", "1", "2", "3"])
@@ -262,9 +260,7 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
             enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
 
 
-def test_a_user_may_have_any_number_of_open_jobs_where_the_limit_is_off(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
-) -> None:
+def test_user_has_unlimited_open_jobs_without_limit(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     handlers, off = (
         of(named_handlers(world.registry)),
         replace(world.settings, limits=replace(world.settings.limits, pending_jobs_per_user=0)),
@@ -394,9 +390,7 @@ def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
 # SQL alone -------------------------------------------------------------------------------------------
 
 
-def test_a_trigger_enqueues_with_what_the_database_was_told_of_the_type(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
-) -> None:
+def test_trigger_enqueues_by_registered_type(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     world.admin.execute(
         """
         CREATE FUNCTION public.sold() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -455,7 +449,7 @@ def engine(url: str) -> Iterator[sqlalchemy.Engine]:
     made.dispose()
 
 
-def test_a_connection_of_sqlalchemy_commits_and_rolls_back_its_jobs(
+def test_sqlalchemy_connection_commits_and_rolls_back_jobs(
     world: ExampleInstallation, engine: sqlalchemy.Engine
 ) -> None:
     with engine.connect() as connection:

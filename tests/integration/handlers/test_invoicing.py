@@ -274,7 +274,7 @@ def test_a_second_invoice_is_refused_naming_the_first(loaded: Connection[Any], a
     assert refusal.value.invoice == first
 
 
-def test_a_refusal_uses_no_number_and_leaves_the_transaction_usable(loaded: Connection[Any]) -> None:
+def test_refusal_uses_no_number_and_keeps_transaction(loaded: Connection[Any]) -> None:
     with loaded.transaction():
         first = invoice_order(loaded, FIRST, 1)
         for order_id, refused in ((FIRST, AlreadyInvoiced), (0, UnknownOrder)):
@@ -324,9 +324,7 @@ def test_disjoint_batches_number_without_gaps(database: str, loaded: Connection[
     assert_gap_free(loaded)
 
 
-def test_overlapping_batches_of_one_point_of_sale_invoice_each_order_once(
-    database: str, loaded: Connection[Any]
-) -> None:
+def test_overlapping_batches_invoice_each_order_once(database: str, loaded: Connection[Any]) -> None:
     everything = list(range(FIRST, FIRST + ORDERS))
     undone_by_one = frozenset(everything[::5])
     shuffled = [Random(seed).sample(everything, ORDERS) for seed in range(4)]  # noqa: S311  # a shuffle, not a secret
@@ -337,9 +335,7 @@ def test_overlapping_batches_of_one_point_of_sale_invoice_each_order_once(
     assert_gap_free(loaded)
 
 
-def test_overlapping_batches_of_three_points_of_sale_invoice_each_order_once(
-    database: str, loaded: Connection[Any]
-) -> None:
+def test_batches_of_three_points_invoice_each_order_once(database: str, loaded: Connection[Any]) -> None:
     everything = list(range(FIRST, FIRST + ORDERS))
     undo = frozenset(everything[::5])
     run_together(database, *(batch(everything, pos, undo=undo) for pos in (1, 2, 3, 3)))
@@ -356,7 +352,7 @@ def wait_until_one_session_waits(branch: Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("winner_commits", [True, False])
-def test_the_loser_between_two_points_of_sale_waits_for_the_winners_end(
+def test_loser_between_two_points_waits_for_the_winner(
     database: str, loaded: Connection[Any], *, winner_commits: bool
 ) -> None:
     outcomes: list[Invoice] = []
@@ -426,9 +422,7 @@ def test_who_loses_one_of_several_orders_keeps_no_number(database: str, loaded: 
     assert_gap_free(loaded)
 
 
-def test_orders_taken_in_opposite_directions_can_end_as_a_transient_deadlock_only(
-    database: str, loaded: Connection[Any]
-) -> None:
+def test_opposite_orders_end_only_as_transient_deadlock(database: str, loaded: Connection[Any]) -> None:
     first_taken = Barrier(2)
     deadlocks: list[psycopg.Error] = []
 

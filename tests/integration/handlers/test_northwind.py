@@ -35,7 +35,7 @@ def invoice_all(branch: Connection[Any], point_of_sale: int = 1) -> None:
             issue(branch, order_id, point_of_sale)
 
 
-def test_the_shares_cover_all_orders_and_add_up_to_northwinds_total() -> None:
+def test_shares_cover_all_orders_and_add_up() -> None:
     assert [len(share) for share in BRANCH_SHARES] == [500, 200, 130]
     assert expected_net_total(range(830)) == Decimal("1265793.29")
     assert sum(map(expected_net_total, BRANCH_SHARES)) == Decimal("1265793.29")

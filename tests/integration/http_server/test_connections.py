@@ -106,9 +106,7 @@ def test_a_body_that_nobody_reads_is_not_the_next_request(world: ExampleInstalla
 
 
 @pytest.mark.parametrize("path", ["/api/jobs/batch_invoicing", "/api/jobs/unknown", "/nowhere"])
-def test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request(
-    world: ExampleInstallation, client: Client, path: str
-) -> None:
+def test_oversized_body_is_never_taken_for_a_request(world: ExampleInstallation, client: Client, path: str) -> None:
     refused = {"/nowhere": 404, "/api/jobs/unknown": 422}.get(path, 413)
     client.send(post(world, f"Content-Length: {LIMIT + 1}", path=path) + HEALTH)
     assert client.status() == refused

@@ -68,9 +68,7 @@ def test_a_file_of_the_folder_is_sent_whole_and_in_part(world: ExampleInstallati
 
 
 @pytest.mark.deep
-def test_two_hundred_megabytes_for_a_slow_client_leave_the_memory_flat(
-    world: ExampleInstallation, web: DemoWeb, folder: Path
-) -> None:
+def test_slow_client_of_200_mb_leaves_memory_flat(world: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
     asked(world, web, folder, MEGABYTE).read()
     before = resident_kb(web)
     answers = [asked(world, web, folder, 200 * MEGABYTE) for _ in range(5)]

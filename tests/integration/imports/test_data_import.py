@@ -139,9 +139,7 @@ def test_a_second_attempt_reads_on_where_the_ledger_ends(world: ExampleInstallat
     ("language", "told"),
     [("es", "Faltan las columnas tax_condition."), ("en", "The columns tax_condition are missing.")],
 )
-def test_a_file_with_wrong_headers_is_refused_in_the_words_of_who_asked(
-    world: ExampleInstallation, language: str, told: str
-) -> None:
+def test_wrong_headers_are_refused_in_the_user_language(world: ExampleInstallation, language: str, told: str) -> None:
     job = imported(world, "id,company_name\nA,B\n", "customers", language=language)
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert job["error"]["message"].startswith(told)

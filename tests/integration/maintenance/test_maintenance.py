@@ -152,7 +152,7 @@ def test_a_running_job_without_a_ticket_waits_once_more(world: ExampleInstallati
     assert world.ticket(job_id) is not None
 
 
-def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: ExampleInstallation) -> None:
+def test_unreplayed_dead_letter_outlives_retention(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows(
         "UPDATE background_jobs SET status = 'failed', error = '{}', finished_at = now() - interval '90 days'"
@@ -169,7 +169,7 @@ def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: Example
     assert sweep(world)["purged"] == 1
 
 
-def test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone(world: ExampleInstallation) -> None:
+def test_log_lines_are_purged_with_their_job(world: ExampleInstallation) -> None:
     grow_old(world)
     (old,) = world.rows("SELECT id FROM background_jobs")
     young = world.enqueue({"order_ids": [1]})
@@ -242,7 +242,7 @@ def passes_of(world: ExampleInstallation, queue: RecordingQueue, *, dry_run: boo
     )
 
 
-def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
+def test_full_tenant_does_not_block_offers_of_another(
     world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     queue.useful, queue.full = 3, {"suc0001"}
@@ -295,7 +295,7 @@ def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> Non
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(world: ExampleInstallation) -> None:
+def test_unserved_backend_jobs_move_to_the_served_one(world: ExampleInstallation) -> None:
     world.backend = "pool"
     stranded = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 hours'")

@@ -79,7 +79,7 @@ def held_by_its_tenant(world: ExampleInstallation, *claims: Claim) -> Iterator[N
         yield
 
 
-def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
+def test_one_stuck_orphan_delays_no_other(
     world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = lose(world), [lose(world), lose(world, tenant=world.other)]
@@ -95,7 +95,7 @@ def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
     assert passes.run_once()["rescued"] == 1
 
 
-def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(
+def test_many_stuck_orphans_of_one_tenant_are_left_for_later(
     world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = [lose(world) for _ in range(6)]
@@ -165,7 +165,7 @@ def test_the_web_maintains_where_no_other_process_does(world: ExampleInstallatio
         assert (world.rows(steady) == []) is maintained
 
 
-def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: ExampleInstallation) -> None:
+def test_cron_after_outage_waits_for_living_workers(world: ExampleInstallation) -> None:
     gone, back = lose(world), lose(world)
     (worker,) = world.rows("SELECT worker_id FROM turno.tickets WHERE job_id = %s", back.job_id)
 

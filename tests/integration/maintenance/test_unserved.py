@@ -71,7 +71,7 @@ def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: ExampleInsta
     ]
 
 
-def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: ExampleInstallation) -> None:
+def test_worker_of_other_backend_or_silent_takes_nothing(world: ExampleInstallation) -> None:
     job_id = wait(world)
     live(world, KNOWN, backend="rabbitmq")
     live(world, KNOWN)

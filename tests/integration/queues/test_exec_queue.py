@@ -50,9 +50,7 @@ def _parent(entry: Path) -> int:
     return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(
-    world: ExampleInstallation, queue: ExecQueue
-) -> None:
+def test_worker_is_a_detached_process_without_shell(world: ExampleInstallation, queue: ExecQueue) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()})
     assert queue.offer(JobRef("suc0001", job_id))
     (pid, words), *_ = workers().items()
@@ -64,9 +62,7 @@ def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(
     assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(
-    world: ExampleInstallation, queue: ExecQueue
-) -> None:
+def test_finishing_worker_takes_jobs_beyond_the_cap(world: ExampleInstallation, queue: ExecQueue) -> None:
     jobs = [world.enqueue({"order_ids": [order]}) for order in world.order_ids()[:8]]
     launched = [queue.offer(JobRef("suc0001", job_id)) for job_id in jobs]
     assert launched[:2] == [True, True]
@@ -75,7 +71,7 @@ def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(
     assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: ExampleInstallation, queue: ExecQueue) -> None:
+def test_job_offered_as_last_worker_leaves_is_not_forgotten(world: ExampleInstallation, queue: ExecQueue) -> None:
     """Offered again and again while workers come and go: a launcher without a slot relies on a leaving worker."""
     jobs = []
     for order in world.order_ids():
@@ -177,9 +173,7 @@ def idler(world: ExampleInstallation) -> Idler:
     return Idler(world)
 
 
-def test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place(
-    world: ExampleInstallation, idler: Idler
-) -> None:
+def test_reserve_takes_no_job_of_a_tenant_with_a_place(world: ExampleInstallation, idler: Idler) -> None:
     world.enqueue({"how": "ok"}, handler=Odd)
     other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     idler.place.in_reserve, idler.place.neighbours = True, frozenset({"suc0001"})
@@ -249,7 +243,7 @@ def test_a_worker_with_nothing_to_wait_for_leaves(world: ExampleInstallation, id
     assert not idler.place.held
 
 
-def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: ExampleInstallation, idler: Idler) -> None:
+def test_worker_stays_for_jobs_due_within_a_minute(world: ExampleInstallation, idler: Idler) -> None:
     job_id = due_in(world, 30)
     assert idler.looks() == []
     assert idler.stays
@@ -303,9 +297,7 @@ def test_a_worker_stays_while_another_at_work_is_silent(world: ExampleInstallati
     assert not idler.stays
 
 
-def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one(
-    world: ExampleInstallation, queue: ExecQueue
-) -> None:
+def test_next_job_recovers_a_killed_one_within_a_minute(world: ExampleInstallation, queue: ExecQueue) -> None:
     """No cron and no resident worker; the next job is a later one, which no worker has to run yet."""
     world.rows("DELETE FROM turno.leases")
     killed = world.enqueue({"order_ids": world.order_ids()[:1]})

@@ -164,9 +164,7 @@ def test_an_outside_call_cannot_use_the_database_meanwhile(run: Callable[[Deed],
     assert run(deed)["error"]["class"] == "HandlerMisuse"
 
 
-def test_a_handler_that_does_not_await_may_not_hand_over_what_must_be_awaited(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_handler_may_not_return_an_awaitable(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     async def call(_effect: Effect) -> None:
         await asyncio.sleep(60)
 

@@ -69,9 +69,7 @@ def test_a_handler_that_cannot_be_made_is_an_error_and_counted(world: ExampleIns
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = on",
     ],
 )
-def test_what_a_handler_sets_in_its_session_does_not_reach_its_record(
-    world: ExampleInstallation, settings: str
-) -> None:
+def test_session_settings_do_not_reach_the_record(world: ExampleInstallation, settings: str) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "leave_settings", "text": settings}, handler=Odd)
     job = attempt(world, job_id)
@@ -98,7 +96,7 @@ def meeting(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
-def test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing(meeting: ExampleInstallation) -> None:
+def test_collision_at_commit_reruns_at_once_uncounted(meeting: ExampleInstallation) -> None:
     job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "a", "number": 2}, handler=Odd))
     assert (job["status"], job["errors"], job["attempt"]) == ("completed", 0, 1)
     assert job["result"] == {"runs": 3}
@@ -111,7 +109,7 @@ def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> No
     assert TRIES["b"] == COLLISIONS
 
 
-def test_what_collides_at_the_commit_of_a_batch_costs_its_neighbour_nothing(meeting: ExampleInstallation) -> None:
+def test_collision_in_batch_costs_its_neighbour_nothing(meeting: ExampleInstallation) -> None:
     meeting.backend = "pool"
     jobs = [
         meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddBatched) for name in ("ALFA", "BETA")
@@ -123,7 +121,7 @@ def test_what_collides_at_the_commit_of_a_batch_costs_its_neighbour_nothing(meet
     assert [(meeting.job(job)["errors"], meeting.job(job)["attempt"]) for job in jobs] == [(0, 1)] * 2
 
 
-def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
+def test_failed_job_is_one_log_line_without_message(
     world: ExampleInstallation, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.odd = True
@@ -151,9 +149,7 @@ def lent(world: ExampleInstallation) -> Iterator[Sessions]:
     lent.close()
 
 
-def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
-    world: ExampleInstallation, lent: Sessions
-) -> None:
+def test_start_lock_is_distinguished_from_outage(world: ExampleInstallation, lent: Sessions) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with (
         closing(BatchTransaction((claim,), lent, SharedState(), "test")) as transaction,
@@ -169,7 +165,7 @@ def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
     assert world.job(claim.job_id)["status"] == "pending"
 
 
-def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: ExampleInstallation) -> None:
+def test_refused_login_is_distinguished_from_outage(world: ExampleInstallation) -> None:
     def log_in(logins: Any, password_epoch: int = 0) -> None:
         login = world.handler_login()
         login = type(login)(slug=login.slug, schema=login.schema, role=login.role, epoch=login.epoch + password_epoch)

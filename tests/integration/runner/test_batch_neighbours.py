@@ -89,7 +89,7 @@ def test_what_it_leaves_in_the_session_is_not_its_neighbour_s(world: ExampleInst
     assert set(RUNS.values()) == {1}
 
 
-def test_a_session_that_ends_between_two_jobs_fails_none_for_good(
+def test_session_ended_between_jobs_fails_none_for_good(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[object] = []
@@ -109,7 +109,7 @@ def test_a_session_that_ends_between_two_jobs_fails_none_for_good(
     assert [world.job(job_id)["errors"] for job_id in jobs] == [0, 0, 0]
 
 
-def test_a_transaction_that_one_makes_read_only_counts_against_itself(world: ExampleInstallation) -> None:
+def test_read_only_transaction_counts_against_its_job(world: ExampleInstallation) -> None:
     def only_read(job: JobContext) -> None:
         job.connection.execute("SET TRANSACTION READ ONLY")
 
@@ -120,7 +120,7 @@ def test_a_transaction_that_one_makes_read_only_counts_against_itself(world: Exa
     assert world.job(jobs[0])["error"]["class"] == "ReadOnlySqlTransaction"
 
 
-def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world: ExampleInstallation) -> None:
+def test_deadlocked_batches_end_at_their_first_attempt(world: ExampleInstallation) -> None:
     """Each holds the row that the second job of its counterpart needs."""
     first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     meeting = Barrier(2)
@@ -151,7 +151,7 @@ def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world:
     assert sum(RUNS.values()) == 5  # one of them met its counterpart and ran again
 
 
-def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
+def test_unused_session_is_not_cleaned_after_each_job(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[list[int]] = []
@@ -174,7 +174,7 @@ def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
 
 
 @pytest.mark.parametrize("handler", [OddBatched, OddAlone], ids=["together", "alone"])
-def test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job(
+def test_handler_transaction_holds_no_lock_of_the_look_up(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handler: type[OddBatched]
 ) -> None:
     """A table under the lock of a mere look-up could not be altered while a long handler runs."""
@@ -194,7 +194,7 @@ def test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job(
     assert locked == []
 
 
-def test_alone_what_one_leaves_in_the_session_is_cleaned_before_the_next(world: ExampleInstallation) -> None:
+def test_alone_session_is_cleaned_before_the_next_job(world: ExampleInstallation) -> None:
     seen: list[object] = []
 
     def leave(job: JobContext) -> None:
@@ -208,7 +208,7 @@ def test_alone_what_one_leaves_in_the_session_is_cleaned_before_the_next(world: 
 
 
 @pytest.mark.parametrize("believed", [0.0, 60.0], ids=["long ago", "just now"])
-def test_alone_the_next_is_looked_up_again_where_that_was_long_ago(
+def test_alone_job_is_looked_up_again_after_a_pause(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, believed: float
 ) -> None:
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", believed)

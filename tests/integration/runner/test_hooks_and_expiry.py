@@ -65,7 +65,7 @@ def test_hooks_commit_together_with_the_work(world: ExampleInstallation, hooked:
 
 
 @pytest.mark.parametrize("where", ["before", "handle", "after"])
-def test_whatever_fails_undoes_all_three_and_the_next_attempt_runs_them_again(
+def test_failure_undoes_hooks_and_job_and_retry_runs_all(
     world: ExampleInstallation, hooked: Callable[..., UUID], where: str
 ) -> None:
     job_id = hooked(**{where: fail_once()})

@@ -122,7 +122,7 @@ def test_a_batch_left_early_is_recorded_as_far_as_it_went(world: ExampleInstalla
     assert len(written(world)) == 6
 
 
-def test_a_checkpoint_between_two_items_commits_them_with_their_record(
+def test_checkpoint_commits_two_items_with_their_record(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deed(job: JobContext, _payload: object) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def kept(world: ExampleInstallation) -> list[str]:
     return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'orm' ORDER BY id")]
 
 
-def test_what_a_session_adds_is_committed_with_the_job_in_its_tenant(world: ExampleInstallation) -> None:
+def test_orm_rows_are_committed_with_the_job_in_its_tenant(world: ExampleInstallation) -> None:
     job = done(world, "add", tenant=world.other)
     assert job["result"] == {"seen": ["Ana"], "schema": world.other.schema}
     assert kept(world) == []

@@ -130,7 +130,7 @@ def test_middleware_stands_around_the_attempt_in_its_transaction(world: ExampleI
     assert around(world) == ["after", "before"]
 
 
-def test_middleware_hears_of_a_failure_and_what_it_wrote_is_undone(world: ExampleInstallation) -> None:
+def test_middleware_sees_failure_and_its_writes_roll_back(world: ExampleInstallation) -> None:
     job_id = send(world, "Eva")
     assert world.attempt(job_id)["status"] == "pending"
     assert SAID == ["1 begins", "inner begins", "1 before", "1 failed: Eva is away"]

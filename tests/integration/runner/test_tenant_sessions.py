@@ -87,9 +87,7 @@ def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, l
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_the_next_job_is_fetched_with_the_end_of_the_one_before_it_in_a_clean_session(
-    world: ExampleInstallation, lent: Sessions, *, held: bool
-) -> None:
+def test_next_job_is_fetched_with_the_previous_end(world: ExampleInstallation, lent: Sessions, *, held: bool) -> None:
     first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
     if not held:
         world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
@@ -113,9 +111,7 @@ def test_the_next_job_is_fetched_with_the_end_of_the_one_before_it_in_a_clean_se
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "in a transaction"])
-def test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back(
-    world: ExampleInstallation, lent: Sessions, *, used: bool
-) -> None:
+def test_session_given_back_is_cleaned_again(world: ExampleInstallation, lent: Sessions, *, used: bool) -> None:
     first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
     with transaction_of(lent, first) as transaction:
         transaction.keep("{}", monotonic())
@@ -130,7 +126,7 @@ def test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back(
     lent.give_back(first.login, session)
 
 
-def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: ExampleInstallation) -> None:
+def test_job_sessions_are_kept_and_first_is_lent_first(world: ExampleInstallation) -> None:
     login = world.handler_login()
     logged_in: list[HandlerConnection] = []
 
@@ -148,7 +144,7 @@ def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_firs
         assert len(lent) == 2
 
 
-def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: ExampleInstallation) -> None:
+def test_session_cache_is_bounded_and_keeps_the_latest(world: ExampleInstallation) -> None:
     one, other = world.handler_login(), world.handler_login(world.other)
     with closing(sessions(world.settings, keep=2, server_version=lambda: world.admin.info.server_version)) as lent:
         lendings = [(login, lent.take(login)) for login in (one, one, other)]

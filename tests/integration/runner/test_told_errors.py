@@ -148,7 +148,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("raises", ["bug", "value", "misuse", "database"])
-def test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know(
+def test_internal_error_is_a_reference_for_users(
     world: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
 ) -> None:
     ana, eva = readers
@@ -238,7 +238,7 @@ def test_an_outside_call_s_own_words_are_for_operators(
     assert f"caused by ConnectionError: {SECRET}" in shown.output
 
 
-def test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone(
+def test_unexpected_error_is_shown_to_operators_alone(
     world: ExampleInstallation, readers: tuple[Reader, Reader]
 ) -> None:
     ana, eva = readers

@@ -81,7 +81,7 @@ def test_it_has_the_sessions_that_it_says_it_has_room_for(file: Path) -> None:
 
 
 @each_size
-def test_it_has_the_locks_with_which_all_tables_can_be_dumped_at_once(file: Path) -> None:
+def test_locks_suffice_to_dump_all_tables_at_once(file: Path) -> None:
     folders = ("migrations/tenant/schema", "capabilities/*/sql/tenant/schema")
     steps = [step for folder in folders for step in (ROOT / "turno").glob(f"{folder}/*.sql")]
     ours = sum(len(re.findall(r"^CREATE TABLE", step.read_text(), re.MULTILINE)) for step in steps)

@@ -55,7 +55,7 @@ def own(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.mark.rabbitmq
-def test_neither_stop_nor_kill_leaves_a_process_and_a_restart_keeps_messages(own: Node) -> None:
+def test_stop_and_kill_leave_no_process_and_keep_messages(own: Node) -> None:
     own.start()
     assert set(own.pids) < set(processes_at_home_in(own.folder))
     with pika.BlockingConnection(pika.URLParameters(own.url)) as connection:
@@ -84,7 +84,7 @@ time.sleep(600)
 
 
 @pytest.mark.rabbitmq
-def test_when_its_process_is_killed_the_node_and_its_name_server_go_too(tmp_path: Path) -> None:
+def test_killed_parent_takes_node_and_name_server_along(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", START, tmp_path], stdout=subprocess.PIPE, cwd=ROOT) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"started\n"

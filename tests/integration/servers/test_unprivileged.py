@@ -46,7 +46,7 @@ def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.root
 @pytest.mark.usefixtures("no_namespaces")
-def test_without_namespaces_a_copy_of_private_binaries_runs_as_nobody(
+def test_private_binaries_run_as_nobody_without_namespaces(
     open_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     private = tmp_path / "private"
@@ -67,7 +67,7 @@ def test_without_namespaces_a_copy_of_private_binaries_runs_as_nobody(
 
 @pytest.mark.root
 @pytest.mark.usefixtures("no_namespaces")
-def test_without_namespaces_an_unreachable_folder_is_explained_and_left_as_it_is(tmp_path: Path) -> None:
+def test_unreachable_folder_is_explained_and_kept(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with pytest.raises(CannotLeaveRootError, match="run as an ordinary user, or choose a folder"):
         Cluster(data=tmp_path / "data", durable=True).start()
@@ -75,7 +75,7 @@ def test_without_namespaces_an_unreachable_folder_is_explained_and_left_as_it_is
 
 
 @pytest.mark.root
-def test_inside_a_namespace_files_stay_roots_own_below_a_private_folder(tmp_path: Path) -> None:
+def test_namespace_keeps_files_owned_by_root(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with Cluster(data=tmp_path / "data", durable=False) as cluster:
         assert cluster.data.stat().st_uid == 0

@@ -13,7 +13,7 @@ from turno.store.engine.engine import Engine
 DAY = timedelta(days=1)
 
 
-def test_a_type_stays_while_a_release_announces_it_or_a_job_is_open(world: ExampleInstallation) -> None:
+def test_type_stays_while_announced_or_with_open_jobs(world: ExampleInstallation) -> None:
     """`turno db migrate` of a release without the type does not refuse the SQL of the release that has it."""
     world.engine.announce(of(Registry.of((Ledger, Pay))), 20)
     Engine.on(world.admin).announce(of(Registry.of((Ledger,))), 20, replace_newer=True)

@@ -70,7 +70,7 @@ def test_who_finds_nothing_is_told_when_something_is_due(world: ExampleInstallat
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["after a silence", "while there is work"])
-def test_what_has_become_due_comes_first_only_while_there_is_work(world: ExampleInstallation, *, silent: bool) -> None:
+def test_due_job_comes_first_only_while_there_is_work(world: ExampleInstallation, *, silent: bool) -> None:
     """A job that comes into a silence does not wait for the look for due jobs."""
     moments = iter(range(100))  # the look is due at each of them
     claimer = Claimer(backend="exec", queues=["cold"], types=[("batch_invoicing", 1)], clock=lambda: next(moments))

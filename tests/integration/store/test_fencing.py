@@ -185,9 +185,7 @@ def test_who_lost_its_claim_is_not_shown_as_running(world: ExampleInstallation, 
     assert snapshot(world, old) == before
 
 
-def test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it(
-    world: ExampleInstallation, hands: Hands
-) -> None:
+def test_ending_job_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.begin(session)
@@ -199,9 +197,7 @@ def test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it(
     assert [row["new_status"] for row in events] == ["pending", "completed"]
 
 
-def test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end(
-    world: ExampleInstallation, hands: Hands
-) -> None:
+def test_shown_attempt_stays_one_until_its_end(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.begin(session)
@@ -276,7 +272,7 @@ def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands:
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: ExampleInstallation, hands: Hands) -> None:
+def test_rescue_ends_no_stranger_with_a_reused_pid(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -375,9 +371,7 @@ def test_who_is_not_to_blame_goes_back_uncounted(world: ExampleInstallation, han
     assert world.rows("SELECT crashes FROM turno.tickets") == [{"crashes": 0}]
 
 
-def test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter(
-    world: ExampleInstallation, hands: Hands
-) -> None:
+def test_host_killer_before_its_start_ends_as_dead_letter(world: ExampleInstallation, hands: Hands) -> None:
     """The guilty job of a lost host is unknown: each runs alone next time, and then it is known."""
     claim = hands.claim()
     for death, (status, crashes) in enumerate([("pending", 0), ("pending", 1), ("pending", 2), ("failed", 3)]):
@@ -390,7 +384,7 @@ def test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_lette
 
 
 @pytest.mark.parametrize(("child", "ended"), [(None, ["1", "2"]), (2, ["2"])], ids=["host", "child"])
-def test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them(
+def test_dead_worker_backends_are_ended_by_name(
     world: ExampleInstallation, hands: Hands, child: int | None, ended: list[str]
 ) -> None:
     claim = hands.claim()
@@ -420,9 +414,7 @@ def answers(session: HandlerConnection) -> bool:
 
 
 @pytest.mark.parametrize("wait", [0, 30])
-def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has_locked(
-    world: ExampleInstallation, hands: Hands, wait: int
-) -> None:
+def test_unhanded_claim_is_given_back_despite_tenant_locks(world: ExampleInstallation, hands: Hands, wait: int) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     before = world.rows("SELECT * FROM turno.tickets")[0]
     claim = hands.claim_again(job_id)
@@ -484,9 +476,7 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
 
 
 @pytest.mark.parametrize("road", ROADS)
-def test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives(
-    world: ExampleInstallation, hands: Hands, road: str
-) -> None:
+def test_claiming_worker_is_not_buried_and_may_beat(world: ExampleInstallation, hands: Hands, road: str) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with service_session(world.logins, world.logins.engine, application="test") as cron:
         cron.execute("SET lock_timeout = '100ms'")

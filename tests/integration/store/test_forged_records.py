@@ -79,7 +79,7 @@ def test_an_effect_is_settled_by_its_own_type_only(world: ExampleInstallation, r
     assert world.rows("SELECT state FROM external_effects") == [{"state": "intended"}]
 
 
-def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: Attempts) -> None:
+def test_effect_is_not_settled_while_an_attempt_may_run(running: Attempts) -> None:
     session, victim = running.start()
     intents.intend(session, victim, "cae", uuid4())
     forging, attacker = running.start()
@@ -104,7 +104,7 @@ def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: A
 
 
 @pytest.mark.parametrize("work", ["checkpoint", "intend", "complete"])
-def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running: Attempts, work: str) -> None:
+def test_commit_is_synchronous_despite_handler_settings(running: Attempts, work: str) -> None:
     session, claim = running.start()
     session.execute("SET synchronous_commit = off")
     attempt_steps.begin(session)
@@ -226,7 +226,7 @@ def test_a_handler_enqueues_for_its_own_job_s_user_only(world: ExampleInstallati
         session.execute(CHILD, (other, claim.token, "l", "{}"))
 
 
-def test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together(running: Attempts) -> None:
+def test_jobs_of_a_user_enqueue_a_bounded_number_together(running: Attempts) -> None:
     session, claim = running.start()
     for n in range(998):
         session.execute(CHILD, (claim.job_id, claim.token, str(n), "{}"))

@@ -137,7 +137,7 @@ def release_at(session: HandlerConnection, claim: Claim, run_at: str) -> None:
 
 
 @pytest.mark.parametrize("case", WRITTEN)
-def test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name(
+def test_attempt_writes_beyond_a_limit_are_refused_by_name(
     session: HandlerConnection, running: Claim, case: str
 ) -> None:
     write, limit = WRITTEN[case]
@@ -246,7 +246,7 @@ def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
     assert states == {bad: "review", good[0]: "ready", good[1]: "ready"}
 
 
-def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: ExampleInstallation) -> None:
+def test_ticket_refusing_every_change_blocks_no_other(world: ExampleInstallation) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     bad, good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(2))
     world.make_due()
@@ -266,7 +266,7 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: Exampl
 
 
 @pytest.mark.parametrize("way", ["move_unserved", "reroute"])
-def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: ExampleInstallation, way: str) -> None:
+def test_ticket_with_stuck_backend_blocks_no_other(world: ExampleInstallation, way: str) -> None:
     bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
     with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
         if way == "move_unserved":

@@ -41,7 +41,7 @@ def test_a_job_that_nobody_took_waited_since_its_creation(world: ExampleInstalla
 
 
 @pytest.mark.parametrize("how", ["reschedule_after", "error"])
-def test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did(world: ExampleInstallation, how: str) -> None:
+def test_retry_outcome_counts_its_own_wait_and_run(world: ExampleInstallation, how: str) -> None:
     job_id = world.enqueue({"how": how}, handler=Odd)
     attempt(world, job_id)
     long_ago(world, job_id)

@@ -100,7 +100,7 @@ def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleIn
     assert totals.by_type(operator)["import"].outcomes == {"completed": 4, "failed": 4}
 
 
-def test_readers_that_read_at_the_same_time_read_each_outcome_once(world: ExampleInstallation) -> None:
+def test_concurrent_readers_count_each_outcome_once(world: ExampleInstallation) -> None:
     for _ in range(40):
         ended(world, world.one)
 
@@ -248,9 +248,7 @@ def test_a_chart_by_five_minutes_adds_up_to_one_by_minutes(
     assert all(point.wait_p95_ms is not None and point.run_mean_ms == 100 for point in points)
 
 
-def test_types_that_nobody_announced_are_one_except_in_their_tenant(
-    world: ExampleInstallation, operator: Operator
-) -> None:
+def test_unannounced_types_share_a_label_except_in_tenant(world: ExampleInstallation, operator: Operator) -> None:
     for number in range(20):
         ended(world, world.one, job_type=f"made-up-{number}")
     count(world)
@@ -386,7 +384,7 @@ def test_percentiles_are_within_their_buckets(world: ExampleInstallation, operat
             assert low < found <= min(bound for bound in bounds if bound >= percentile)
 
 
-def test_the_tables_of_the_statistics_are_written_by_functions_alone(operator: Operator) -> None:
+def test_statistics_tables_are_written_by_functions_alone(operator: Operator) -> None:
     for table in ("outcome_batches", "outcome_readers", "statistics", "dead_letter_counts"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             operator.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))

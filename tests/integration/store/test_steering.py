@@ -246,7 +246,7 @@ def test_a_filter_narrows_the_list_and_every_command(steering: Steering, narrowe
     assert steering.run(RETRY, wanted, dry_run=True).changed.total() == count
 
 
-def test_an_error_s_group_leaves_out_what_differs_and_what_is_the_tenant_s(world: ExampleInstallation) -> None:
+def test_error_group_omits_variable_and_tenant_parts(world: ExampleInstallation) -> None:
     told = """Customer 'Juan' <juan@x.example> owes 12.50 of 2026-11-22T10:00 in 0192d3a4-5b6c-7d8e-9f01-23456789abcd
 second line"""
     (row,) = world.rows(
@@ -259,7 +259,7 @@ second line"""
     assert row["name"] == "x" * 100
 
 
-def test_a_retry_across_tenants_is_counted_hinted_at_and_on_record(steering: Steering) -> None:
+def test_retry_across_tenants_is_counted_hinted_and_audited(steering: Steering) -> None:
     world = steering.world
     for tenant in (world.one, world.other, world.other):
         failed(world, tenant)
@@ -287,9 +287,7 @@ def test_a_retry_across_tenants_is_counted_hinted_at_and_on_record(steering: Ste
     ],
     ids=lambda command: command.name,
 )
-def test_a_dry_run_changes_nothing_and_counts_what_the_command_then_does(
-    steering: Steering, command: OperatorCommand
-) -> None:
+def test_dry_run_counts_the_later_changes(steering: Steering, command: OperatorCommand) -> None:
     world = steering.world
     for tenant in (world.one, world.other):
         failed(world, tenant)
@@ -315,7 +313,7 @@ def test_an_operator_of_one_company_changes_nothing_of_another(steering: Steerin
     assert everything(steering.world) == before
 
 
-def test_what_a_worker_has_keeps_its_place_and_is_refused_by_name(steering: Steering) -> None:
+def test_claimed_job_keeps_its_place_with_a_named_refusal(steering: Steering) -> None:
     world = steering.world
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     claim_here(world, job_id)
@@ -351,7 +349,7 @@ def test_a_job_is_run_now_or_later_and_the_ticket_follows(steering: Steering) ->
     assert attempt(world, job_id)["status"] == "completed"
 
 
-def test_a_discarded_dead_letter_waits_for_nobody_and_goes_with_its_job(steering: Steering) -> None:
+def test_discarded_dead_letter_is_purged_with_its_job(steering: Steering) -> None:
     world = steering.world
     kept, job_id = failed(world), failed(world)
     wanted = JobsWanted(until=datetime.now(UTC) + timedelta(hours=1))
@@ -364,7 +362,7 @@ def test_a_discarded_dead_letter_waits_for_nobody_and_goes_with_its_job(steering
     assert [row["job_id"] for row in find_jobs(steering.operator, wanted)] == [kept]
 
 
-def test_one_job_that_somebody_has_locked_is_left_and_the_others_go_on(steering: Steering) -> None:
+def test_locked_job_is_skipped_and_the_rest_continue(steering: Steering) -> None:
     world = steering.world
     locked, free = failed(world), failed(world)
     with psycopg.connect(world.url) as other:
@@ -418,7 +416,7 @@ def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> N
         (OperatorCommand(name="reschedule"), JobsWanted(statuses=("running",))),
     ],
 )
-def test_a_command_of_jobs_in_no_state_for_it_is_refused_with_the_field(
+def test_command_on_wrong_state_is_refused_with_the_field(
     steering: Steering, command: OperatorCommand, wanted: JobsWanted
 ) -> None:
     with pytest.raises(ValueError, match=r"^(status|outcome|error): "):

@@ -150,7 +150,7 @@ def ended(world: ExampleInstallation, tenant: Tenant, outcome: str, ago: str = "
     world.rows("SELECT turno.count_outcomes(100000)")
 
 
-def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: ExampleInstallation) -> None:
+def test_failures_of_the_last_hour_are_shown_per_tenant(world: ExampleInstallation) -> None:
     ended(world, world.one, "completed")
     ended(world, world.one, "failed", "61 minutes")
     ended(world, world.other, "completed")

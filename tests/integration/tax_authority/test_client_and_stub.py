@@ -62,7 +62,7 @@ def test_every_fault_has_its_outcome() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_said_of_an_authorisation_agrees_with_what_was_done(stub: TaxAuthorityStub, fault: str) -> None:
+def test_reported_authorisation_agrees_with_the_effect(stub: TaxAuthorityStub, fault: str) -> None:
     tickets = MemoryTickets()
     authority, hurried = client(stub, tickets), client(stub, tickets, read_seconds=patience(fault))
     assert authority.last_authorised(1, 1) == 0
@@ -101,9 +101,7 @@ def test_a_login_that_fails_leaves_no_doubt_about_the_voucher(stub: TaxAuthority
     assert stub.books.granted == []
 
 
-def test_whether_a_refused_number_was_granted_is_left_open_where_it_cannot_be_asked(
-    stub: TaxAuthorityStub, authority: TaxAuthority
-) -> None:
+def test_refused_number_is_unclear_if_look_up_fails(stub: TaxAuthorityStub, authority: TaxAuthority) -> None:
     authority.authorise(voucher(1))
     stub.faults.set("FECompUltimoAutorizado", "broken")
     with pytest.raises(AuthorityUnclear, match="could not be asked"):
@@ -169,7 +167,7 @@ def test_two_who_ask_for_the_same_number_get_it_once(stub: TaxAuthorityStub) -> 
     assert sum("granted already" in answer for answer in answers) == len(answers) - 1
 
 
-def test_whoever_looks_up_after_doubt_gets_each_number_once_whatever_fails(stub: TaxAuthorityStub) -> None:
+def test_look_up_after_doubt_gets_each_number_once(stub: TaxAuthorityStub) -> None:
     tickets = MemoryTickets()
     patient, hurried = client(stub, tickets), client(stub, tickets, read_seconds=0.05)
     patient.last_authorised(1, 1)

@@ -84,7 +84,7 @@ def test_a_voucher_that_breaks_a_rule_is_refused_with_its_number(
     assert authority.last_authorised(1, 1) == 0
 
 
-def test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused(stub: TaxAuthorityStub) -> None:
+def test_one_ticket_serves_all_calls_until_refused(stub: TaxAuthorityStub) -> None:
     tickets = MemoryTickets()
     authority = client(stub, tickets)
     for number in (1, 2):

@@ -63,7 +63,7 @@ def test_a_gap_is_said_with_the_number_that_is_missing(branch: FiscalBranch) -> 
     assert branch.granted() == []
 
 
-def test_what_the_authority_refuses_holds_up_what_follows_until_it_is_mended(branch: FiscalBranch) -> None:
+def test_refused_invoice_blocks_later_ones_until_corrected(branch: FiscalBranch) -> None:
     ids = branch.invoices(2)
     branch.set_condition("registered")
     job = branch.attempt(branch.enqueue(*ids))
@@ -74,7 +74,7 @@ def test_what_the_authority_refuses_holds_up_what_follows_until_it_is_mended(bra
     assert (mended["result"]["done"], len(branch.granted())) == (2, 2)
 
 
-def test_an_answer_that_was_lost_is_looked_up_and_nothing_is_sent_twice(branch: FiscalBranch) -> None:
+def test_lost_answer_is_looked_up_and_not_sent_twice(branch: FiscalBranch) -> None:
     ids = branch.invoices(2)
     branch.stub.faults.set("FECAESolicitar", "drop")
     job = branch.attempt(branch.enqueue(*ids))
@@ -88,7 +88,7 @@ def test_an_answer_that_was_lost_is_looked_up_and_nothing_is_sent_twice(branch: 
     )
 
 
-def test_what_was_never_answered_is_sent_again_once_it_can_no_longer_be_done(branch: FiscalBranch) -> None:
+def test_unanswered_request_is_sent_again_after_its_limit(branch: FiscalBranch) -> None:
     (invoice,) = branch.invoices(1)
     branch.stub.faults.set("FECAESolicitar", "never")
     job = branch.attempt(branch.enqueue(invoice), read_seconds=0.1)
@@ -99,7 +99,7 @@ def test_what_was_never_answered_is_sent_again_once_it_can_no_longer_be_done(bra
     assert (job["status"], len(branch.granted())) == ("completed", 1)
 
 
-def test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_each_other(branch: FiscalBranch) -> None:
+def test_other_voucher_under_our_number_waits_for_person(branch: FiscalBranch) -> None:
     ids = branch.invoices(2)
     branch.attempt(branch.enqueue(ids[0]))
     branch.world.rows(
@@ -127,7 +127,7 @@ def test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_ea
     assert (job["status"], branch.codes()[1], len(branch.granted())) == ("completed", granted.cae, 2)
 
 
-def test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks(branch: FiscalBranch) -> None:
+def test_authority_outage_counts_no_attempt_and_no_call(branch: FiscalBranch) -> None:
     first, second = branch.invoices(2)
     branch.stub.faults.set("*", "unavailable")
     job = branch.enqueue(first)
@@ -160,7 +160,7 @@ def test_a_branch_without_a_valid_certificate_is_told_so_at_once(branch: FiscalB
     assert (job["status"], job["error"]["class"], branch.granted()) == ("failed", "NoCertificate", [])
 
 
-def test_a_ticket_serves_all_jobs_of_the_branch_until_it_is_refused(branch: FiscalBranch) -> None:
+def test_ticket_serves_all_jobs_of_branch_until_refused(branch: FiscalBranch) -> None:
     ids = branch.invoices(3)
     for invoice in ids[:2]:
         branch.attempt(branch.enqueue(invoice))
@@ -260,9 +260,7 @@ def test_nobody_but_the_branch_s_handlers_reads_its_key(branch: FiscalBranch) ->
     assert readers - {"pg_read_all_data"} == {tenant.handler_role, tenant.owner_role}
 
 
-def test_a_command_gives_a_branch_its_certificate_and_refuses_what_does_not_fit(
-    branch: FiscalBranch, tmp_path: Path
-) -> None:
+def test_certificate_command_stores_or_refuses_access(branch: FiscalBranch, tmp_path: Path) -> None:
     made = make_certificate(branch.cuit)
     files = {"--certificate": tmp_path / "one.crt", "--key": tmp_path / "one.key"}
     files["--certificate"].write_bytes(made.certificate)

@@ -131,9 +131,7 @@ def test_turno_s_own_logins_are_no_hosts(application: Application, logins: Login
     assert any(f"is a member of {logins.host}" in str(finding) for finding in check(application.admin, logins))
 
 
-def test_an_application_at_work_hears_no_refusal_while_turno_is_installed_and_upgraded(
-    application: Application, logins: Logins
-) -> None:
+def test_application_sees_no_refusal_during_install_upgrade(application: Application, logins: Logins) -> None:
     stop, refused, rounds = threading.Event(), [], []
 
     def work(role: str) -> None:

@@ -54,7 +54,7 @@ def administrators(each_new_database: str) -> Iterator[Administrators]:
     made.run("DROP OWNED BY {first}, {second}; DROP ROLE {first}, {second}")
 
 
-def test_each_missing_right_is_named_with_the_statement_that_gives_it(administrators: Administrators) -> None:
+def test_each_missing_right_is_named_with_its_grant(administrators: Administrators) -> None:
     first = administrators.first
     logins = Logins(administrators.url, KEY)
     with administrators.connect(first) as admin:
@@ -70,7 +70,7 @@ def test_each_missing_right_is_named_with_the_statement_that_gives_it(administra
         assert found.rowcount == 0
 
 
-def test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it(administrators: Administrators) -> None:
+def test_second_admin_learns_missing_rights_and_works_later(administrators: Administrators) -> None:
     """From PostgreSQL 16 on CREATEROLE does not cover roles of another creator."""
     administrators.run("ALTER ROLE {first} CREATEROLE; ALTER ROLE {second} CREATEROLE")
     administrators.run("ALTER DATABASE {database} OWNER TO {first}")
@@ -116,7 +116,7 @@ def bounded(cluster: Cluster) -> Iterator[None]:
     assert wait_until(lambda: shown() == before, within=10)
 
 
-def test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend(database: str) -> None:
+def test_managed_check_omits_findings_of_superusers(database: str) -> None:
     administrators = Administrators(database)
     administrators.run("ALTER ROLE {first} CREATEROLE; ALTER DATABASE {database} OWNER TO {first}")
     url = make_conninfo(database, user=administrators.first, password="x")
@@ -142,7 +142,7 @@ def test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend
 
 
 @pytest.mark.usefixtures("bounded")
-def test_a_server_that_bounds_temporary_files_for_all_needs_no_bound_of_each_role(database: str) -> None:
+def test_server_wide_temp_file_limit_suffices(database: str) -> None:
     logins = Logins(database, KEY)
     with psycopg.connect(database, autocommit=True) as admin:
         install(admin, logins)

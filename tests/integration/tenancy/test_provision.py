@@ -86,9 +86,7 @@ def test_all_acts_can_be_repeated(admin: psycopg.Connection[Any], logins: Logins
     assert check(admin, logins) == []
 
 
-def test_what_was_taken_from_a_tenant_is_mended_by_adding_it_again(
-    admin: psycopg.Connection[Any], logins: Logins
-) -> None:
+def test_revoked_rights_are_restored_by_adding_again(admin: psycopg.Connection[Any], logins: Logins) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme")
     names = {"h": tenant.handler_role, "o": tenant.owner_role, "a": tenant.api_role, "web": logins.web}
     damage = sql.SQL(

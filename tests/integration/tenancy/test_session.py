@@ -18,7 +18,7 @@ from turno.wiring.web import web_pool
 WHO = "SELECT current_user, current_setting('search_path')"
 
 
-def test_a_call_is_committed_when_it_returns_and_leaves_no_role_behind(world: ExampleInstallation) -> None:
+def test_call_commits_on_return_and_resets_the_role(world: ExampleInstallation) -> None:
     before = world.web.execute(WHO).fetchone()
     job_id = world.enqueue({"order_ids": [1]})
     assert world.job(job_id)["status"] == "pending"

@@ -43,7 +43,7 @@ def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(world: ExampleInstall
     world.rows("DELETE FROM customers WHERE id = 'X'")
 
 
-def test_the_checker_holds_the_database_to_what_clients_were_told(world: ExampleInstallation) -> None:
+def test_checker_holds_database_to_client_answers(world: ExampleInstallation) -> None:
     log = ClientLog()
     checker = Checker(world.url, [world.one], log=log)
     first = world.enqueue({"order_ids": [10248]}, idempotency_key="a key")
@@ -60,16 +60,14 @@ def test_the_checker_holds_the_database_to_what_clients_were_told(world: Example
 
 
 @pytest.mark.parametrize(("change", "broken"), [("30 s", False), ("2 min", True), ("-1 s", True)])
-def test_the_checker_lets_a_claim_that_was_given_back_wait_for_half_a_minute(
-    world: ExampleInstallation, change: str, *, broken: bool
-) -> None:
+def test_checker_allows_returned_claim_half_a_minute(world: ExampleInstallation, change: str, *, broken: bool) -> None:
     job_id = world.enqueue({"order_ids": [10248]})
     world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = run_at + %s::interval", change)
     violations = Checker(world.url, [world.one], log=ClientLog()).violations()
     assert (f"I1: job and ticket disagree: {job_id}" in violations) is broken
 
 
-def test_the_checker_says_what_did_not_end_and_what_is_left_behind(world: ExampleInstallation) -> None:
+def test_checker_reports_open_jobs_and_leftovers(world: ExampleInstallation) -> None:
     checker = Checker(world.url, world.tenants.values())
     job_id = world.enqueue({"order_ids": [10248]})
     assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
@@ -90,7 +88,7 @@ def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
     assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
 
 
-def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(world: ExampleInstallation) -> None:
+def test_frozen_clock_decides_for_jobs_and_is_restored(world: ExampleInstallation) -> None:
     clock = world.clock
     then = datetime(2030, 1, 31, 12, tzinfo=UTC)
     clock.freeze(then)

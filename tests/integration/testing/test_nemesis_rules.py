@@ -122,7 +122,7 @@ def test_steps_of_a_retry_follow_those_of_its_job(
     assert ("I2: a step is doubled, missing or of no attempt" in rules) is broken
 
 
-def test_a_unique_job_that_comes_after_the_one_before_has_ended_is_none_too_many(world: ExampleInstallation) -> None:
+def test_unique_job_after_the_previous_end_is_allowed(world: ExampleInstallation) -> None:
     world.rows(JOBS.format("nemesis_sole", "NULL, NULL"))
     sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
     world.rows(sole)

@@ -225,7 +225,7 @@ def test_a_batch_shows_its_items_and_retries_the_failed_ones(service: Service) -
     problem_of(ana.get(f"/api/jobs/{job_id}/items?state=new"), 400)
 
 
-def test_items_come_by_the_numbers_in_their_keys_whatever_the_size_of_a_page(service: Service) -> None:
+def test_items_are_sorted_by_number_across_pages(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     keys = ["3", "9", "40", "0040", "A 2", "A 10", "Zoë", "ítem:9", "ítem:40"]

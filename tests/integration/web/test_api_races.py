@@ -41,7 +41,7 @@ def test_one_key_is_one_job(service: Service) -> None:
     assert [str(ref.job_id) for ref in service.queue.offered].count(job_id) == 1
 
 
-def test_one_key_with_two_bodies_is_one_job_and_the_rest_hear_of_it(service: Service) -> None:
+def test_one_key_with_two_bodies_is_one_job(service: Service) -> None:
     ana = service.caller()
     answers = at_once(lambda number: ana.submit(key="two", priority="low" if number % 2 else "urgent"))
     assert sorted({answer.status_code for answer in answers}) == [202, 422]

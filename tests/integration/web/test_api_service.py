@@ -133,7 +133,7 @@ def test_a_database_that_is_down_is_told_at_once(
     assert ana.get("/healthz").status_code == 200
 
 
-def test_a_fault_of_ours_says_nothing_and_logs_its_class_and_place(
+def test_server_fault_hides_details_and_logs_class_and_place(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = service.build(connection=down(RuntimeError("SELECT secret FROM t_0123456789ab")))

@@ -63,7 +63,7 @@ def test_a_request_s_ids_follow_the_job(service: Service) -> None:
         "nonsense",
     ],
 )
-def test_after_a_wrong_traceparent_a_trace_begins_and_an_id_is_made(service: Service, trace: str) -> None:
+def test_invalid_traceparent_begins_a_new_trace(service: Service, trace: str) -> None:
     answer = service.caller().post("/api/jobs/greetings", json=valid_body(), headers={"traceparent": trace})
     query = "SELECT trace_context, correlation_id FROM background_jobs WHERE id = %s"
     [(stored, made)] = service.rows(query, answer.get_json()["job_id"])
@@ -157,7 +157,7 @@ def test_the_same_key_and_body_are_one_job(service: Service) -> None:
     assert again.headers["Idempotency-Replayed"] == "true"
 
 
-def test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed(service: Service) -> None:
+def test_key_returns_first_answer_after_its_times_passed(service: Service) -> None:
     ana = service.caller()
     times = {"run_at": in_an_hour(1), "expires_at": in_an_hour(2)}
     first = ana.submit(key="late", **times)
@@ -220,7 +220,7 @@ def test_a_key_that_is_no_key_is_refused(service: Service, key: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["two words", "<script>", "x" * 129, ""])
-def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Service, given: str) -> None:
+def test_unloggable_correlation_id_is_refused(service: Service, given: str) -> None:
     answer = service.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
     assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"
 
@@ -234,7 +234,7 @@ def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> N
     assert service.rows("SELECT url FROM turno.webhooks") == [("https://hooks.example/",)]
 
 
-def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
+def test_mail_goes_only_to_the_address_in_the_token(service: Service) -> None:
     able = replace(SETTINGS, smtp_from="turno@shop.example", limits=replace(SETTINGS.limits, mails_per_day_per_user=2))
     app = service.build(settings=able)
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}

@@ -73,7 +73,7 @@ def test_a_file_that_a_script_uploaded_is_named_by_its_id(service: Service, ana:
     assert answer.status_code == 404
 
 
-def test_a_form_that_is_too_large_or_wrong_is_refused_with_a_sentence(service: Service, ana: Visitor) -> None:
+def test_oversized_or_invalid_form_is_refused(service: Service, ana: Visitor) -> None:
     sent = fields(ana, "/import", table="customers")
     answer = send(ana, sent, bytes(100_000))
     assert answer.status_code == 413
@@ -97,7 +97,7 @@ def test_a_report_is_asked_for_and_a_wrong_period_is_told(service: Service, ana:
     assert "The period must not end before it begins" in told
 
 
-def test_a_tick_mails_the_visitor_where_their_token_names_an_address(service: Service) -> None:
+def test_checkbox_mails_visitor_with_address_in_token(service: Service) -> None:
     able = service.build(registry=build_registry(), settings=replace(SETTINGS, smtp_from="turno@shop.example"))
     ana, bea = Visitor(able), Visitor(able)
     ana.sign_in(email="ana@shop.example")
@@ -149,9 +149,7 @@ INVOICES = (
 )
 
 
-def test_invoices_in_pesos_are_sent_to_the_tax_authority_once_and_their_codes_are_shown(
-    service: Service, ana: Visitor
-) -> None:
+def test_peso_invoices_are_authorised_once_with_their_codes(service: Service, ana: Visitor) -> None:
     for statement in INVOICES:
         service.rows(statement)
     [(waiting,)] = service.rows("SELECT id FROM invoices WHERE number = 2")

@@ -84,7 +84,7 @@ def test_a_job_may_be_named_like_a_phrase_of_the_pages(service: Service, ana: Vi
         assert api.get(path).status_code == 200
 
 
-def test_times_that_python_has_not_are_told_as_the_bounds_of_those_it_has(service: Service) -> None:
+def test_unrepresentable_times_are_shown_as_bounds(service: Service) -> None:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     with TimeoutConnection.connect(service.url, options="-c TimeZone=UTC") as session:
         asked = session.execute(

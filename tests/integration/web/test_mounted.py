@@ -75,7 +75,7 @@ def test_the_host_s_login_opens_the_api_and_the_pages(erp: Flask) -> None:
     assert submit(browser(erp, branch=["south"]), OURS).status_code == 404
 
 
-def test_who_is_not_signed_in_is_refused_or_led_to_the_host_s_sign_in(erp: Flask) -> None:
+def test_anonymous_is_refused_or_led_to_the_host_sign_in(erp: Flask) -> None:
     nobody = erp.test_client()
     problem_of(submit(nobody, OURS), 401)
     led = nobody.get(f"{AT}/?show=failed")
@@ -124,7 +124,7 @@ def test_a_form_carries_a_token_that_is_its_user_s_own(service: Service, erp: Fl
     assert form_token(keyed) != form_token(ana), "the installation's key is in it"
 
 
-def test_a_program_with_a_bearer_token_of_the_host_s_needs_no_origin(service: Service) -> None:
+def test_host_bearer_token_needs_no_origin(service: Service) -> None:
     app = mounted(service, principal=lambda asked: bearer(asked.headers.get("Authorization")))
     assert submit(app.test_client(), {"Authorization": "Bearer the host's own"}).status_code == 202
     problem_of(submit(app.test_client(), {"Authorization": "Bearer guessed"}), 401)
@@ -134,7 +134,7 @@ def bearer(header: str | None) -> Principal | None:
     return Principal(user="a program", tenants=["north"]) if header == "Bearer the host's own" else None
 
 
-def test_an_operator_of_the_host_s_sees_everybody_and_nobody_else_does(erp: Flask) -> None:
+def test_only_host_operator_sees_all_users(erp: Flask) -> None:
     job = submit(browser(erp), OURS).get_json()["job_id"]
     admin, bob = browser(erp, user="admin", admin="yes"), browser(erp, user="bob")
     assert admin.get(f"{AT}/api/jobs/{job}", headers=NORTH).status_code == 200
@@ -143,7 +143,7 @@ def test_an_operator_of_the_host_s_sees_everybody_and_nobody_else_does(erp: Flas
     problem_of(bob.get(f"{AT}/api/admin/dead-letters", headers=NORTH), 403)
 
 
-def test_a_principal_that_could_not_be_stored_is_refused_where_it_is_made() -> None:
+def test_unstorable_principal_is_refused_at_construction() -> None:
     for user in ("", "x" * 256, "a\nb", "a\0"):
         with pytest.raises(ValueError, match="1 to 255 printable"):
             Principal(user=user, tenants=["north"])
@@ -272,7 +272,7 @@ def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) ->
                            headers=NORTH | OURS), 500)  # fmt: skip
 
 
-def test_neither_limits_nor_shares_of_threads_concern_the_host_s_routes(service: Service) -> None:
+def test_limits_do_not_concern_the_host_s_routes(service: Service) -> None:
     settings = Settings(limits=Limits(commands_per_minute_per_user=1))
     ana, shares = browser(mounted(service, settings=settings)), ThreadShares(2)
     assert submit(ana, OURS).status_code == 202
@@ -284,9 +284,7 @@ def test_neither_limits_nor_shares_of_threads_concern_the_host_s_routes(service:
         assert ana.post("/upload", data=b"x", environ_overrides=used_up).text == "1"
 
 
-def test_in_a_process_that_was_forked_after_it_was_made_it_says_so(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mount_forked_after_creation_reports_it(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     ana, pid = browser(mounted(service)), os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     assert "--preload" in problem_of(ana.get(f"{AT}/readyz"), 503)["detail"]
@@ -325,7 +323,7 @@ def stream(client: FlaskClient) -> Any:
     return client.get(f"{AT}/api/stream?schema=north", multithread=True)
 
 
-def test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most(service: Service) -> None:
+def test_streams_take_at_most_half_of_the_host_threads(service: Service) -> None:
     ana = browser(mounted(service, settings=Settings(web_threads=4)))
     opened = [stream(ana) for _ in range(2)]
     assert [answer.status_code for answer in opened] == [200, 200]

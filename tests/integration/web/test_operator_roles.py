@@ -58,7 +58,7 @@ def test_an_operator_of_another_company_finds_no_tenant(service: Service, role: 
     assert foreign.get_json()["type"].endswith("unknown-tenant")
 
 
-def test_who_operates_one_company_is_a_user_in_the_tenants_of_another(service: Service) -> None:
+def test_operator_of_one_company_is_a_user_elsewhere(service: Service) -> None:
     job_id = service.caller().job()
     guest = operator(service, companies=["umbrella"], tenants=["north"])
     assert guest.get("/api/jobs").status_code == 200

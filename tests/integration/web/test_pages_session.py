@@ -68,7 +68,7 @@ def test_over_https_the_cookie_belongs_to_this_host_alone(service: Service) -> N
     assert "north" in visitor.get("/").text
 
 
-def test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session(service: Service) -> None:
+def test_https_ignores_a_cookie_planted_by_a_neighbour(service: Service) -> None:
     visitor = Visitor(service.app, base_url="https://localhost")
     visitor.client.set_cookie("turno", token("mallory", "north"), domain="localhost", secure=True)
     assert 'action="/sign-in"' in visitor.get("/").text
@@ -203,7 +203,7 @@ def test_the_demo_s_button_is_there_when_the_demo_says_so(service: Service, visi
 @pytest.mark.parametrize(
     "host", ["evil.example:18080", "127.0.0.1.evil.example", "10.0.0.7", "localhost.evil", "[::1", ""]
 )
-def test_the_demo_lets_nobody_in_by_a_name_that_may_be_made_to_lead_here(service: Service, host: str) -> None:
+def test_demo_refuses_host_names_that_can_be_redirected(service: Service, host: str) -> None:
     demo = Settings(jwt_key=KEY, demo_token=token("ana", "north"))
     played = Visitor(service.build(settings=demo))
     theirs = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}

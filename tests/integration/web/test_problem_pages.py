@@ -88,7 +88,7 @@ def test_pages_pass_over_what_leads_people_to_them(service: Service, ana: Visito
     problem_of(service.caller().get("/api/jobs?utm_source=x"), 400)
 
 
-def test_an_unknown_address_is_a_page_in_a_browser_and_a_document_for_a_program(ana: Visitor) -> None:
+def test_unknown_address_is_page_or_problem_document(ana: Visitor) -> None:
     for path in ("/nowhere", "/jobs", "/api/nowhere"):
         answer = ana.get(path, **BROWSER)
         assert answer.status_code == 404
@@ -116,7 +116,7 @@ def test_a_job_or_branch_that_is_not_there_is_told_in_the_frame(ana: Visitor) ->
         assert AGAIN not in shown_in_the_frame(answer)
 
 
-def test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again(service: Service, ana: Visitor) -> None:
+def test_locked_branch_page_shows_time_of_next_try(service: Service, ana: Visitor) -> None:
     visitor = with_the_session_of(ana, service, connection=impatient(service))
     with locked(service, "background_jobs"):
         answer = visitor.get("/?branch=north&show=failed")
@@ -153,7 +153,7 @@ def test_only_a_form_of_this_session_is_offered_again(service: Service, ana: Vis
         assert (answer.status_code, AGAIN in answer.text) == (503, False)
 
 
-def test_while_nothing_of_the_database_is_known_a_page_is_drawn_all_the_same(service: Service, ana: Visitor) -> None:
+def test_page_is_drawn_without_database_and_directory(service: Service, ana: Visitor) -> None:
     def away() -> AbstractContextManager[psycopg.Connection[Any]]:
         raise psycopg.OperationalError("no connection")
 
@@ -163,7 +163,7 @@ def test_while_nothing_of_the_database_is_known_a_page_is_drawn_all_the_same(ser
         assert part in answer.text
 
 
-def test_a_fault_of_ours_is_told_by_a_reference_that_the_log_knows(
+def test_server_fault_is_shown_by_its_logged_reference(
     service: Service, ana: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> AbstractContextManager[psycopg.Connection[Any]]:

@@ -39,7 +39,7 @@ def test_a_session_begins_over_https_alone(public: Flask) -> None:
     assert Visitor(public, base_url=PUBLIC).sign_in("ana", "north").headers["Set-Cookie"].startswith("__Host-turno=")
 
 
-def test_every_cookie_is_secure_and_hsts_is_sent_whatever_headers_arrive(public: Flask) -> None:
+def test_cookies_are_secure_and_hsts_is_sent(public: Flask) -> None:
     visitor = over_http(public)
     told = visitor.get("/?lang=es")
     assert "Secure" in told.headers["Set-Cookie"]
@@ -62,7 +62,7 @@ def test_a_probe_asks_under_any_name(public: Flask) -> None:
         assert Visitor(public, base_url="http://10.1.2.3:8080").get(path).status_code == 200
 
 
-def test_a_monitoring_system_asks_by_the_address_of_a_process_and_needs_its_token(public: Flask) -> None:
+def test_metrics_by_process_address_need_their_token(public: Flask) -> None:
     assert Visitor(public, base_url="http://10.1.2.3:8080").get("/metrics").status_code == 401
 
 

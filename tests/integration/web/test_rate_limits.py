@@ -176,7 +176,7 @@ def test_a_lost_race_for_one_limit_costs_no_other(service: Service) -> None:
     assert left
 
 
-def test_a_refused_job_leaves_nothing_behind_and_comes_through_later(service: Service) -> None:
+def test_refused_job_leaves_nothing_and_passes_later(service: Service) -> None:
     ana = Caller(limited(service, jobs_per_day_per_user=1), "north")
     assert ana.submit().status_code == 202
     before = service.everything()
@@ -251,7 +251,7 @@ def test_jobs_within_the_request_are_counted_too(service: Service) -> None:
     refused(ana.submit(), "commands_per_minute_per_user", within=20)
 
 
-def test_what_is_earned_back_is_forgotten_by_the_sweep_and_nothing_else(service: Service) -> None:
+def test_sweep_forgets_exactly_the_earned_limits(service: Service) -> None:
     app = limited(service)
     early, late = Caller(app, "north"), Caller(app, "north")
     assert early.submit().status_code == 202
@@ -264,7 +264,7 @@ def test_what_is_earned_back_is_forgotten_by_the_sweep_and_nothing_else(service:
 # Wrong tokens -----------------------------------------------------------------------------------------------
 
 
-def test_wrong_tokens_of_an_address_are_counted_and_right_ones_pass(service: Service) -> None:
+def test_wrong_tokens_count_by_address_and_right_ones_pass(service: Service) -> None:
     app = limited(service, wrong_tokens_per_minute=5)
 
     def ask(authorization: str, address: str = "192.0.2.7") -> TestResponse:

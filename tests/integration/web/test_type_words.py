@@ -44,7 +44,7 @@ def spoken(service: Service) -> Flask:
     return service.build(registry=Registry.of([SpokenGreetings], locale=LOCALE))
 
 
-def test_a_type_has_its_title_its_words_and_a_line_from_the_payload(service: Service, spoken: Flask) -> None:
+def test_type_has_title_texts_and_payload_line(service: Service, spoken: Flask) -> None:
     ana = Visitor(spoken)
     ana.sign_in(None, "north")
     job = service.caller(user=ana.user).job()

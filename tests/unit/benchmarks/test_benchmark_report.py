@@ -12,7 +12,7 @@ def report() -> Report:
     return report
 
 
-def test_the_json_line_is_one_line_with_figures_ratios_wishes_and_facts() -> None:
+def test_json_line_has_figures_ratios_wishes_and_facts() -> None:
     line = report().json(quick=True)
     assert "\n" not in line
     found = json.loads(line)

@@ -8,7 +8,7 @@ from benchmarks.sampling import Figure, Ratio, divided, interleaved, quantile, t
 @pytest.mark.parametrize(
     ("share", "value"), [(0.0, 1), (0.01, 1), (0.25, 25), (0.5, 50), (0.99, 99), (0.991, 100), (1.0, 100)]
 )
-def test_a_quantile_is_the_smallest_sample_that_enough_others_do_not_exceed(share: float, value: float) -> None:
+def test_quantile_is_smallest_sufficient_sample(share: float, value: float) -> None:
     assert quantile(list(range(100, 0, -1)), share) == value
 
 
@@ -29,7 +29,7 @@ def test_cutting_into_blocks_loses_nothing_and_leaves_none_empty(number: int, bl
     assert all(cut)
 
 
-def test_a_ratio_is_taken_among_neighbours_so_that_a_slow_hour_cancels_out() -> None:
+def test_ratio_of_neighbours_cancels_a_slow_hour() -> None:
     floor = [1.0, 1.0, 10.0, 10.0]
     ours = [2.0, 2.0, 20.0, 20.0]
     assert Ratio.of(ours, floor, blocks=4) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
@@ -39,7 +39,7 @@ def test_a_ratio_tells_how_far_it_moved() -> None:
     assert Ratio.of([1.0, 2.0, 6.0], [1.0, 1.0, 2.0], blocks=3) == Ratio(2.0, 1.0, 3.0, quiet=1.0)
 
 
-def test_a_ratio_takes_contestants_with_different_numbers_of_samples() -> None:
+def test_ratio_takes_different_numbers_of_samples() -> None:
     assert Ratio.of([2.0] * 30, [1.0] * 70, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
     assert Ratio.of([2.0] * 32, [1.0] * 8, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
 
@@ -50,13 +50,13 @@ def test_the_quiet_ratio_is_not_flattered_by_what_slows_both() -> None:
     assert disturbed.quiet == 2.0
 
 
-def test_contestants_take_turns_and_the_first_rounds_do_not_count() -> None:
+def test_contestants_alternate_after_warm_up_rounds() -> None:
     order = count()
     turns = {name: lambda: [float(next(order))] for name in ("floor", "ours")}
     assert interleaved(turns, rounds=2, warm_up=1) == {"floor": [2.0, 4.0], "ours": [3.0, 5.0]}
 
 
-def test_sampling_ends_after_a_counted_round_when_its_time_is_over() -> None:
+def test_sampling_ends_after_a_counted_round_in_time() -> None:
     assert interleaved({"ours": lambda: [1.0]}, rounds=1000, seconds=0.0) == {"ours": [1.0]}
 
 

@@ -27,7 +27,7 @@ COSTS = Costs(
 LOAD = Load(tenants=1_000, jobs_a_day=1_000_000)
 
 
-def test_ten_times_the_jobs_take_ten_times_the_children_and_the_disk() -> None:
+def test_tenfold_jobs_take_tenfold_children_and_disk() -> None:
     one, ten = need(LOAD, COSTS), need(replace(LOAD, jobs_a_day=10_000_000), COSTS)
     assert ten.children == pytest.approx(10 * one.children, rel=0.05)
     assert ten.wal_gb_a_day == pytest.approx(10 * one.wal_gb_a_day)
@@ -36,7 +36,7 @@ def test_ten_times_the_jobs_take_ten_times_the_children_and_the_disk() -> None:
     assert ten.relations == one.relations
 
 
-def test_ten_times_the_tenants_take_ten_times_the_upkeep_and_the_catalog() -> None:
+def test_tenfold_tenants_take_tenfold_upkeep_and_catalog() -> None:
     one, ten = need(LOAD, COSTS), need(replace(LOAD, tenants=10_000), COSTS)
     assert ten.upkeep_seconds == pytest.approx(10 * one.upkeep_seconds) == 40.0
     assert ten.relations == 10 * one.relations

@@ -28,7 +28,7 @@ def answer(status: int, *, kind: str = "", head: str = "", took: float = 10.0) -
         (Answer(404, "", b"<!doctype html><html>", 10.0), True),
     ],
 )
-def test_a_request_ends_decently_if_it_was_refused_by_name_in_time(given: Answer, *, decent: bool) -> None:
+def test_request_ends_decently_if_refused_in_time(given: Answer, *, decent: bool) -> None:
     assert of_answers([given], within=5.0).decent is decent
 
 
@@ -51,7 +51,7 @@ def test_an_attacker_s_job_fails_by_itself() -> None:
     assert not of_job(None).decent
 
 
-def test_an_attack_that_the_schema_does_not_understand_is_no_attack() -> None:
+def test_attack_outside_the_schema_is_no_attack() -> None:
     assert not of_job(job("failed", **{"class": "UndefinedFunction"})).decent
     assert not refused(psycopg.errors.UndefinedColumn("no such column")).decent
     assert refused(psycopg.errors.InsufficientPrivilege("permission denied\nDETAIL: of no interest")) == Ending(
@@ -62,7 +62,7 @@ def test_an_attack_that_the_schema_does_not_understand_is_no_attack() -> None:
 SAMPLES = [(1.0, 10.0), (3.0, 30.0), (5.0, 99.0)]
 
 
-def test_the_victim_s_samples_are_told_apart_by_when_they_were_due() -> None:
+def test_victim_samples_are_separated_by_due_time() -> None:
     report = SiegeReport("siege", "ms")
     attack = Attack("a flood", "B", "HTTP", lambda _place, _seconds: lambda: Ending(decent=True, how=""))
     kinds = ("POST", "job", "followed", "bare")

@@ -20,7 +20,7 @@ def start(mark: str, name: str, code: str = STUBBORN) -> subprocess.Popen[str]:
     return process
 
 
-def test_what_carries_the_mark_is_ended_even_if_it_ignores_being_asked() -> None:
+def test_marked_process_is_ended_even_if_it_ignores_sigterm() -> None:
     mark = uuid.uuid4().hex
     with start(mark, "turno.commands.background_worker") as worker, start(mark, "somebody's shell") as shell:
         try:

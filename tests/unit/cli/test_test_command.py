@@ -51,9 +51,7 @@ def test_a_run_in_which_all_is_well_ends_with_the_closing_line(ran: list[list[st
     assert ran == [[], ["-k", "lock", "tests/unit"]]
 
 
-def test_without_arguments_the_fast_ring_runs_and_nothing_is_installed(
-    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_arguments_run_the_fast_ring(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_packages, "missing", lambda *_: [ABSENT])
     monkeypatch.setattr(test, "run_tests", fast := Mock())
     result = CliRunner().invoke(main, ["test"])
@@ -117,7 +115,7 @@ def test_somebody_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer
     assert list(test.get_ready(yes=False)) == ([] if answer == "y" else ["absent"])
 
 
-def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> None:
+def test_pytest_gets_a_worker_per_core_and_caller_arguments() -> None:
     arguments = pytest_arguments(["rabbitmq", "root"], ["-m", "mine"])
     assert arguments[:4] == ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile"]
     assert arguments[-4:] == ["-m", "not rabbitmq and not root", "-m", "mine"]
@@ -125,7 +123,7 @@ def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> No
     assert whole == ["-n", str((os.cpu_count() or 1) + 4), "--dist", "loadfile", "--durations", "40"]
 
 
-def test_the_closing_line_is_found_below_colours_and_above_what_follows() -> None:
+def test_closing_line_is_found_among_colours_and_output() -> None:
     assert closing_line_of(f"== FAILURES ==\n\x1b[32m{CLOSING}\x1b[0m\nCombined data\n") == CLOSING
     assert closing_line_of("== FAILURES ==\n") == ""
 
@@ -157,7 +155,7 @@ def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
     assert run_and_listen([sys.executable, "-c", program]) == (2, CLOSING, [])
 
 
-def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
+def test_failing_check_is_recorded_and_the_next_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = {"names a module nobody has": ("no_such_module",), "passes": ("timeit", "-n1", "-r1", "pass")}
@@ -191,7 +189,7 @@ def test_a_run_under_coverage_must_reach_the_threshold(
         (Ended(0, CLOSING, []), [f"FLAKY: {name} failed among the others and passed alone" for name in "ab"]),
     ],
 )
-def test_a_test_that_fails_in_the_crowd_and_passes_alone_fails_the_run(
+def test_test_failing_once_and_passing_alone_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, again: Ended, failures: list[str]
 ) -> None:
     runs = iter([Ended(1, "= 2 failed, 900 passed in 61.20s =", ["a", "b"]), again])

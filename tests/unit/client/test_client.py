@@ -83,7 +83,7 @@ def events(*told: Any, end: bytes = b"") -> tuple[int, dict[str, str], bytes]:
     return 200, {"Content-Type": "text/event-stream"}, b"retry: 1\n\n: still here\n\n" + frames + end
 
 
-def test_what_limits_restarts_and_networks_break_off_is_sent_again_under_one_key(say: Any) -> None:
+def test_limits_and_broken_links_are_retried_with_one_key(say: Any) -> None:
     client, server = say(SILENCE, BUSY, (429, {}, {}), (502, {}, b"<html>"), ACCEPTED)
     job = client.submit("greetings", {"a": 1})
     assert (job.id, job.status, job.ended) == (ID, "accepted", False)
@@ -103,7 +103,7 @@ def test_two_calls_without_a_key_are_two_jobs(say: Any) -> None:
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in server.asked}) == 2
 
 
-def test_what_is_refused_is_told_field_by_field_and_not_sent_again(say: Any) -> None:
+def test_refusal_lists_fields_and_is_not_sent_again(say: Any) -> None:
     problem = {"type": "/docs#invalid-request", "title": "The request is not valid", "status": 400,
                "detail": "Nothing was done.", "instance": "urn:uuid:1",
                "errors": [{"field": "wait", "problem": "no"}]}  # fmt: skip
@@ -141,7 +141,7 @@ def test_a_wait_ends_with_the_job_or_with_its_time(say: Any) -> None:
     assert late.value.job.status == "running"
 
 
-def test_a_stream_that_breaks_off_is_opened_again_and_no_state_told_twice(say: Any) -> None:
+def test_broken_stream_reconnects_without_repeated_states(say: Any) -> None:
     later = OPEN | {"revision": 5}
     client, server = say(
         events(OPEN, later, end=b"event:job\ndata:{"),  # broken off in the middle of an event

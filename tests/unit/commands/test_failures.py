@@ -20,7 +20,7 @@ def test_a_fault_of_the_program_keeps_its_traceback() -> None:
         run_plainly(lambda: 1 // 0)
 
 
-def test_a_database_that_cannot_be_reached_is_named_without_its_password() -> None:
+def test_unreachable_database_is_named_without_password() -> None:
     with pytest.raises(psycopg.OperationalError) as refused:
         psycopg.connect("postgresql://someone:secret@127.0.0.1:1/books", connect_timeout=2)
     told = explained(refused.value)

@@ -61,7 +61,7 @@ def test_an_unknown_command_is_refused() -> None:
     assert "No such command 'dance'" in result.output
 
 
-def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_error_is_a_message_and_a_fault_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(kind: type[Exception]) -> click.Command:
         @click.command()
         def command() -> None:

@@ -101,9 +101,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("command", STARTS.values(), ids=STARTS)
-def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_unloadable_handlers_are_refused_at_the_start(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "broken_shop.py").write_text(BROKEN)
     told = run(tmp_path, *command, **NOWHERE, TURNO_HANDLERS="broken_shop:LISTED")
     assert told.returncode == 1

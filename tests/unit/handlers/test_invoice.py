@@ -51,6 +51,6 @@ def test_the_label_is_the_printed_number() -> None:
         ),
     ],
 )
-def test_an_error_tells_a_clerk_what_to_do_and_survives_a_process_border(error: InvoicingError, message: str) -> None:
+def test_error_has_remedy_and_survives_a_process_border(error: InvoicingError, message: str) -> None:
     assert str(error) == message
     assert str(pickle.loads(pickle.dumps(error))) == message  # noqa: S301  # our own bytes

@@ -62,9 +62,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("One", [("one", 1)]),
     ],
 )
-def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_directory(
-    shop: str, name: str, versions: list[tuple[str, int]]
-) -> None:
+def test_handlers_setting_takes_list_registry_or_builder(shop: str, name: str, versions: list[tuple[str, int]]) -> None:
     registry = named_handlers(f"{shop}:{name}")
     assert registry.versions == versions
     assert [handler.type for handler in registry.handlers] == [job_type for job_type, _ in versions]
@@ -81,7 +79,7 @@ def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_director
         ("{shop}:broken", "RuntimeError: no catalogue today"),
     ],
 )
-def test_what_names_no_handlers_is_refused_with_its_place_and_why(shop: str, place: str, said: str) -> None:
+def test_invalid_handlers_setting_is_refused_with_place(shop: str, place: str, said: str) -> None:
     place = place.format(shop=shop)
     with pytest.raises(InvalidSettings, match=f"TURNO_HANDLERS={place}: .*{said}"):
         named_handlers(place)

@@ -52,7 +52,7 @@ def test_what_follows_from_an_outcome(outcome: NotCompleted, errors: int, decisi
     assert decide(outcome, errors=errors, max_attempts=4, policy=policy, now=NOW, chance=0.5) == decision
 
 
-def test_a_handler_that_is_never_retried_fails_at_its_first_error() -> None:
+def test_handler_without_retry_fails_at_first_error() -> None:
     decided = decide(Raised(ERROR), errors=0, max_attempts=1, policy=RetryPolicy.never(), now=None, chance=0.5)
     assert decided == Fail("no attempts left", ERROR)
 

@@ -40,7 +40,7 @@ def test_plain_json_is_kept_as_it_is(result: dict[str, Any]) -> None:
     ],
     ids=["list", "text", "complex", "nan", "infinity", "nul", "surrogate", "object", "deep", "large"],
 )
-def test_what_cannot_be_stored_is_refused_before_the_last_statement(result: Any) -> None:
+def test_unstorable_result_is_refused_before_the_end(result: Any) -> None:
     with pytest.raises(InvalidResult):
         serialise(result)
 

@@ -29,7 +29,7 @@ def test_percent_jitter_moves_by_a_fifth_at_most() -> None:
     assert policy.delay(1, 0.999999) == pytest.approx(6.0, abs=0.01)
 
 
-def test_decorrelated_jitter_spreads_from_the_first_to_three_times_the_plain_delay() -> None:
+def test_decorrelated_jitter_is_up_to_three_plain_delays() -> None:
     policy = RetryPolicy(jitter="decorrelated")
     assert policy.delay(2, 0.0) == pytest.approx(5.0)
     assert policy.delay(2, 0.999999) == pytest.approx(30.0, abs=0.01)

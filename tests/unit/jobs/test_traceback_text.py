@@ -25,7 +25,7 @@ def test_where_only_ours_are_they_stay() -> None:
     assert without_our_frames("killed by signal 9") == "killed by signal 9"
 
 
-def test_secrets_are_left_out_by_the_name_of_their_field_wherever_they_stand() -> None:
+def test_secrets_are_redacted_by_field_name_anywhere() -> None:
     given = {"password": "x", "user": "ana", "cards": [{"card_number": "4111", "Name": "A"}], "API-key": None}
     assert Redaction().value(given) == {
         "password": LEFT_OUT,
@@ -48,7 +48,7 @@ class Filing(JobHandler[str]):
         raise NotImplementedError
 
 
-def test_further_names_are_those_of_the_setting_and_of_a_handler_s_class() -> None:
+def test_redacted_names_come_from_setting_and_handler() -> None:
     redaction = Redaction(["*_account"], [Filing])
     given = {"tax_id": 7, "bank_account": "x", "account_no": 3, "deep": [{"TAX_ID": 1, "tax_id": 2}]}
     seen = {"tax_id": LEFT_OUT, "bank_account": LEFT_OUT, "account_no": 3}

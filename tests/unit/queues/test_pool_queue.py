@@ -12,7 +12,7 @@ from turno.servers.wait import wait_until
 REF = JobRef("suc0001", uuid4())
 
 
-def test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops() -> None:
+def test_hint_during_a_send_is_sent_before_the_stop() -> None:
     sent: list[str] = []
     sending, go_on = Event(), Event()
 

@@ -85,7 +85,7 @@ def test_a_place_is_its_new_tenant_s_once_it_is_used_for_that(folder: Path) -> N
     assert slots.take("suc0001") is not None
 
 
-def test_a_place_tells_of_the_others_and_whether_it_is_in_reserve(folder: Path) -> None:
+def test_place_knows_its_peers_and_its_reserve(folder: Path) -> None:
     slots = SlotFolder(folder, 2, reserve=1)
     ordinary, _, reserve = (slots.take(tenant) for tenant in ("suc0001", "suc0002", "suc0003"))
     assert ordinary is not None
@@ -97,7 +97,7 @@ def test_a_place_tells_of_the_others_and_whether_it_is_in_reserve(folder: Path) 
     )
 
 
-def test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free(folder: Path) -> None:
+def test_reserve_owner_moves_to_a_free_ordinary_place(folder: Path) -> None:
     slots = SlotFolder(folder, 1, reserve=1)
     ordinary, handed = slots.take("suc0001"), slots.take("suc0002")
     assert ordinary is not None
@@ -113,7 +113,7 @@ def test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free(
     assert reserve.regain()
 
 
-def test_what_was_given_up_in_the_reserve_is_regained_as_an_ordinary_place_where_one_is_free(folder: Path) -> None:
+def test_place_left_in_reserve_is_regained_outside_of_it(folder: Path) -> None:
     slots = SlotFolder(folder, 1, reserve=1)
     ordinary, reserve = slots.take("suc0001"), slots.take("suc0002")
     assert ordinary is not None

@@ -74,7 +74,7 @@ def test_what_is_below_the_level_is_not_kept() -> None:
     assert texts(shared) == ["a warning"]
 
 
-def test_another_thread_s_line_is_kept_if_it_says_which_job_it_is_of() -> None:
+def test_line_of_another_thread_is_kept_with_its_job_id() -> None:
     shared, (mine,) = SharedState(), a_batch()
     with at_work(shared, (mine,)):
         for job_id in (None, str(uuid4()), str(mine.job_id)):

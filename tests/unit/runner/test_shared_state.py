@@ -32,7 +32,7 @@ def test_the_time_limit_of_an_attempt_is_its_own(shared: SharedState) -> None:
 
 
 @pytest.mark.parametrize("another", ["job", "batch"])
-def test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next(shared: SharedState, another: str) -> None:
+def test_time_limit_of_ended_attempt_spares_the_next(shared: SharedState, another: str) -> None:
     shared.name(SharedState.TIME_LIMIT, 1, 0)
     if another == "batch":
         shared.next_batch()
@@ -61,7 +61,7 @@ def test_a_signal_from_anyone_else_means_the_present_attempt(shared: SharedState
     assert (shared.requested, shared.overdue) == (False, False)
 
 
-def test_of_a_batch_that_is_called_back_nothing_more_is_begun_and_of_the_next_all(shared: SharedState) -> None:
+def test_recalled_batch_begins_nothing_and_the_next_begins(shared: SharedState) -> None:
     assert (shared.begins(0), shared.begins(1)) == (True, True)
     assert shared.call_back(1) == 1
     assert not shared.begins(2)

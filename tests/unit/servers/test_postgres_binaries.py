@@ -42,7 +42,7 @@ def test_the_named_folder_comes_first(bare: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "14.1"])
-def test_an_unusable_named_folder_is_refused_rather_than_passed_over(bare: Path, version: str | None) -> None:
+def test_unusable_named_folder_is_refused(bare: Path, version: str | None) -> None:
     install(bare / "system" / "18" / "bin", "18.6")
     if version:
         install(bare / "named", version)

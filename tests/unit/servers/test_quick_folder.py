@@ -14,7 +14,7 @@ def test_each_has_its_own_and_leaves_nothing(tmp_path: Path) -> None:
     assert [left.name for left in place.iterdir()] == []
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
+def test_folder_of_killed_process_is_removed(tmp_path: Path) -> None:
     with quick_folder("used", memory=tmp_path) as used:
         left = used.with_name("killed")
         (left / "data").mkdir(parents=True)

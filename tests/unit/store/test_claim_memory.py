@@ -50,7 +50,7 @@ def test_hints_are_kept_apart_for_each_set_of_closed_types() -> None:
     assert memory.known(1, now=100.0) == {"": {"lanes": lanes(7)}, "work": {"lanes": lanes(7, "2026-03-03")}}
 
 
-def test_a_claim_gets_hints_about_the_tenants_that_it_reaches_first() -> None:
+def test_claim_hints_name_the_first_reached_tenants() -> None:
     memory = ClaimMemory()
     for tenant in range(1000):
         memory.learn_lanes("", lanes(tenant), now=100.0)

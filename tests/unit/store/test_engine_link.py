@@ -140,7 +140,7 @@ def test_a_broken_transaction_repeats_no_statement(server: Server, link: Link) -
 NO_DATABASE = psycopg.OperationalError('connection failed: FATAL:  database "turno" does not exist')
 
 
-def test_a_database_that_the_server_has_not_had_for_so_long_is_gone(server: Server) -> None:
+def test_database_absent_for_long_is_gone(server: Server) -> None:
     link = Link(server.connect, gone_after=15, clock=lambda: server.now)
     server.refuses = NO_DATABASE
     for server.now in (1.0, 15.0):
@@ -152,7 +152,7 @@ def test_a_database_that_the_server_has_not_had_for_so_long_is_gone(server: Serv
 
 
 @pytest.mark.parametrize("meanwhile", [None, psycopg.OperationalError("the database system is starting up")], ids=str)
-def test_one_that_is_made_again_or_whose_server_is_away_is_not_gone(server: Server, meanwhile: Any) -> None:
+def test_recreated_or_unreachable_database_is_not_gone(server: Server, meanwhile: Any) -> None:
     link = Link(server.connect, gone_after=15, clock=lambda: server.now)
     for server.now, server.refuses in ((1.0, NO_DATABASE), (10.0, meanwhile), (17.0, NO_DATABASE)):
         if server.refuses is None:
@@ -169,7 +169,7 @@ def test_who_was_not_told_when_waits_for_ever(server: Server, link: Link) -> Non
             link.call(id)
 
 
-def test_one_that_is_away_is_gone_only_if_its_installation_was_removed(server: Server) -> None:
+def test_unreachable_database_is_gone_only_if_uninstalled(server: Server) -> None:
     removed = False
     link = Link(server.connect, gone_after=15, removed=lambda: removed, clock=lambda: server.now)
     server.refuses = psycopg.OperationalError("connection refused")

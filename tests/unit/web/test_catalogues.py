@@ -84,7 +84,7 @@ def test_every_language_has_the_same_messages(folder: Path) -> None:
     assert all(other == first for other in others)
 
 
-def test_an_application_speaks_before_turno_and_leaves_the_rest_to_it() -> None:
+def test_application_texts_come_before_turno() -> None:
     bare = Localizer("en", NOW, BARE)
     assert (bare.say("home"), EN.say("home")) == ("Jobs", "Invoicing")
     assert bare.say("skip") == EN.say("skip") == "Skip to the content"
@@ -180,7 +180,7 @@ def test_what_is_stored_may_be_any_word_of_the_pages(phrase: str) -> None:
             assert of_job(stored, localizer)
 
 
-def test_a_job_type_is_called_by_its_name_unless_the_pages_have_a_better_one() -> None:
+def test_job_type_has_its_name_unless_pages_have_another() -> None:
     assert (EN.title("batch_invoicing"), ES.title("batch_invoicing")) == ("Invoicing", "Facturación")
     assert (EN.title("orders"), ES.title("count")) == ("Orders", "Count")
 

@@ -16,7 +16,7 @@ def test_what_is_unknown_comes_one_at_a_time() -> None:
     assert learnt(0.001).of("unknown") == 1
 
 
-def test_short_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
+def test_short_types_are_trusted_gradually_up_to_a_bound() -> None:
     seen = [learnt(0.0001, times=times).of("odd") for times in range(1, 40)]
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (1, LARGEST_BATCH)
@@ -26,7 +26,7 @@ def test_a_batch_takes_no_longer_than_others_may_be_kept_waiting() -> None:
     assert learnt(TARGET_SECONDS / 4).of("odd") in (3, 4)
 
 
-def test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long() -> None:
+def test_slow_claims_enlarge_batches_within_a_bound() -> None:
     sizes = learnt(0.01)
     assert sizes.of("odd") in (1, 2)
     for _ in range(40):

@@ -32,7 +32,7 @@ class SlowLink(Engine):
         self.told += 1
 
 
-def test_after_a_slow_telling_the_next_one_is_due_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     link = SlowLink()
     monkeypatch.setattr(change_notifier, "monotonic", lambda: link.now)
     telling = ChangeNotifier(link)

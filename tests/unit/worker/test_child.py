@@ -91,7 +91,7 @@ def test_what_it_was_not_done_with_is_its_parents_again(scene: Scene) -> None:
     assert not scene.child.idle
 
 
-def test_what_it_has_not_begun_is_called_back_and_it_is_busy_until_it_says_so(scene: Scene) -> None:
+def test_unbegun_jobs_are_recalled_and_child_stays_busy(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     scene.receives()
@@ -103,7 +103,7 @@ def test_what_it_has_not_begun_is_called_back_and_it_is_busy_until_it_says_so(sc
     assert scene.child.idle
 
 
-def test_of_what_was_called_back_before_it_was_received_nothing_is_begun(scene: Scene) -> None:
+def test_job_recalled_before_receipt_is_not_begun(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     assert scene.child.call_back() == batch
@@ -114,7 +114,7 @@ def test_of_what_was_called_back_before_it_was_received_nothing_is_begun(scene: 
     assert scene.child.idle
 
 
-def test_a_job_that_both_want_comes_back_with_the_word_of_the_child(scene: Scene) -> None:
+def test_contested_job_is_resolved_by_the_child(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     scene.receives()
@@ -128,7 +128,7 @@ def test_a_job_that_both_want_comes_back_with_the_word_of_the_child(scene: Scene
     assert back == [batch[2:], batch[1:2]]
 
 
-def test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched(scene: Scene) -> None:
+def test_death_blames_the_running_job_only(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     scene.receives()
@@ -139,9 +139,7 @@ def test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_u
 
 
 @pytest.mark.parametrize(("jobs", "known"), [(3, False), (1, True)])
-def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
-    scene: Scene, jobs: int, *, known: bool
-) -> None:
+def test_death_between_jobs_blames_a_lone_job_only(scene: Scene, jobs: int, *, known: bool) -> None:
     batch = a_batch(jobs)
     scene.child.assign(batch)
     remains = scene.child.unfinished
@@ -185,7 +183,7 @@ def test_a_limit_that_one_job_passed_is_not_the_next_one_s(scene: Scene) -> None
     assert scene.child.overdue is None
 
 
-def test_it_is_told_how_to_log_in_as_the_tenants_of_its_jobs_under_its_own_name(scene: Scene) -> None:
+def test_child_gets_logins_of_its_tenants_by_its_name(scene: Scene) -> None:
     batch = a_batch(1)
     scene.child.assign(batch)
     assert scene.child.claims[0].login.conninfo == ""

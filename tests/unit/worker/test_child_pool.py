@@ -80,7 +80,7 @@ def test_the_reserve_is_bounded() -> None:
     assert pool(*full[:2], size=replace(SIZE, reserve=0)).free == FreeSlots(0)
 
 
-def test_whatever_is_beyond_the_maximum_is_made_up_for_by_the_next_that_is_free() -> None:
+def test_surplus_over_maximum_is_balanced_by_next_free_child() -> None:
     assert pool(at("a"), FakeChild(), at("b")).free == FreeSlots(1, frozenset({"a", "b"}))
 
 

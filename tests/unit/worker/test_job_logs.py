@@ -54,7 +54,7 @@ def a_claim(schema: str) -> Claim:
     return Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
 
 
-def test_one_tenant_s_lock_delays_its_lines_and_its_refusal_ends_them() -> None:
+def test_locked_tenant_delays_lines_and_refusal_ends_them() -> None:
     engine = FakeEngine()
     logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]
     engine.refusals = {"locked": psycopg.errors.LockNotAvailable, "gone": psycopg.errors.InvalidSchemaName}

@@ -72,7 +72,7 @@ def test_an_end_is_followed_by_a_look_soon(source: PoolSource) -> None:
     assert source.poll_in() <= AFTER_END
 
 
-def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: FakeEngine) -> None:
+def test_source_claims_one_after_silence_then_all_free(source: PoolSource, engine: FakeEngine) -> None:
     engine.waiting = ["odd"] * 3
     assert [take(source), take(source), take(source)] == [[1], [1, 1], []]
     assert take(source) == []
@@ -95,7 +95,7 @@ def test_who_found_nothing_looks_again_when_something_is_due() -> None:
     assert 0 < timer.due - monotonic() <= 2
 
 
-def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: FakeEngine) -> None:
+def test_empty_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: FakeEngine) -> None:
     engine.waiting = ["odd"]
     assert take(source) == [1]
     assert source.take(WORKER, 1, {"suc0001"}) == []

@@ -131,9 +131,7 @@ def test_one_refused_rescue_holds_up_nobody_else_s(database: Database, rescuing:
     assert not rescuing
 
 
-def test_a_rescue_that_is_refused_again_and_again_is_tried_ever_more_rarely(
-    database: Database, rescuing: Rescuer
-) -> None:
+def test_refused_rescue_is_tried_ever_more_rarely(database: Database, rescuing: Rescuer) -> None:
     bad = database.claim(1)
     database.refused[bad] = LOCKED
     killed(rescuing, bad)
@@ -145,9 +143,7 @@ def test_a_rescue_that_is_refused_again_and_again_is_tried_ever_more_rarely(
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment_only(
-    database: Database, rescuing: Rescuer
-) -> None:
+def test_always_refused_job_delays_its_tenant_for_a_moment(database: Database, rescuing: Rescuer) -> None:
     bad, good = database.claim(1), database.claim(1)
     database.refused[bad] = LOCKED
     killed(rescuing, bad)
@@ -164,7 +160,7 @@ def test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment
     assert database.asked[2:] == [more]
 
 
-def test_the_locked_tables_of_a_tenant_are_tried_once_for_all_its_jobs(database: Database, rescuing: Rescuer) -> None:
+def test_locked_tables_are_tried_once_for_all_jobs(database: Database, rescuing: Rescuer) -> None:
     claims = [database.claim(1) for _ in range(20)]
     database.refused = dict.fromkeys(claims, LOCKED)
     killed(rescuing, *claims)
@@ -185,7 +181,7 @@ def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Re
     assert list(database.rescued) == [one, two]
 
 
-def test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said(
+def test_debts_to_a_removed_tenant_are_dropped_and_logged(
     database: Database, rescuing: Rescuer, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = database.claim(1)
@@ -220,7 +216,7 @@ def test_the_values_of_a_row_reach_no_log(
     assert "DETAIL" not in caplog.text
 
 
-def test_many_that_take_long_leave_time_to_say_that_the_worker_lives(database: Database, rescuing: Rescuer) -> None:
+def test_many_slow_rescues_leave_time_for_heartbeats(database: Database, rescuing: Rescuer) -> None:
     database.takes = 0.3
     killed(rescuing, *(database.claim(number) for number in range(9)))
     rescuing.flush()
@@ -256,7 +252,7 @@ def test_which_ends_of_a_child_are_counted(
 
 
 @pytest.mark.parametrize(("code", "seconds"), [(exit_codes.LOGIN_REFUSED, 30), (exit_codes.DATABASE_BUSY, 5)])
-def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
+def test_tenant_with_unstartable_jobs_is_skipped_for_a_while(
     database: Database, rescuing: Rescuer, code: int, seconds: int
 ) -> None:
     first, second, other = database.claim(1), database.claim(1), database.claim(2)
@@ -273,15 +269,13 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
 
 
 @pytest.mark.parametrize("code", [exit_codes.DATABASE_AWAY, exit_codes.OUT_OF_MEMORY, -9])
-def test_a_tenant_is_not_passed_over_for_what_is_no_fault_of_its_database(
-    database: Database, rescuing: Rescuer, code: int
-) -> None:
+def test_tenant_is_not_skipped_for_faults_of_others(database: Database, rescuing: Rescuer, code: int) -> None:
     rescuing.child_ended(unfinished(database.claim(1)), code, None)
     turn = (database.claim(1),)
     assert rescuing.pass_over([turn]) == [turn]
 
 
-def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: Database, rescuing: Rescuer) -> None:
+def test_tenant_with_refused_rescue_is_skipped_for_a_moment(database: Database, rescuing: Rescuer) -> None:
     bad = database.claim(1)
     database.refused[bad] = LOCKED
     killed(rescuing, bad)
@@ -295,7 +289,7 @@ def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: 
     assert rescuing.pass_over([turn]) == [turn]
 
 
-def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: Database, rescuing: Rescuer) -> None:
+def test_unhanded_jobs_are_given_back_by_ticket(database: Database, rescuing: Rescuer) -> None:
     claims = [database.claim(1) for _ in range(3)]
     rescuing.not_started((claims[0], claims[1]))
     rescuing.no_process((claims[2],), "no process could be had")
@@ -315,9 +309,7 @@ def told(database: Database) -> dict[Claim, tuple[bool | None, str]]:
     return {claim: (options["counted"], options["cause"]) for claim, options in database.rescued.items()}
 
 
-def test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on(
-    database: Database, rescuing: Rescuer
-) -> None:
+def test_batch_rescue_blames_running_job_and_returns_others(database: Database, rescuing: Rescuer) -> None:
     before, blamed, rest = (database.claim(1) for _ in range(3))
     assert rescuing.child_ended(Unfinished(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
     rescuing.flush()
@@ -332,16 +324,14 @@ def test_where_nobody_knows_which_it_was_nobody_is_blamed(database: Database, re
     assert told(database) == dict.fromkeys(claims, (None, crash_reasons.ANOTHERS))
 
 
-def test_what_keeps_one_job_of_a_batch_from_its_start_keeps_all_of_them(database: Database, rescuing: Rescuer) -> None:
+def test_start_failure_of_one_job_keeps_the_whole_batch(database: Database, rescuing: Rescuer) -> None:
     begun, rest = database.claim(1), database.claim(1)
     assert rescuing.child_ended(Unfinished(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
     rescuing.flush()
     assert {claim: counted for claim, (counted, _) in told(database).items()} == {begun: False, rest: False}
 
 
-def test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment(
-    database: Database, rescuing: Rescuer
-) -> None:
+def test_troubled_tenant_with_many_jobs_is_left_for_a_moment(database: Database, rescuing: Rescuer) -> None:
     rescuing.child_ended(unfinished(database.claim(1)), exit_codes.LOGIN_REFUSED, None)
     theirs, others = ((database.claim(tenant),) for tenant in (1, 2))
     database.now += 1

@@ -8,7 +8,7 @@ from tests.integration.runner.batches.batch import claim, put, start_and_take_ba
 from tests.misbehaving_handlers import Odd, OddBatched
 
 
-def test_a_batch_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: ExampleInstallation) -> None:
+def test_batch_takes_oldest_jobs_of_one_tenant_and_type(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 11)
     world.enqueue({"how": "ok"}, handler=Odd)
     world.enqueue({"how": "ok"}, handler=OddBatched, tenant=world.other)
@@ -24,14 +24,14 @@ def test_a_batch_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: E
     assert [one.job_id for one in whole] == jobs[:8]
 
 
-def test_free_children_are_given_work_before_any_gets_more_than_its_share(world: ExampleInstallation) -> None:
+def test_free_children_get_work_before_larger_shares(world: ExampleInstallation) -> None:
     put(world, *["ok"] * 6)
     assert sorted(map(len, claim_batches_here(world, slots=8))) == [1] * 6
     put(world, *["ok"] * 6)
     assert sorted(map(len, claim_batches_here(world, slots=2))) == [3, 3]
 
 
-def test_short_jobs_of_several_types_in_turn_make_a_batch_of_each(world: ExampleInstallation) -> None:
+def test_alternating_short_types_make_one_batch_each(world: ExampleInstallation) -> None:
     """As the jobs of an event's subscribers do."""
     jobs = [world.enqueue({"how": "ok"}, handler=handler) for handler in (OddBatched, Odd, OddBatched)]
     batches = [[one.job_id for one in batch] for batch in claim_batches_here(world, slots=2)]

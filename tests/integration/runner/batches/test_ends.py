@@ -61,7 +61,7 @@ def test_what_a_failed_one_wrote_is_undone(world: ExampleInstallation) -> None:
     assert written(world) == {"G0", "G2"}
 
 
-def test_one_that_aborts_the_transaction_costs_the_others_no_second_run(world: ExampleInstallation) -> None:
+def test_aborted_transaction_costs_neighbours_no_rerun(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "leave_aborted", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert set(RUNS.values()) == {1}
@@ -89,7 +89,7 @@ def test_what_is_no_longer_wanted_does_not_run(world: ExampleInstallation, why: 
     assert written(world) == {"G0", "G2"}
 
 
-def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(world: ExampleInstallation) -> None:
+def test_cancelled_job_of_batch_lets_neighbours_complete(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "hook", "ok")
 
     def cancel(job: JobContext) -> None:
@@ -102,7 +102,7 @@ def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(w
     assert written(world) == {"G0", "G2"}
 
 
-def test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once(world: ExampleInstallation) -> None:
+def test_claimed_job_is_stopped_and_neighbours_run_once(world: ExampleInstallation) -> None:
     """Ending it at once would refuse the commit that it shares with its neighbours."""
     jobs = put(world, "ok", "hook", "ok")
     HOOKS["G1"] = lambda job: asked.append(world.cancel(job.job_id))
@@ -113,14 +113,14 @@ def test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once(wor
     assert set(RUNS.values()) == {1}
 
 
-def test_a_collision_of_one_is_tried_again_after_the_others_have_committed(world: ExampleInstallation) -> None:
+def test_collision_of_one_is_retried_after_neighbours_commit(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "collide_once", "ok")
     assert [job["status"] for job in jobs] == ["completed"] * 3
     assert (jobs[1]["result"], jobs[1]["errors"], jobs[1]["attempt"]) == ({"runs": 2}, 0, 1)
     assert written(world) == {"G0", "G1", "G2"}
 
 
-def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: ExampleInstallation) -> None:
+def test_refusal_at_commit_fails_the_job_that_wrote_it(world: ExampleInstallation) -> None:
     world.rows("CREATE TABLE refused_at_commit (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     world.rows(f"GRANT INSERT ON refused_at_commit TO {world.one.handler_role}")
     try:
@@ -158,7 +158,7 @@ def test_who_takes_long_is_the_last_to_share_its_commit(
     assert len({job["result"]["transaction"] for job in jobs}) == 3
 
 
-def test_who_sends_nothing_has_no_savepoint_and_who_fails_after_it_undoes_its_own_only(
+def test_savepoint_is_lazy_and_undoes_only_its_own_job(
     world: ExampleInstallation,
 ) -> None:
     jobs = [world.enqueue({"how": how, "text": text}, handler=OddBatched)

@@ -66,9 +66,7 @@ def test_one_that_lost_its_claim_before_the_start_is_left_out(world: ExampleInst
 
 @pytest.mark.parametrize("state", ["pending", "running"])
 @pytest.mark.parametrize("loser", [0, 1, 2])
-def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(
-    world: ExampleInstallation, loser: int, state: str
-) -> None:
+def test_lost_claim_writes_nothing_and_neighbours_complete(world: ExampleInstallation, loser: int, state: str) -> None:
     jobs = put(world, "hook", "hook", "hook")
     HOOKS.update(dict.fromkeys(["G0", "G1", "G2"], lambda _job: None))
 
@@ -96,9 +94,7 @@ def counted_lost(world: ExampleInstallation) -> list[UUID]:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
-    world: ExampleInstallation, *, committed: bool
-) -> None:
+def test_lost_commit_reply_is_resolved_by_tokens(world: ExampleInstallation, *, committed: bool) -> None:
     jobs = put(world, "ok", "error", "transaction")
     kind: type[Lossy] = ReplyLost if committed else NeverSent
     kind.broke, kind.messages = False, 0

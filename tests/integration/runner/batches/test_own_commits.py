@@ -10,14 +10,14 @@ from tests.misbehaving_handlers import HOOKS, RUNS
 from turno.jobs.job_context import JobContext
 
 
-def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: ExampleInstallation) -> None:
+def test_replaced_transaction_is_detected(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "commit_and_begin", "ok")
     assert [job["status"] for job in jobs] == ["failed", "failed", "completed"]
     assert {job["error"]["class"] for job in jobs[:2]} == {"HandlerMisuse"}
     assert RUNS[jobs[2]["id"]] == 2  # its first statement was refused
 
 
-def test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end(
+def test_replaced_transaction_of_last_job_is_detected(
     world: ExampleInstallation,
 ) -> None:
     jobs = run(world, "ok", "commit_and_begin")
@@ -34,9 +34,7 @@ def test_one_that_ends_the_transaction_doubles_nothing(world: ExampleInstallatio
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback", "close"])
-def test_ending_the_transaction_by_the_connection_is_refused_and_is_one_s_own_failure(
-    world: ExampleInstallation, how: str
-) -> None:
+def test_driver_commit_is_refused_as_the_job_s_failure(world: ExampleInstallation, how: str) -> None:
     jobs = run(world, "ok", how, "ok")
     assert [job["status"] for job in jobs] == ["completed", "failed", "completed"]
     assert jobs[1]["error"]["class"] == "HandlerMisuse"
@@ -51,7 +49,7 @@ def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: ExampleIn
 
 @pytest.mark.parametrize("place", ["first", "between", "last"])
 @pytest.mark.parametrize("sends_first", [True, False])
-def test_one_that_commits_by_itself_takes_the_others_before_it_along(
+def test_own_commit_takes_earlier_neighbours_along(
     world: ExampleInstallation, place: str, *, sends_first: bool
 ) -> None:
     """Kept statements are committed at once where the job has sent nothing, else with its own first commit."""
@@ -86,7 +84,7 @@ def test_one_that_commits_by_itself_takes_the_others_before_it_along(
     assert set(RUNS.values()) == {1}
 
 
-def test_one_that_fails_before_its_first_commit_takes_nothing_of_the_others(world: ExampleInstallation) -> None:
+def test_failure_before_own_commit_takes_no_neighbour(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "hook", "ok")
 
     def too_large(job: JobContext) -> None:
@@ -98,7 +96,7 @@ def test_one_that_fails_before_its_first_commit_takes_nothing_of_the_others(worl
     assert written(world) == {"G0", "G2"}
 
 
-def test_what_collides_with_its_neighbours_in_a_commit_of_its_own_runs_again_and_so_do_they(
+def test_collision_in_own_commit_reruns_job_and_neighbours(
     world: ExampleInstallation,
 ) -> None:
     """The guilty job cannot be determined: the claim of the first is lost in the middle of the second."""

@@ -30,7 +30,7 @@ def test_a_cap_counts_what_runs_already(world: ExampleInstallation) -> None:
     assert slugs(claim(world, 20)) == {"suc0001": 3}
 
 
-def test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by(world: ExampleInstallation) -> None:
+def test_type_cap_counts_all_tenants_and_spares_other_types(world: ExampleInstallation) -> None:
     world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)")
     for tenant in world.tenants:
         wait(world, 10, tenant)
@@ -108,7 +108,7 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleIns
 
 
 @pytest.mark.parametrize("what", CAPS)
-def test_a_claim_beside_one_that_has_not_committed_counts_its_jobs(world: ExampleInstallation, what: str) -> None:
+def test_concurrent_claim_counts_uncommitted_jobs(world: ExampleInstallation, what: str) -> None:
     world.rows(CAPS[what])
     wait(world, 9)
     with (

@@ -152,7 +152,7 @@ def test_a_late_commit_is_claimed_soon_whatever_is_marked(world: ExampleInstalla
         assert late["job_id"] in {held.job_id for held in claim(world, 3)}
 
 
-def test_what_was_paused_is_found_again_though_others_were_marked_behind_it(world: ExampleInstallation) -> None:
+def test_resumed_jobs_are_found_behind_other_marks(world: ExampleInstallation) -> None:
     types = [*KNOWN, ("other", 1)]
     world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('other', now())")
     wait(world, 2000, type="other", age=3600)
@@ -173,7 +173,7 @@ def test_promoting_due_tickets_does_not_grow_dearer_either(world: ExampleInstall
     assert world.rows("SELECT FROM turno.tickets WHERE state = 'scheduled'") == []
 
 
-def test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered(world: ExampleInstallation) -> None:
+def test_new_tenant_job_is_claimed_at_once_despite_memory(world: ExampleInstallation) -> None:
     names = more_tenants(world, 20)
     with left_open(world):
         for tenant in names:
@@ -185,7 +185,7 @@ def test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered(world: Exa
         assert remembers()
 
 
-def test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered(world: ExampleInstallation) -> None:
+def test_idle_tenant_job_is_claimed_soon_despite_memory(world: ExampleInstallation) -> None:
     names = more_tenants(world, 20)
     with left_open(world):
         for tenant in names:

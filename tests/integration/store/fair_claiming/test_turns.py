@@ -69,7 +69,7 @@ def test_one_tenant_s_urgent_jobs_delay_nobody_else(world: ExampleInstallation) 
     assert slugs(claim(world, 20))["suc0002"] == 10
 
 
-def test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type(world: ExampleInstallation) -> None:
+def test_urgent_stream_starves_no_other_band_or_type(world: ExampleInstallation) -> None:
     wait(world, 1, priority=2, age=3600)
     wait(world, 1, priority=1, age=3500, type="b")
     wait(world, 400, priority=0)

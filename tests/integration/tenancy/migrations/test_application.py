@@ -43,7 +43,7 @@ def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
     assert [outcome.done for outcome in applied.migrate()] == [("0001",)] * 3
 
 
-def test_a_tenant_whose_library_s_step_failed_gets_none_of_the_application(applied: Place) -> None:
+def test_failed_library_step_stops_application_steps(applied: Place) -> None:
     applied.write("tenant/schema/0002_bad.sql", "SELECT 1 / (SELECT count(*) FROM background_jobs)")
     applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
     assert len(failed(applied.migrate())) == 3

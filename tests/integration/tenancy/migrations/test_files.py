@@ -65,7 +65,7 @@ def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
         assert valid.fetchone() == (True,)
 
 
-def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place: Place) -> None:
+def test_failed_step_without_transaction_is_repeated(place: Place) -> None:
     step = "-- no-transaction\nCREATE TABLE IF NOT EXISTS half ();\nSELECT 1 / {};\n"
     place.write("tenant/schema/0002_half.sql", step.format(0))
     assert len(failed(place.migrate())) == 3
