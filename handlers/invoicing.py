@@ -55,7 +55,7 @@ class UnknownOrder(InvoicingError):
 
 @dataclass(eq=False)
 class EmptyOrder(InvoicingError):
-    """Order {order_id} has no lines to invoice: add what was sold, then invoice it again."""
+    """Order {order_id} has no lines to invoice: add the sold products, then invoice it again."""
 
     order_id: int
 

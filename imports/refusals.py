@@ -72,7 +72,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "Whether {value!r} (line {line}) has thousands or decimals is not clear: choose the decimal mark.",
     ),
     # Of a line.
-    "line": ("línea {line}, columna {column}: {told}", "line {line}, column {column}: {told}"),
+    "line": ("línea {line}, columna {column}: {reason}", "line {line}, column {column}: {reason}"),
     "missing": ("falta el valor", "there is no value"),
     "formula": (
         "la celda es una fórmula: pegá su valor",
@@ -89,14 +89,14 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "«{value}» no es una fecha: escribila como 31/12/2026 o 2026-12-31",
         "{value!r} is no date: write it as 31/12/2026 or 2026-12-31",
     ),
-    "choice": ("«{value}» no es ninguno de: {expected}", "{value!r} is none of: {expected}"),
+    "choice": ("«{value}» no es ninguno de: {expected}", "{value!r} is not one of: {expected}"),
     "cells": ("hay más celdas que columnas", "there are more cells than columns"),
     "twice": ("«{value}» ya está en la línea {other}", "{value!r} is on line {other} already"),
     "apart": (
         "las líneas del pedido {value} no están juntas: sigue en la línea {other}",
-        "the lines of order {value} do not stand together: it goes on at line {other}",
+        "the lines of order {value} are not consecutive: it continues at line {other}",
     ),
-    "differs": ("«{value}» no es lo que dice la línea {other}", "{value!r} is not what line {other} says"),
+    "differs": ("«{value}» no es lo que dice la línea {other}", "{value!r} differs from line {other}"),
     "there already": ("el pedido {value} ya estaba cargado", "order {value} is there already"),
     "no customer": ("no existe el cliente {value}: importalo antes", "there is no customer {value}: import it first"),
     "no product": ("no existe el producto {value}: importalo antes", "there is no product {value}: import it first"),
@@ -118,7 +118,7 @@ class FileRefused(Exception):
         self.values = values
 
     def told(self, language: Language) -> str:
-        """Return why, for people."""
+        """Return the reason in this language."""
         return say(self.code, language, **self.values)
 
 
@@ -132,9 +132,9 @@ class Problem:
     values: Mapping[str, object] = field(default_factory=dict)
 
     def told(self, language: Language) -> str:
-        """Return it for people."""
-        told = say(self.code, language, **self.values)
-        return say("line", language, line=self.line, column=self.column, told=told)
+        """Return the line, the column and the reason in this language."""
+        reason = say(self.code, language, **self.values)
+        return say("line", language, line=self.line, column=self.column, reason=reason)
 
 
 class Wrong(Exception):

@@ -62,7 +62,7 @@ class HttpExchange:
             if url.scheme == "http" and _is_loopback(host):
                 return HTTPConnection(host, url.port, timeout=self.connect_seconds), path
         except (HTTPException, ValueError) as error:
-            raise AuthorityUnreachable(f"the tax authority's address is none: {error}") from error
+            raise AuthorityUnreachable(f"the tax authority's address is invalid: {error}") from error
         raise AuthorityUnreachable(
             f"{url.scheme}://{host} is no tax authority's address: use https://, or http:// for a stub on this machine"
         )

@@ -43,13 +43,13 @@ class Padron:
             raise _refusal(fault.text, understood=VALIDATION in fault.details) from fault
         persons = all_at(reply, "personaReturn")
         if len(persons) != 1:
-            raise AuthorityUnclear("the tax authority's answer is about nobody")
+            raise AuthorityUnclear("the tax authority's answer names no taxpayer")
         (person,) = persons
         problems = [text for one in all_at(person, "errorConstancia/error") if (text := (one.text or "").strip())]
         if problems:
             raise _refusal("; ".join(problems)[:LONGEST_TEXT])
         if text_at(person, "datosGenerales/idPersona") != cuit:
-            raise AuthorityUnclear("the tax authority's answer is about somebody else")
+            raise AuthorityUnclear("the tax authority's answer names another taxpayer")
         return Taxpayer(cuit=cuit, name=_name(person), condition=condition(person))
 
 

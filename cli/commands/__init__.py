@@ -3,14 +3,17 @@
 COMMANDS = {
     "demo": ("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
     "docs": ("cli.commands.docs:docs", "Build the documentation as a site, and check its links."),
-    "nemesis": ("cli.commands.nemesis:nemesis", "Break everything at random on a server of its own, and judge."),
+    "nemesis": (
+        "cli.commands.nemesis:nemesis",
+        "Inject random faults into a private installation, and check the promises.",
+    ),
     "tax-authority": (
         "cli.commands.tax_authority:tax_authority",
         "Give branches their certificates for the tax authority.",
     ),
     "tax-authority-stub": (
         "cli.commands.tax_authority_stub:tax_authority_stub",
-        "Stand in for the tax authority on this machine until Ctrl-C.",
+        "Simulate the tax authority on this machine until Ctrl-C.",
     ),
     "test": (
         "cli.commands.test:test",

@@ -29,5 +29,5 @@ def docs(*, folder: Path) -> None:
         command = ["-m", "sphinx", "--fail-on-warning", "--quiet", "--doctree-dir", read, "--conf-dir", f"{ROOT}/docs"]
         ended = subprocess.run([sys.executable, *command, str(ROOT), str(folder)], check=False)
     if ended.returncode:
-        raise click.ClickException("the site is not whole: mend what is named above")
+        raise click.ClickException("the site has errors: correct the pages named above")
     click.echo(f"open {folder / 'index.html'}")

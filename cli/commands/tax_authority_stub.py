@@ -24,10 +24,10 @@ def tax_authority_stub(*, port: int) -> None:
         signal.signal(number, lambda *_: stopped.set())
     try:
         with serving(port=port) as stub:
-            click.echo(f"{stub.url} stands in for the tax authority:")
+            click.echo(f"{stub.url} simulates the tax authority:")
             for service, address in stub.addresses.items():
                 click.echo(f"  {service:<7} {address}")
-            click.echo("What it grants is worth nothing. Ctrl-C stops it.")
+            click.echo("Its authorisations have no legal value. Ctrl-C stops it.")
             stopped.wait()
     except OSError as error:
         raise click.ClickException(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}") from error

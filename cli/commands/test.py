@@ -62,7 +62,7 @@ def get_ready(*, yes: bool) -> dict[str, str]:
     if absent and why is None:
         names = ", ".join(package.name for package in absent)
         if not yes and not someone_can_answer():
-            why = "nobody is there to be asked: say --yes or CI=true"
+            why = "no terminal to confirm: use --yes or CI=true"
         elif yes or click.confirm(f"The tests need {names}. Install with apt-get?", default=True):
             click.echo(f"--- apt-get install {names}")
             why = None if system_packages.install(absent) else "apt-get could not install it"

@@ -86,7 +86,7 @@ def run_tests(
     if whole and ended.status == TESTS_FAILED and few_failed(ended.closing_line):
         first, ended = ended, _run_alone(command, ended.closing_line)
         flaky = [name for name in first.failed if name not in ended.failed]
-        report.failures += [f"FLAKY: {name} failed among the others and passed alone" for name in flaky]
+        report.failures += [f"FLAKY: {name} failed in the suite and passed alone" for name in flaky]
     report.closing_line = ended.closing_line
     if ended.status != 0:
         report.failures.append(f"pytest (exit status {ended.status})")
@@ -104,7 +104,7 @@ def few_failed(closing_line: str) -> bool:
 
 def _run_alone(command: Sequence[str], first: str) -> Ended:
     """Run the few failed tests once more, one after another: a crowded machine fails some that pass alone."""
-    print(f"--- pytest, once more and alone, what failed in: {first.strip('= ')}", flush=True)
+    print(f"--- pytest, once more and alone, the failed tests of: {first.strip('= ')}", flush=True)
     return run_and_listen([*command, "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"])
 
 

@@ -70,7 +70,7 @@ class Demo:
         """Leave the pages open until the demo is interrupted; raises DemoFailed if the web ends before."""
         while self.web.running:
             time.sleep(0.5)
-        raise DemoFailed(f"the web has ended by itself; see {self._folder.web_log}")
+        raise DemoFailed(f"the web process has ended; see {self._folder.web_log}")
 
     def close(self) -> None:
         """End the web, the workers and the database, in this order; harmless when repeated."""

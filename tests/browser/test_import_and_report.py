@@ -45,7 +45,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
             expect(row.locator(".count")).to_have_text(f"{LINES - 3:,} of {LINES:,}")
             accessible(page)
             page.get_by_role("link", name="See the 3 refused lines").click()
-            expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is none of")
+            expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is not one of")
             expect(page.locator("#items tbody tr")).to_have_count(3)
         (kept,) = site.world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
         assert kept["n"] == LINES - 3

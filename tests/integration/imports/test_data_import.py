@@ -62,7 +62,7 @@ def test_lines_are_imported_and_the_wrong_ones_are_told(world: ExampleInstallati
         "lines": 121, "imported": 119, "failed": 2, "dry_run": False, "encoding": "utf-8-sig", "separator": ";"
     }  # fmt: skip
     told = reasons(world, job)
-    assert told["72"].startswith("line 72, column tax_condition: 'nothing' is none of: responsable inscripto")
+    assert told["72"].startswith("line 72, column tax_condition: 'nothing' is not one of: responsable inscripto")
     assert told["122"] == "line 122, column id: 'IMP1' is on line 3 already"
     assert world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'") == [{"n": 119}]
 

@@ -101,7 +101,7 @@ def test_the_command_serves_until_it_is_stopped() -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == f"http://127.0.0.1:{port} stands in for the tax authority:\n"
+        assert process.stdout.readline() == f"http://127.0.0.1:{port} simulates the tax authority:\n"
         with opened(f"http://127.0.0.1:{port}/") as reply:
             assert reply.status == 200
         process.send_signal(signal.SIGTERM)

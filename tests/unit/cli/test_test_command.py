@@ -84,7 +84,7 @@ def test_what_cannot_be_had_is_named_and_fails_the_run(
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
     assert ran == [["absent"], []]
-    why = "apt-get could not install it" if "--yes" in command else "nobody is there to be asked"
+    why = "apt-get could not install it" if "--yes" in command else "no terminal to confirm"
     assert f"left out: tests that need absent-server ({why}" in result.output
     assert result.output.splitlines()[-1] == CLOSING
 
@@ -185,8 +185,8 @@ def test_a_run_under_coverage_must_reach_the_threshold(
 @pytest.mark.parametrize(
     ("again", "failures"),
     [
-        (Ended(1, CLOSING, ["b"]), ["FLAKY: a failed among the others and passed alone", "pytest (exit status 1)"]),
-        (Ended(0, CLOSING, []), [f"FLAKY: {name} failed among the others and passed alone" for name in "ab"]),
+        (Ended(1, CLOSING, ["b"]), ["FLAKY: a failed in the suite and passed alone", "pytest (exit status 1)"]),
+        (Ended(0, CLOSING, []), [f"FLAKY: {name} failed in the suite and passed alone" for name in "ab"]),
     ],
 )
 def test_test_failing_once_and_passing_alone_fails_the_run(

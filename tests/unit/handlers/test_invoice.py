@@ -43,7 +43,7 @@ def test_the_label_is_the_printed_number() -> None:
         ),
         (
             EmptyOrder(404),
-            "Order 404 has no lines to invoice: add what was sold, then invoice it again.",
+            "Order 404 has no lines to invoice: add the sold products, then invoice it again.",
         ),
         (
             AlreadyInvoiced(10248, INVOICE),
