@@ -353,7 +353,7 @@ def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
     assert wait_until(lambda: readiness(web) == http.HTTPStatus.OK, within=10)
 
 
-def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:
+def test_missing_and_wrong_settings_are_named(installed: Installation, database: str) -> None:
     assert "TURNO_MASTER_KEY is not set" in installed.refuse("db", "migrate", TURNO_MASTER_KEY="")
     assert "32 characters" in installed.refuse("tenant", "list", TURNO_MASTER_KEY="short")
     assert "not a URL" in installed.refuse("tenant", "list", DATABASE_URL="nonsense")

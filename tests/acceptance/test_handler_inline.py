@@ -8,7 +8,7 @@ from turno.runner.inline import InlineRunner
 from turno.wiring.shared import sessions
 
 
-def test_an_unknown_product_does_not_stop_the_others(world: ExampleInstallation) -> None:
+def test_unknown_product_does_not_stop_the_job(world: ExampleInstallation) -> None:
     lent = sessions(world.settings, server_version=lambda: world.admin.info.server_version)
     runner = InlineRunner(lent, world.settings)
     result = runner.run(world.one, RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"}, "ana")

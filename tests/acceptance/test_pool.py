@@ -48,7 +48,7 @@ def running(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["status"] == "running" for job_id in jobs)
 
 
-def test_it_runs_what_was_waiting_and_what_comes_later(world: ExampleInstallation, queue: QueueInterface) -> None:
+def test_pool_runs_waiting_and_later_jobs(world: ExampleInstallation, queue: QueueInterface) -> None:
     first = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
     world.start_pool()
     assert wait_until(lambda: ended(world, *first), within=30)
@@ -72,7 +72,7 @@ def test_pool_grows_and_one_tenant_may_use_every_child(world: ExampleInstallatio
     assert wait_until(lambda: running(world, *jobs), within=30)
 
 
-def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleInstallation) -> None:
+def test_long_jobs_in_every_child_delay_no_tenant(world: ExampleInstallation) -> None:
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
     world.start_pool(TURNO_MAX_CHILDREN="4", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: running(world, *long), within=30)
@@ -86,7 +86,7 @@ def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleIns
     assert wait_until(lambda: ended(world, fifth), within=60)
 
 
-def test_without_a_reserve_everybody_waits_for_a_child(world: ExampleInstallation) -> None:
+def test_without_reserve_every_tenant_waits_for_a_child(world: ExampleInstallation) -> None:
     long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: running(world, long), within=30)
@@ -386,7 +386,7 @@ def test_cancelled_job_without_checkpoint_ends_after_grace(world: ExampleInstall
     assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request")
 
 
-def test_residents_mend_what_other_hosts_left_behind(world: ExampleInstallation) -> None:
+def test_residents_repair_jobs_of_other_hosts(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     gone = world.engine.start_worker(backend="pool", host="gone", pid=2**22 + 1)
     assert world.engine.claim_job(gone, job_id, types=[("odd", 1)])
@@ -395,7 +395,7 @@ def test_residents_mend_what_other_hosts_left_behind(world: ExampleInstallation)
     assert wait_until(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
 
 
-def test_a_worker_enters_what_it_runs(world: ExampleInstallation) -> None:
+def test_worker_registers_its_types(world: ExampleInstallation) -> None:
     world.start_pool("--queues", "hot")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     (row,) = world.rows("SELECT queues, types, versions FROM turno.workers")

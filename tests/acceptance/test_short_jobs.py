@@ -40,7 +40,7 @@ def running(world: ExampleInstallation, job_id: UUID) -> bool:
     return bool(world.job(job_id)["status"] == "running")
 
 
-def test_each_job_of_a_batch_ends_by_itself(world: ExampleInstallation) -> None:
+def test_each_job_of_a_batch_ends_separately(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "pid")
     world.start_pool(**PATIENT)
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
@@ -51,7 +51,7 @@ def test_each_job_of_a_batch_ends_by_itself(world: ExampleInstallation) -> None:
     assert all(before["finished_at"] < after["started_at"] for before, after in pairwise(starts))
 
 
-def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
+def test_dead_job_harms_no_neighbour(world: ExampleInstallation) -> None:
     dead, others = enqueue_batch(world, "kill_self")
     world.start_pool(**PATIENT)
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
@@ -59,7 +59,7 @@ def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
 
 
-def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstallation) -> None:
+def test_death_at_the_end_of_a_job_harms_no_neighbour(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "pid")
     world.start_pool(
         TURNO_CRASH_AT="completed", TOGETHER="0", **PATIENT
@@ -78,7 +78,7 @@ def test_who_is_worn_out_leaves_the_rest_of_its_batch(world: ExampleInstallation
     assert {job["attempt"] for job in jobs} == {1}
 
 
-def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
+def test_overdue_job_harms_no_neighbour(world: ExampleInstallation) -> None:
     overdue, others = enqueue_batch(world, "loop_forever", OddHurried)
     world.start_pool(TURNO_SHUTDOWN_GRACE_SECONDS="0.6", **PATIENT)
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
@@ -114,7 +114,7 @@ def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation)
     assert {(job["errors"], job["crashes"]) for job in map(world.job, others)} == {(0, 0)}
 
 
-def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstallation) -> None:
+def test_stopping_worker_gives_back_unbegun_jobs(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "wait_for_checkpoint_stop")
     pool = world.start_pool(**PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
@@ -126,7 +126,7 @@ def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstall
     assert {row["state"] for row in world.rows("SELECT state FROM turno.tickets")} == {"ready"}
 
 
-def test_a_heartbeat_leaves_what_waits_in_its_place(world: ExampleInstallation) -> None:
+def test_heartbeat_keeps_waiting_jobs_in_their_place(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "wait_for_cancel")
     world.start_pool(TURNO_HEARTBEAT_SECONDS="0.1", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)

@@ -20,7 +20,7 @@ def test_a_spawned_worker_invoices_a_batch(world: ExampleInstallation) -> None:
     assert world.rows("SELECT 1 FROM turno.workers") == []
 
 
-def test_a_bad_order_is_the_ledger_s_and_the_others_are_invoiced(world: ExampleInstallation) -> None:
+def test_bad_order_is_recorded_and_the_rest_is_invoiced(world: ExampleInstallation) -> None:
     first, second, third, *_ = world.order_ids()
     world.work(world.enqueue({"order_ids": [second]}))
     job_id = world.enqueue({"order_ids": [first, second, 999_999, third]})
@@ -70,7 +70,7 @@ def test_retry_of_failed_items_makes_a_linked_job(world: ExampleInstallation) ->
         world.rows("DELETE FROM orders WHERE id = 999999")
 
 
-def test_one_worker_takes_what_waits_in_every_tenant(world: ExampleInstallation) -> None:
+def test_one_worker_takes_jobs_of_every_tenant(world: ExampleInstallation) -> None:
     jobs = [(tenant, world.enqueue({"order_ids": [order]}, tenant=tenant))
             for tenant in world.tenants.values() for order in world.order_ids(tenant)[:3]]  # fmt: skip
     log = world.work(jobs[0][1])

@@ -74,9 +74,7 @@ def test_quiet_worker_claims_nothing_and_stopped_worker_leaves(
     assert world.rows("SELECT 1 FROM turno.workers") == []
 
 
-def test_a_time_limit_set_by_an_operator_ends_what_runs_too_long(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
-) -> None:
+def test_operator_time_limit_ends_a_long_job(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_pool(**OFTEN)
     assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
@@ -94,7 +92,7 @@ def test_operator_max_attempts_overrides_the_code(
 
 
 @pytest.mark.parametrize(("days", "purged"), [(1, 1), (90, 0), (None, 1)])
-def test_ended_jobs_are_kept_as_long_as_an_operator_says(
+def test_operator_retention_keeps_ended_jobs(
     world: ExampleInstallation, operator: psycopg.Connection[Any], days: int | None, purged: int
 ) -> None:
     attempt(world, world.enqueue({"how": "ok"}, handler=Odd))

@@ -93,7 +93,7 @@ def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orde
         assert opened[1]
 
 
-def test_a_refusal_is_a_problem_that_says_why(site: Site) -> None:
+def test_refusal_is_a_problem_with_a_reason(site: Site) -> None:
     with site.visitor("ana", "suc0001", bypass_csp=True) as page:
         blank(page, site)
         use(page, site)
@@ -122,7 +122,7 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
         assert any(asked)
 
 
-def test_a_lost_stream_comes_back_with_what_was_missed(site: Site, orders: list[int]) -> None:
+def test_lost_stream_resumes_with_missed_events(site: Site, orders: list[int]) -> None:
     with site.visitor("ana", "suc0001", bypass_csp=True) as page:
         blank(page, site)
         use(page, site)
@@ -140,7 +140,7 @@ def test_a_lost_stream_comes_back_with_what_was_missed(site: Site, orders: list[
         assert_in_order(page.evaluate("received"))
 
 
-def test_a_session_that_is_over_is_told(site: Site) -> None:
+def test_expired_session_is_reported(site: Site) -> None:
     with site.visitor("ana", "suc0001", bypass_csp=True) as page:
         blank(page, site)
         use(page, site)
@@ -198,7 +198,7 @@ def test_a_page_of_another_origin_uses_tickets(erp: tuple[str, Site], orders: li
         assert site.token("ana", "suc0001")[:20] not in "".join(opened)
 
 
-def test_a_page_of_an_origin_that_is_not_allowed_hears_nothing(site: Site) -> None:
+def test_page_of_a_refused_origin_receives_nothing(site: Site) -> None:
     with another_origin() as origin, site.browser.new_context() as context:
         page = site.opened(context)
         page.goto(origin)

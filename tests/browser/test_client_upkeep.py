@@ -88,7 +88,7 @@ def test_a_closed_tab_gives_the_stream_to_another(site: Site) -> None:
         assert first.evaluate("turno._source.opened") is False
 
 
-def test_what_nobody_follows_any_more_is_not_asked_for(site: Site, jobs: list[str]) -> None:
+def test_unfollowed_jobs_are_not_polled(site: Site, jobs: list[str]) -> None:
     with page_of(site) as page:
         page.context.route("**/api/stream?**", lambda route: route.abort())
         page.evaluate("(id) => { globalThis.stops = [follow(id), follow(id)]; }", jobs[0])
@@ -105,7 +105,7 @@ def test_what_nobody_follows_any_more_is_not_asked_for(site: Site, jobs: list[st
         assert page.evaluate("[turno._open.size, turno._followed.size, turno._source.etags.size]") == [0, 0, 0]
 
 
-def test_the_leading_tab_asks_for_what_another_still_follows(site: Site, jobs: list[str]) -> None:
+def test_leading_tab_polls_jobs_of_other_tabs(site: Site, jobs: list[str]) -> None:
     with page_of(site) as first:
         first.context.route("**/api/stream?**", lambda route: route.abort())
         second = first.context.new_page()
@@ -127,7 +127,7 @@ def test_the_leading_tab_asks_for_what_another_still_follows(site: Site, jobs: l
         wait_for(first, "turno._open.size === 0")
 
 
-def test_what_has_ended_or_was_told_is_forgotten_in_the_end(site: Site, jobs: list[str]) -> None:
+def test_ended_and_announced_jobs_are_forgotten(site: Site, jobs: list[str]) -> None:
     with page_of(site) as page:
         page.context.route("**/api/stream?**", lambda route: route.abort())
         page.evaluate("follow", jobs[0])

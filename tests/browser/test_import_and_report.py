@@ -54,7 +54,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
         site.world.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
 
 
-def test_a_report_is_asked_for_and_downloaded(site: Site, tmp_path: Path) -> None:
+def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.get_by_role("link", name="Sales of all branches").click()
         accessible(page)

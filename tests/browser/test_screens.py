@@ -76,7 +76,7 @@ def assert_fit_for_everybody(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_every_screen_is_fit_for_everybody(crowded: Site, look: dict[str, Any]) -> None:
+def test_every_screen_is_accessible(crowded: Site, look: dict[str, Any]) -> None:
     with crowded.browser.new_context(**look) as context:
         page = context.new_page()
         page.goto(crowded.url)
@@ -112,7 +112,7 @@ def test_every_screen_is_fit_for_everybody(crowded: Site, look: dict[str, Any]) 
         assert_fit_for_everybody(page, "a problem")
 
 
-def test_a_running_batch_is_fit_for_everybody(crowded: Site) -> None:
+def test_running_batch_is_accessible(crowded: Site) -> None:
     for look in ("phone", "laptop"):
         with crowded.visitor("ben", "suc0001", **LOOKS[look]) as page, crowded.holding(HELD):
             page.locator("#choice button.main").click()

@@ -77,7 +77,7 @@ def test_disabled_its_rows_stay(one: Capability, world: ExampleInstallation) -> 
 
 
 @of_tenants
-def test_missing_from_one_tenant_it_stops_no_other(
+def test_capability_missing_in_one_tenant_stops_no_tenant(
     one: Capability, world: ExampleInstallation, turno: Callable[..., tuple[int, str]]
 ) -> None:
     world.odd = True

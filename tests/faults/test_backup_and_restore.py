@@ -208,7 +208,7 @@ def apart(world: ExampleInstallation) -> bool:
     return True
 
 
-def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgres_template: Path) -> None:
+def test_one_tenant_is_restored_while_others_work(tmp_path: Path, postgres_template: Path) -> None:
     backup = tmp_path / "backup"
     with own_world(tmp_path / "server", postgres_template) as (cluster, world):
         world.backend = "pool"

@@ -142,7 +142,7 @@ def test_time_limit_is_per_job_and_spares_neighbours(world: ExampleInstallation)
     assert of_jobs(world, jobs, "crashes") == [0, 3, 0]
 
 
-def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: ExampleInstallation) -> None:
+def test_job_cancelled_by_force_costs_no_neighbour(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
     start(world, TURNO_HEARTBEAT_SECONDS="0.2", TURNO_SHUTDOWN_GRACE_SECONDS="0.5")
     assert wait_until(lambda: shown(world), within=20)

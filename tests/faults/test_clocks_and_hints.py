@@ -85,7 +85,7 @@ def test_a_lost_listener_costs_a_hint_and_comes_back(world: ExampleInstallation)
     assert pool.poll() is None
 
 
-def test_a_listener_that_came_back_is_heard(world: ExampleInstallation, tmp_path: Path) -> None:
+def test_returned_listener_receives_notifications(world: ExampleInstallation, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_LOOKS)
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     listening = (

@@ -211,7 +211,7 @@ def take_all(world: ExampleInstallation, taken: list[TimeoutConnection]) -> None
             return
 
 
-def test_without_a_free_connection_the_web_says_so_and_jobs_wait(
+def test_exhausted_connections_are_reported_and_jobs_wait(
     own: tuple[Cluster, ExampleInstallation], web: DemoWeb
 ) -> None:
     _, world = own

@@ -134,9 +134,7 @@ def test_full_log_disk_stops_server_and_recovers(tmp_path: Path, postgres_templa
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
-    tmp_path: Path, postgres_template: Path, how: str
-) -> None:
+def test_worker_continues_at_the_new_primary(tmp_path: Path, postgres_template: Path, how: str) -> None:
     with (
         own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
         standby_of(cluster, tmp_path / "standby") as (sockets, _),

@@ -45,7 +45,7 @@ def test_session_ended_between_jobs_costs_nothing(world: ExampleInstallation, po
     assert pool.poll() is None
 
 
-def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: ExampleInstallation, pool: Popen[str]) -> None:
+def test_pool_with_ended_sessions_runs_waiting_jobs(world: ExampleInstallation, pool: Popen[str]) -> None:
     assert wait_until(lambda: len(world.rows(f"SELECT 1 {SESSIONS}", "turno-%")) > 2, within=20)
     # Stopped meanwhile, so that it meets the lost hints and the waiting job, for which it has to fork, in one turn.
     pool.send_signal(signal.SIGSTOP)

@@ -180,7 +180,7 @@ def test_deadlocked_jobs_end_at_their_first_attempt(world: ExampleInstallation, 
     assert [(job["status"], job["attempt"], job["errors"]) for job in seen] == [("completed", 1, 0)] * 2
 
 
-def test_a_lock_that_was_waited_for_in_vain_is_asked_for_again(world: ExampleInstallation, tmp_path: Path) -> None:
+def test_lock_timeout_is_retried(world: ExampleInstallation, tmp_path: Path) -> None:
     world.backend = "pool"
     (held,) = world.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
     job_id = world.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Odd)
@@ -213,7 +213,7 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("backend", ["exec", "pool"])
 @pytest.mark.parametrize("end", ["ok", "error", "os_exit_0", "kill_self", "segfault"])
-def test_nothing_stays_of_what_daemonised_however_its_job_ends(
+def test_daemon_leaves_nothing_after_any_end_of_its_job(
     world: ExampleInstallation, tmp_path: Path, end: str, backend: str
 ) -> None:
     world.backend = backend
@@ -271,7 +271,7 @@ os.kill(spared, 9)
 """
 
 
-def test_of_adopted_processes_those_that_a_queue_launched_stay() -> None:
+def test_launched_workers_survive_adoption_clean_up() -> None:
     """Maintenance of a pool may launch workers for the exec backend; orphaned, they become the pool's children."""
     with subprocess.Popen([sys.executable, "-c", ADOPT], cwd=ROOT, start_new_session=True) as supervisor:
         assert supervisor.wait(20) == 0

@@ -69,12 +69,12 @@ def test_each_of_the_named_tests_must_notice(prepared_checkout: PreparedCheckout
         "no such module",
     ],
 )
-def test_what_says_nothing_is_broken(changed: dict[str, object], prepared_checkout: PreparedCheckout) -> None:
+def test_run_without_a_result_is_broken(changed: dict[str, object], prepared_checkout: PreparedCheckout) -> None:
     verdict = hunt(dataclasses.replace(NOTICED, **changed), prepared_checkout)  # type: ignore[arg-type]
     assert verdict.fate is Fate.BROKEN, verdict.output
 
 
-def test_what_fails_with_every_guard_is_told(prepared_checkout: PreparedCheckout) -> None:
+def test_test_failing_with_every_guard_is_reported(prepared_checkout: PreparedCheckout) -> None:
     assert what_fails(NOTICED.tests, prepared_checkout) == ""
     assert "not_there" in what_fails(["tests/unit/test_not_there.py"], prepared_checkout)
 
@@ -102,6 +102,6 @@ def test_nothing_that_a_hunt_has_started_outlives_it(prepared_checkout: Prepared
     assert wait_until(lambda: processes.working_in(prepared_checkout.tree) == before, within=20)
 
 
-def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no such name"]) == 2
     assert "no such mutant: no such name" in capsys.readouterr().out

@@ -159,7 +159,7 @@ def test_the_attack_works_without_its_guard(module_world: ExampleInstallation, a
         "DO $do$ BEGIN RESET ROLE; COMMIT; END $do$",
     ],
 )
-def test_there_is_nobody_to_fall_back_to(
+def test_no_role_is_left_to_fall_back_to(
     module_world: ExampleInstallation, session: Session, statement: LiteralString
 ) -> None:
     session.execute(fill(module_world, statement))
@@ -189,7 +189,7 @@ PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", 
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_path_leads_to_the_other_schema(module_world: ExampleInstallation, path: LiteralString) -> None:
+def test_no_search_path_reaches_the_second_schema(module_world: ExampleInstallation, path: LiteralString) -> None:
     assert CANARY not in seen_by(module_world, path)
     with without(module_world, OUT_OF_B):
         leads_there = not path.startswith("{a}")
@@ -406,7 +406,7 @@ def test_a_prepared_statement_follows_the_path_and_finds_nothing(
         session.execute("EXECUTE names")
 
 
-def test_discard_all_brings_back_what_the_worker_pinned(module_world: ExampleInstallation, session: Session) -> None:
+def test_discard_all_restores_pinned_settings(module_world: ExampleInstallation, session: Session) -> None:
     session.execute("SET search_path = pg_catalog; SET statement_timeout = 1; SET synchronous_commit = off")
     session.execute("DISCARD ALL")
     pinned = {"search_path": f"{module_world.one.schema},pg_temp", "statement_timeout": "0", "synchronous_commit": "on"}
@@ -450,7 +450,7 @@ def test_the_engine_reads_no_tenant(module_world: ExampleInstallation, table: st
         module_world.engine.execute("SELECT FROM turno.tickets")
 
 
-def test_a_report_reads_the_branches_of_its_own_company(module_world: ExampleInstallation) -> None:
+def test_report_reads_branches_of_its_company(module_world: ExampleInstallation) -> None:
     admin, logins = module_world.admin, module_world.logins
     add_company(admin, logins, "rival", "Rival")
     stranger = add_tenant(admin, logins, "rival0001", "rival")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LINES = 1300  # three groups
 
 
-def test_a_killed_import_goes_on_and_reads_no_line_twice(world: ExampleInstallation) -> None:
+def test_killed_import_resumes_and_reads_no_line_twice(world: ExampleInstallation) -> None:
     text = "\n".join([ORDERS, *(order(900_000 + n) for n in range(LINES))])
     payload = {"file_id": str(upload(world, text.encode())), "table": "orders"}
     job_id = world.enqueue(payload, handler=DataImport, user_id="ana")

@@ -46,7 +46,7 @@ def test_a_seed_is_a_schedule() -> None:
     ("option", "said", "known"),
     [("--faults", "no such fault: earthquake", WEIGHTS), ("--work", "no such kind of work: earthquake", KINDS)],
 )
-def test_an_unknown_name_is_told(option: str, said: str, known: dict[str, int]) -> None:
+def test_unknown_name_is_reported(option: str, said: str, known: dict[str, int]) -> None:
     ended = nemesis(option, "earthquake")
     assert ended.returncode == 2
     assert f"{said}; there are: {', '.join(known)}" in ended.stderr

@@ -8,5 +8,5 @@ from tests.faults.nemesis_run import assert_found_without
 
 
 @pytest.mark.timeout(600)
-def test_without_the_order_an_event_is_heard_too_early() -> None:
+def test_unordered_event_is_received_too_early() -> None:
     assert_found_without("order")

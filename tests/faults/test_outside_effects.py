@@ -94,7 +94,7 @@ def open_jobs(world: ExampleInstallation, *, parked: bool = True) -> int:
 
 
 @pytest.mark.timeout(120 + 2 * AUTHORISATIONS)
-def test_no_authorisation_is_asked_for_twice_whatever_fails(world: ExampleInstallation, authority: Authority) -> None:
+def test_no_failure_authorises_twice(world: ExampleInstallation, authority: Authority) -> None:
     authority.moods, authority.chance = MOODS, random.Random(AUTHORISATIONS)  # noqa: S311
     wanted = invoices(world, AUTHORISATIONS)
     for first in range(0, len(wanted), BATCH):

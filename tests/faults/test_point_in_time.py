@@ -65,7 +65,7 @@ def restored(base: Path, archive: Path, first: Cluster, moment: str) -> Iterator
     cluster.files.remove()
 
 
-def test_all_that_was_before_the_moment_is_there_and_goes_on(tmp_path: Path, postgres_template: Path) -> None:
+def test_state_before_the_moment_is_restored_and_resumes(tmp_path: Path, postgres_template: Path) -> None:
     base, archive = tmp_path / "base", tmp_path / "archive"
     archive.mkdir()
     archiving = {"archive_mode": "on", "archive_command": f"{SCRIPTS}/archive-wal.sh %p %f {archive}"}

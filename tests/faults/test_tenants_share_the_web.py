@@ -72,7 +72,7 @@ def test_burst_of_one_tenant_waits_and_is_answered(world: ExampleInstallation) -
         assert set(stream) == {200}
 
 
-def test_many_waiting_requests_of_a_tenant_hold_up_nobody(world: ExampleInstallation) -> None:
+def test_many_waiting_requests_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     path, mine = f"/api/jobs/{job_id}?wait=60", headers_of(world)
     body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})

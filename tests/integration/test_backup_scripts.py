@@ -149,7 +149,7 @@ def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
         ("archive-wal.sh", "which segment?"),
     ],
 )
-def test_a_script_asks_what_it_is_not_told(script: str, asks: str) -> None:
+def test_script_prompts_for_missing_arguments(script: str, asks: str) -> None:
     asked = subprocess.run(
         [SCRIPTS / script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False
     )

@@ -32,7 +32,7 @@ MUTANTS = (
         AUTHORISATION,
         "        if self.last < number - 1:\n",
         "        if False:\n",
-        (f"{TESTS}::test_a_gap_is_said_with_the_number_that_is_missing",),
+        (f"{TESTS}::test_gap_is_reported_with_the_missing_number",),
     ),
     Mutant(
         "several jobs of a branch ask at once",
@@ -40,7 +40,7 @@ MUTANTS = (
         HANDLER,
         "    key_limit = 1\n",
         "    key_limit = 2\n",
-        (f"{TESTS}::test_only_one_job_of_a_branch_asks_at_a_time",),
+        (f"{TESTS}::test_one_job_of_a_branch_runs_at_once",),
     ),
     Mutant(
         "an outage is forgotten",

@@ -82,7 +82,7 @@ MUTANTS = (
         EXECUTOR,
         "if shared and isinstance(outcome, psycopg.IntegrityError):",
         "if False:",
-        (f"{HOSTILE}::test_constraint_modes_of_one_job_fail_no_other[mallory]",),
+        (f"{HOSTILE}::test_constraint_modes_of_a_job_fail_no_neighbour[mallory]",),
     ),
     Mutant(
         "a handler that is never retried shares its commit",
@@ -90,7 +90,7 @@ MUTANTS = (
         EXECUTOR,
         "            or self._handler.retry.max_attempts == 1  # never to be repeated for another job's sake\n",
         "",
-        (f"{ENDS}::test_never_retried_each_has_a_commit_of_its_own",),
+        (f"{ENDS}::test_never_retried_handler_has_a_separate_commit",),
     ),
     Mutant(
         "an asynchronous handler may commit",
@@ -162,7 +162,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_repair.sql",
         "p_backend, j.attempt, j.crashes, j.concurrency_key, ",
         "p_backend, j.attempt, 0, j.concurrency_key, ",
-        (f"{CLAIMS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
+        (f"{CLAIMS}::test_repaired_ticket_keeps_the_order_to_run_alone",),
     ),
     Mutant(
         "a batch is larger than its tenant's cap",
@@ -298,7 +298,7 @@ MUTANTS = (
         EXECUTOR,
         "            self._handler.alone\n            or ",
         "            ",
-        (f"{ENDS}::test_alone_each_has_a_commit_of_its_own",),
+        (f"{ENDS}::test_alone_handler_has_a_separate_commit",),
     ),
     *(
         Mutant(

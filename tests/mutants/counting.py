@@ -90,7 +90,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/claims_lost.sql",
         " AND a.outcome IN ('crashed', 'released')",
         "",
-        ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_no_attempt_whose_end_is_on_record",),
+        ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_no_attempt_with_an_end",),
     ),
     Mutant(
         "a lost claim counts as often as a handler calls",
@@ -114,7 +114,7 @@ MUTANTS = (
         "turno/migrations/control/functions/count_dead_letter.sql",
         " - (TG_OP <> 'INSERT' AND OLD.closed_at IS NULL)::integer",
         "",
-        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
+        (f"{STEERING}::test_groups_count_failures_of_any_time",),
     ),
     Mutant(
         "dead letters that were counted are forgotten with the next",
@@ -122,7 +122,7 @@ MUTANTS = (
         "turno/migrations/control/functions/fold_dead_letter_counts.sql",
         "SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open,",
         "SET jobs = excluded.jobs, open = excluded.open,",
-        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
+        (f"{STEERING}::test_groups_count_failures_of_any_time",),
     ),
     Mutant(
         "a part of a day counts as none of it",
@@ -130,7 +130,7 @@ MUTANTS = (
         "turno/store/operator/job_search.py",
         "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)",
         "AND at < %(before)s::timestamptz",
-        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
+        (f"{STEERING}::test_groups_count_failures_of_any_time",),
     ),
     Mutant(
         "an attempt's time is counted again with its rescue",
@@ -138,7 +138,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/outcome_put.sql",
         "WHERE a.job_id = p_job AND p_outcome <> 'rescued'",
         "WHERE a.job_id = p_job",
-        (f"{TESTS}::test_a_rescue_is_counted_beside_what_became_of_the_attempt[0-crashed]",),
+        (f"{TESTS}::test_rescue_is_counted_beside_the_outcome[0-crashed]",),
     ),
     Mutant(
         "a retried attempt is not counted",

@@ -16,7 +16,7 @@ MUTANTS = (
         RUNNER,
         "if isinstance(error, psycopg.Error) and unreachable(error):",
         "if isinstance(error, psycopg.Error):",
-        (f"{TESTS}::test_a_failing_tenant_stops_no_other",),
+        (f"{TESTS}::test_failing_tenant_stops_no_tenant",),
     ),
     Mutant(
         "a failing tenant is tried at each turn",

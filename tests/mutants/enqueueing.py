@@ -63,7 +63,7 @@ MUTANTS = (
         DOOR,
         "IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN",
         "IF false THEN",
-        (f"{TESTS}::test_for_an_adopted_schema_only_those_enqueue_who_may_use_it",),
+        (f"{TESTS}::test_adopted_schema_accepts_jobs_of_its_own_roles",),
     ),
     Mutant(
         "a key of code's is reused by a second request",
@@ -111,7 +111,7 @@ MUTANTS = (
         ENQUEUE,
         "            IF far THEN\n",
         "            IF false THEN\n",
-        (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
+        (f"{TESTS}::test_refusal_has_a_remedy[far ahead]",),
     ),
     Mutant(
         "an enqueue beside POST holds it up until it commits",
@@ -151,7 +151,7 @@ MUTANTS = (
         "turno/maintenance/rounds.py",
         "            self.announce()\n            if self._engine.take_lease(",
         "            if self._engine.take_lease(",
-        ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
+        ("tests/integration/maintenance/test_maintenance.py::test_sweep_registers_the_handlers",),
     ),
     Mutant(
         "a child of a job is never the existing job",

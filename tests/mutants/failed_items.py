@@ -67,7 +67,7 @@ MUTANTS = (
         "        if one.items_failed:\n",
         "        if False:\n",
         (
-            "tests/integration/store/test_troubles.py::test_failed_items_of_completed_jobs_are_told",
+            "tests/integration/store/test_troubles.py::test_failed_items_of_completed_jobs_are_reported",
             "tests/capabilities/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",
             "tests/acceptance/test_steering_commands.py::test_failed_items_are_listed_and_retried_in_all_tenants",
         ),

@@ -78,7 +78,7 @@ MUTANTS = (
             file,
             guard,
             instead,
-            (f"{TESTS}::test_a_token_serves_no_other_session[{case}]",),
+            (f"{TESTS}::test_token_serves_only_its_session[{case}]",),
         )
         for what, file, guard, instead, case in (
             (

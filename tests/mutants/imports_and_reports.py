@@ -29,7 +29,7 @@ MUTANTS = (
         "imports/data_import.py",
         "force_rollback=payload.dry_run",
         "force_rollback=False",
-        ("tests/integration/imports/test_data_import.py::test_a_dry_run_tells_everything_and_keeps_nothing",),
+        ("tests/integration/imports/test_data_import.py::test_dry_run_reports_everything_and_keeps_nothing",),
     ),
     Mutant(
         "a workbook unpacks to anything",

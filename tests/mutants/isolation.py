@@ -67,7 +67,7 @@ MUTANTS = (
         '"jobs_enqueue": roles("api control")',
         '"jobs_enqueue": roles("api control report")',
         (
-            "tests/integration/tenancy/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
+            "tests/integration/tenancy/test_report_login.py::test_report_submits_nothing_for_any_user",
             "tests/integration/tenancy/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
         ),
     ),
@@ -101,7 +101,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "        except psycopg.Error as error:\n            self._rescuer.no_process(",
         "        except ZeroDivisionError as error:\n            self._rescuer.no_process(",
-        (f"{REPORTS}::test_a_report_whose_login_cannot_be_had_waits_alone",),
+        (f"{REPORTS}::test_report_without_its_login_waits_alone",),
     ),
     Mutant(
         "stored text steers an operator's terminal",
@@ -117,7 +117,7 @@ MUTANTS = (
         LOGINS,
         "len(self.master_key) < 32",
         "len(self.master_key) < 16",
-        ("tests/unit/tenancy/test_logins.py::test_what_is_missing_is_said",),
+        ("tests/unit/tenancy/test_logins.py::test_missing_variables_are_named",),
     ),
     Mutant(
         "secrets are in the environment of processes with handlers",
@@ -141,7 +141,7 @@ MUTANTS = (
         "turno/environment.py",
         "interpolate=False",
         "interpolate=True",
-        ("tests/unit/commands/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
+        ("tests/unit/commands/test_main_command.py::test_env_file_replaces_dotenv_below_the_environment",),
     ),
     Mutant(
         "passwords of the broker's users are in arguments",
@@ -173,7 +173,7 @@ MUTANTS = (
         "turno/without_secrets.py",
         "for name in needed if",
         "for name in Settings.secrets().values() if",
-        ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
+        ("tests/unit/test_environment.py::test_program_receives_only_its_secrets",),
     ),
     Mutant(
         "other processes may look into processes with handlers",
@@ -189,7 +189,7 @@ MUTANTS = (
         "turno/runner/leftover_processes.py",
         " and not flags & PF_FORKNOEXEC",
         "",
-        ("tests/faults/test_handlers_that_misbehave.py::test_of_adopted_processes_those_that_a_queue_launched_stay",),
+        ("tests/faults/test_handlers_that_misbehave.py::test_launched_workers_survive_adoption_clean_up",),
     ),
     Mutant(
         "PUBLIC may fill the write-ahead log",
@@ -317,7 +317,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/install.py",
         "        keep_for_hosts(admin, logins)\n",
         "",
-        (f"{HOSTS}::test_no_role_that_was_here_loses_what_everybody_could_do[cluster]",),
+        (f"{HOSTS}::test_existing_role_loses_no_right_of_public[cluster]",),
     ),
     Mutant(
         "a role that inherits nothing keeps nothing before PostgreSQL 16",
@@ -325,7 +325,7 @@ MUTANTS = (
         "turno/tenancy/rights/host_rights.py",
         "    if not host.inherits:\n",
         "    if False:\n",
-        (f"{HOSTS}::test_no_role_that_was_here_loses_what_everybody_could_do[postgres15]",),
+        (f"{HOSTS}::test_existing_role_loses_no_right_of_public[postgres15]",),
     ),
     Mutant(
         "a login of Turno's own is taken for one that was here",

@@ -67,7 +67,7 @@ MUTANTS = (
         MOVED,
         "FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked",
         "FOR NO KEY UPDATE OF k) AS locked",
-        (f"{KEYS}::test_a_locked_key_of_one_tenant_delays_no_other",),
+        (f"{KEYS}::test_locked_key_of_a_tenant_delays_no_tenant",),
     ),
     Mutant(
         "a promotion admits jobs of a key that another session admits",

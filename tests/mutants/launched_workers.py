@@ -26,7 +26,7 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_take.sql",
         "WHERE leases.until <= now - p_after OR",
         "WHERE leases.until <= now OR",
-        ("tests/integration/maintenance/test_orphans.py::test_the_web_maintains_where_no_other_process_does",),
+        ("tests/integration/maintenance/test_orphans.py::test_web_maintains_without_another_process",),
     ),
     Mutant(
         "a launched worker waits for ever for a database that was dropped",
@@ -90,7 +90,7 @@ MUTANTS = (
         WORTH,
         "NOT EXISTS (SELECT FROM leases l WHERE l.name = 'sweep' AND l.until > now)",
         "false",
-        (f"{EXEC}::test_a_worker_stays_until_somebody_has_swept",),
+        (f"{EXEC}::test_worker_stays_until_a_sweep_has_run",),
     ),
     Mutant(
         "a worker leaves although a second busy worker is silent",
@@ -146,8 +146,6 @@ MUTANTS = (
         "turno/commands/workers.py",
         "        if not steady:\n",
         "        if False:\n",
-        (
-            "tests/integration/maintenance/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",
-        ),
+        ("tests/integration/maintenance/test_unserved.py::test_backend_status_and_worker_list_report_it",),
     ),
 )

@@ -23,7 +23,7 @@ MUTANTS = (
         TAKE,
         "AND greatest(l.empty_at, at) + cost < at + p_seconds + 0.001;",
         ";",
-        (f"{RATES}::test_a_lost_race_for_one_limit_costs_no_other",),
+        (f"{RATES}::test_lost_race_for_one_limit_costs_no_limit",),
     ),
     Mutant(
         "payloads are counted and never refused",
@@ -39,7 +39,7 @@ MUTANTS = (
         TAKE,
         "ELSIF before >= at + p_seconds + 0.001 THEN",
         "ELSIF false THEN",
-        (f"{RATES}::test_a_clock_that_was_put_back_shuts_nobody_out",),
+        (f"{RATES}::test_clock_set_back_locks_no_user_out",),
     ),
     Mutant(
         "a tenant's commands are not counted together",
@@ -111,7 +111,7 @@ MUTANTS = (
         "turno/web/routes.py",
         "    if operation.method not in SAFE:\n        admit_command(scope)\n",
         "",
-        (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
+        (f"{RATES}::test_only_own_commands_are_counted",),
     ),
     Mutant(
         "forms of the pages are not counted",
@@ -127,7 +127,7 @@ MUTANTS = (
         "turno/web/admission.py",
         "    if scope.principal.operator:\n",
         "    if False:\n",
-        (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
+        (f"{RATES}::test_only_own_commands_are_counted",),
     ),
     Mutant(
         "jobs within the request are not counted",

@@ -27,7 +27,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         "    if request.method not in SAFE:\n        require_same_origin(request)\n",
         "",
-        (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
+        (f"{SESSION}::test_foreign_site_changes_nothing_with_the_cookie",),
     ),
     Mutant(
         "another site may sign a user in",
@@ -35,7 +35,7 @@ MUTANTS = (
         "turno/web/pages/sign_in.py",
         '    """Sign in with a token that was pasted."""\n    require_same_origin(request)\n',
         '    """Sign in with a token that was pasted."""\n',
-        (f"{SESSION}::test_no_other_site_signs_anybody_in_or_out",),
+        (f"{SESSION}::test_foreign_site_signs_no_user_in_or_out",),
     ),
     Mutant(
         "the demo admits every name that leads to it",
@@ -51,7 +51,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         "return None if origin is None else urlsplit",
         "return True if origin is None else urlsplit",
-        (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
+        (f"{SESSION}::test_foreign_site_changes_nothing_with_the_cookie",),
     ),
     Mutant(
         "a form needs no token",
@@ -75,7 +75,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         "        httponly=True,\n",
         "",
-        (f"{SESSION}::test_the_cookie_is_out_of_reach_of_scripts_and_other_sites",),
+        (f"{SESSION}::test_cookie_is_hidden_from_scripts_and_foreign_sites",),
     ),
     Mutant(
         "a neighbouring host may plant a session",
@@ -107,7 +107,7 @@ MUTANTS = (
         "turno/web/security.py",
         "if host is None or tag == ANY_NAME",
         "if True or tag == ANY_NAME",
-        (f"{PUBLIC}::test_no_other_host_counts_as_ours",),
+        (f"{PUBLIC}::test_foreign_host_does_not_count_as_ours",),
     ),
     Mutant(
         "any client may claim that a request came over TLS",
@@ -115,7 +115,7 @@ MUTANTS = (
         "turno/http_server/front.py",
         " and network_of(client, trusted=self._trusted) is None:",
         ":",
-        (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
+        (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
     ),
     Mutant(
         "older headers of a client say that a request came over TLS",
@@ -123,7 +123,7 @@ MUTANTS = (
         "turno/http_server/front.py",
         'environ.get("HTTP_X_FORWARDED_PROTO") == "https"',
         'environ.get("HTTP_X_FORWARDED_SSL") == "on"',
-        (f"{PUBLIC}::test_what_a_proxy_passes_on_from_a_client_says_no_scheme",),
+        (f"{PUBLIC}::test_forwarded_client_header_sets_no_scheme",),
     ),
     Mutant(
         "a header may name the requested path",
@@ -131,7 +131,7 @@ MUTANTS = (
         "turno/http_server/front.py",
         'if b"_" in name:',
         "if False:",
-        (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
+        (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
     ),
     Mutant(
         "the sign-in leads anywhere",
@@ -211,7 +211,7 @@ MUTANTS = (
         "turno/web/api/submit.py",
         "        if not handler.is_for_users(error):\n",
         "        if False:\n",
-        ("tests/integration/web/test_api_service.py::test_switched_off_a_failing_service_is_told",),
+        ("tests/integration/web/test_api_service.py::test_failing_service_is_reported_when_switched_off",),
     ),
     Mutant(
         "a batch is done though some of it failed",
@@ -227,7 +227,7 @@ MUTANTS = (
         "turno/web/security.py",
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',
-        (f"{ORIGINS}::test_no_other_origin_may",),
+        (f"{ORIGINS}::test_unlisted_origin_is_refused",),
     ),
     Mutant(
         "another site may use the host's login",
@@ -235,7 +235,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         "        if request.method not in SAFE and not bearer:\n            require_same_origin(request)\n",
         "",
-        (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
+        (f"{MOUNTED}::test_foreign_site_changes_nothing_with_the_host_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
     ),
     Mutant(
         "a bearer header counts next to the host's cookie",
@@ -243,7 +243,7 @@ MUTANTS = (
         "turno/web/auth/login.py",
         " and not request.cookies\n",
         "\n",
-        (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
+        (f"{MOUNTED}::test_foreign_site_changes_nothing_with_the_host_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
     ),
     Mutant(
         "every user of a host's has the same form token",

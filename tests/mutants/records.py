@@ -110,7 +110,7 @@ MUTANTS = (
         "turno/worker/job_logs.py",
         "max(self._waiting.values(), key=len).pop()",
         "self._waiting[claim.login.schema].pop()",
-        ("tests/unit/worker/test_job_logs.py::test_lines_of_a_locked_tenant_displace_no_other_tenant",),
+        ("tests/unit/worker/test_job_logs.py::test_lines_of_a_locked_tenant_displace_no_tenant",),
     ),
     Mutant(
         "an error's group shows redacted text",
@@ -182,7 +182,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/provision.py",
         "paused_at = DEFAULT, ",
         "",
-        (f"{TESTS}::test_a_slug_added_again_starts_as_any_other",),
+        (f"{TESTS}::test_slug_added_again_starts_afresh",),
     ),
     Mutant(
         "a handler enqueues or publishes by any job",

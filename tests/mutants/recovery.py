@@ -19,7 +19,7 @@ FENCED = "promise 3: a worker that lost its claim can write nothing"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
 CRASHES = "section 3: errors and crashes are counted apart"
 DRY = "section 7: each pass has a dry run"
-MENDS = f"{MAINTENANCE}::test_a_pass_mends_what_it_is_for_once"
+MENDS = f"{MAINTENANCE}::test_pass_repairs_its_rows_once"
 ON_TICKET = "WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;"
 
 MUTANTS = (
@@ -29,7 +29,7 @@ MUTANTS = (
         "turno/migrations/control/functions/prune_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE alive_at",
-        (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
+        (f"{ORPHANS}::test_silence_without_a_listener_is_no_death",),
     ),
     Mutant(
         "a gap between sweeps is forgotten by the next one",
@@ -37,7 +37,7 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_take.sql",
         "CASE WHEN leases.until BETWEEN now - p_for AND now + p_for THEN leases.since ELSE now END",
         "leases.since",
-        (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
+        (f"{ORPHANS}::test_silence_without_a_listener_is_no_death",),
     ),
     Mutant(
         "cron after an outage does not wait for the living",
@@ -53,7 +53,7 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_take.sql",
         "OR leases.until > now + p_for AND p_for > '0'",
         "",
-        (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
+        (f"{ORPHANS}::test_server_with_clock_set_back_is_swept_at_once",),
     ),
     Mutant(
         "a worker with a heartbeat in the future lives until then",
@@ -61,7 +61,7 @@ MUTANTS = (
         "turno/migrations/control/functions/prune_workers.sql",
         "WHERE alive_at > clock_timestamp();",
         "WHERE false;",
-        (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
+        (f"{ORPHANS}::test_server_with_clock_set_back_is_swept_at_once",),
     ),
     Mutant(
         "a process ends the lease of another",
@@ -289,7 +289,7 @@ MUTANTS = (
         "turno/maintenance/tasks.py",
         "if ref not in offered and not self._queue.offer(ref):",
         "if not ref:",
-        (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
+        (f"{MAINTENANCE}::test_untaken_job_is_offered_again",),
     ),
     Mutant(
         "a job is offered again at once",
@@ -297,7 +297,7 @@ MUTANTS = (
         "turno/migrations/control/functions/unclaimed.sql",
         "t.run_at <= clock_timestamp() - p_waiting_for",
         "t.run_at <= clock_timestamp()",
-        (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
+        (f"{MAINTENANCE}::test_untaken_job_is_offered_again",),
     ),
     Mutant(
         "a paused tenant's job is offered",
@@ -305,7 +305,7 @@ MUTANTS = (
         "turno/migrations/control/functions/unclaimed.sql",
         " AND n.paused_at IS NULL",
         "",
-        (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused tenant]",),
+        (f"{COST}::test_unserved_job_is_not_offered[a paused tenant]",),
     ),
     Mutant(
         "a capped tenant's job is offered",
@@ -313,7 +313,7 @@ MUTANTS = (
         "turno/migrations/control/functions/unclaimed.sql",
         "n.cap IS NULL\n              OR",
         "true\n              OR",
-        (f"{COST}::test_what_nobody_could_take_is_not_offered[a tenant at its cap]",),
+        (f"{COST}::test_unserved_job_is_not_offered[a tenant at its cap]",),
     ),
     Mutant(
         "a job of a paused type is offered",
@@ -321,7 +321,7 @@ MUTANTS = (
         "turno/migrations/control/functions/unclaimed.sql",
         "j.paused_at IS NOT NULL\n            OR",
         "false\n            OR",
-        (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused type]",),
+        (f"{COST}::test_unserved_job_is_not_offered[a paused type]",),
     ),
     Mutant(
         "a job of a capped type is offered",
@@ -329,7 +329,7 @@ MUTANTS = (
         "turno/migrations/control/functions/unclaimed.sql",
         "OR j.cap <= (",
         "OR false AND j.cap <= (",
-        (f"{COST}::test_what_nobody_could_take_is_not_offered[a type at its cap]",),
+        (f"{COST}::test_unserved_job_is_not_offered[a type at its cap]",),
     ),
     Mutant(
         "due jobs of one tenant go before all others'",
@@ -337,7 +337,7 @@ MUTANTS = (
         "turno/migrations/control/functions/promote.sql",
         "IF cardinality(due) = p_limit THEN",
         "IF false THEN",
-        (f"{COST}::test_what_is_due_of_one_tenant_delays_no_other_s",),
+        (f"{COST}::test_due_jobs_of_a_tenant_delay_no_tenant",),
     ),
     Mutant(
         "stamping over reads waiting jobs where a worker is alive",
@@ -345,7 +345,7 @@ MUTANTS = (
         "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
         "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",
-        (f"{COST}::test_a_sweep_does_not_read_what_waits[move_unserved]",),
+        (f"{COST}::test_sweep_reads_no_waiting_jobs[move_unserved]",),
     ),
     Mutant(
         "a dry run commits",

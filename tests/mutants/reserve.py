@@ -19,7 +19,7 @@ MUTANTS = (
         "turno/commands/work.py",
         "reserve=settings.reserve_children",
         "reserve=0",
-        (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
+        (f"{POOL}::test_long_jobs_in_every_child_delay_no_tenant",),
     ),
     Mutant(
         "the reserve is for any next job",
@@ -27,7 +27,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "self._source.take(worker, free.slots, free.without)",
         "self._source.take(worker, free.slots)",
-        (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
+        (f"{POOL}::test_long_jobs_in_every_child_delay_no_tenant",),
     ),
     Mutant(
         "a claim takes jobs of tenants that are left out",
@@ -67,7 +67,7 @@ MUTANTS = (
         "turno/queues/exec/slots.py",
         "            if tenant in taken:\n",
         "            if False:\n",
-        (f"{SLOTS}::test_the_reserve_is_for_who_has_no_place",),
+        (f"{SLOTS}::test_reserve_is_for_tenants_without_a_place",),
     ),
     Mutant(
         "a job begun in the reserve stays there",
@@ -91,7 +91,7 @@ MUTANTS = (
         "turno/worker/sources/spawned.py",
         "claim(others)",
         "claim()",
-        (f"{EXEC}::test_in_an_ordinary_place_tenants_without_any_other_go_first",),
+        (f"{EXEC}::test_ordinary_place_prefers_tenants_without_places",),
     ),
     Mutant(
         "a host has no place in reserve",
@@ -99,7 +99,7 @@ MUTANTS = (
         "turno/queues/exec/slots.py",
         "_paths(self.folder, RESERVE, self.reserve)",
         "_paths(self.folder, RESERVE, 0)",
-        (f"{EXEC}::test_long_jobs_in_every_place_keep_no_other_tenant_waiting",),
+        (f"{EXEC}::test_long_jobs_in_every_place_delay_no_tenant",),
     ),
     Mutant(
         "without room for one tenant no tenant is offered again",

@@ -32,7 +32,7 @@ MUTANTS = (
         "turno/migrations/tenant/schema/0001_jobs.sql",
         "ON background_jobs (user_id) WHERE finished_at IS NULL;",
         "ON background_jobs (user_id) WHERE status IN ('pending', 'running');",
-        (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[alone]",),
+        (f"{LOOKUPS}::test_life_of_a_job_reads_no_more_beside_many_jobs[alone]",),
     ),
     Mutant(
         "a plan made for a small table is kept for a large one",
@@ -64,7 +64,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         "WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)\n",
         "WHERE t.token = ANY (p_tokens)\n",
-        ("tests/integration/store/test_lookups.py::test_a_life_reads_no_more_beside_many_others[together]",),
+        ("tests/integration/store/test_lookups.py::test_life_of_a_job_reads_no_more_beside_many_jobs[together]",),
     ),
     Mutant(
         "a busy worker forgets to say that it is alive",
@@ -97,9 +97,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "    if not leftover_processes.none():\n        leftover_processes.end()\n",
         "    return\n",
-        (
-            "tests/faults/test_handlers_that_misbehave.py::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",
-        ),
+        ("tests/faults/test_handlers_that_misbehave.py::test_daemon_leaves_nothing_after_any_end_of_its_job[ok-pool]",),
     ),
     Mutant(
         "a daemonised process is not adopted by its child",
@@ -107,7 +105,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "        resource_limits.adopt_orphans()\n",
         "",
-        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
+        (f"{MISBEHAVE}::test_daemon_leaves_nothing_after_any_end_of_its_job[ok-pool]",),
     ),
     Mutant(
         "a daemonised process outlives a killed child",
@@ -115,7 +113,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "        leftover_processes.end(spare=own)\n",
         "",
-        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[kill_self-exec]",),
+        (f"{MISBEHAVE}::test_daemon_leaves_nothing_after_any_end_of_its_job[kill_self-exec]",),
     ),
     Mutant(
         "a launched worker is ended as a stray",
@@ -123,7 +121,7 @@ MUTANTS = (
         "turno/runner/leftover_processes.py",
         " and not _launched(pid)}:",
         "}:",
-        (f"{MISBEHAVE}::test_of_adopted_processes_those_that_a_queue_launched_stay",),
+        (f"{MISBEHAVE}::test_launched_workers_survive_adoption_clean_up",),
     ),
     Mutant(
         "a handler may commit",
@@ -155,7 +153,7 @@ MUTANTS = (
         "turno/runner/item_savepoint.py",
         'f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}"',
         'f"RELEASE SAVEPOINT {self._name}"',
-        (f"{LEDGER}::test_a_failed_item_keeps_nothing_and_the_others_everything",),
+        (f"{LEDGER}::test_failed_item_keeps_nothing_and_the_rest_is_kept",),
     ),
     Mutant(
         "constraints of a later item are deferred",
@@ -195,7 +193,7 @@ MUTANTS = (
         "turno/runner/item_savepoint.py",
         "isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
         "isinstance(error, NOT_THE_ITEMS_FAULT):",
-        (f"{LEDGER}::test_an_item_is_not_blamed_for_what_the_database_did",),
+        (f"{LEDGER}::test_item_is_not_blamed_for_a_database_error",),
     ),
     Mutant(
         "an item is blamed for a misuse",
@@ -219,7 +217,7 @@ MUTANTS = (
         "turno/runner/items.py",
         "return [key for key in self._items if key not in known]",
         "return list(self._items)",
-        (f"{LEDGER}::test_a_later_attempt_runs_only_what_is_not_done",),
+        (f"{LEDGER}::test_later_attempt_runs_only_unfinished_items",),
     ),
     Mutant(
         "the last item of a batch left early is not recorded",
@@ -299,7 +297,7 @@ MUTANTS = (
         "turno/worker/heartbeat.py",
         "        if orders is None:\n",
         "        if orders is None:\n            return Pulse()\n        if orders is None:\n",
-        (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
+        (f"{EXEC}::test_worker_declared_dead_stops_itself",),
     ),
     Mutant(
         "a place on the host is not locked",
@@ -379,7 +377,7 @@ MUTANTS = (
         "turno/worker/descriptors.py",
         "            if hints is not None:\n                self.remove(hints)\n",
         "            pass\n",
-        ("tests/unit/worker/test_descriptors.py::test_hints_are_those_of_the_present_connection",),
+        ("tests/unit/worker/test_descriptors.py::test_hints_belong_to_the_present_connection",),
     ),
     Mutant(
         "a poller's old errors count for ever",
@@ -403,7 +401,7 @@ MUTANTS = (
         "turno/worker/child_pool.py",
         "staying = sum(not child.leaving for child in self)",
         "staying = len(self._children)",
-        ("tests/unit/worker/test_child_pool.py::test_who_is_spare_goes_and_nobody_in_its_place",),
+        ("tests/unit/worker/test_child_pool.py::test_spare_child_is_dismissed_without_replacement",),
     ),
     Mutant(
         "two processes maintain at once",

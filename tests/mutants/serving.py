@@ -26,7 +26,7 @@ MUTANTS = (
         TROUBLES,
         "WHERE greatest(w.alive_at, l.since) < clock_timestamp() - %s::interval",
         "WHERE greatest(w.alive_at, l.since) < clock_timestamp() - 100 * %s::interval",
-        ("tests/integration/store/test_troubles.py::test_a_worker_that_is_silent_is_told",),
+        ("tests/integration/store/test_troubles.py::test_silent_worker_is_reported",),
     ),
     Mutant(
         "silence during an outage is reported",
@@ -42,7 +42,7 @@ MUTANTS = (
         "turno/capabilities/schedules/troubles.py",
         "WHERE s.problem IS NOT NULL AND s.paused_at",
         "WHERE s.problem IS NULL AND s.paused_at",
-        ("tests/integration/store/test_troubles.py::test_missed_moments_of_schedules_are_told",),
+        ("tests/integration/store/test_troubles.py::test_missed_moments_are_reported",),
     ),
     Mutant(
         "a version that no worker knows is thought to be known",
@@ -50,7 +50,7 @@ MUTANTS = (
         LACKING,
         "(p_type, p_version) IN (SELECT * FROM unnest(s.types, s.versions))",
         "p_type = ANY (s.types)",
-        (f"{UNSERVED}::test_a_job_says_what_it_lacks_until_somebody_can_take_it",),
+        (f"{UNSERVED}::test_job_names_its_obstacle_until_a_worker_serves_it",),
     ),
     Mutant(
         "a queue that no worker serves is thought to be served",
@@ -58,7 +58,7 @@ MUTANTS = (
         LACKING,
         "coalesce(p_queue = ANY (s.queues), true)",
         "true",
-        (f"{UNSERVED}::test_a_job_says_what_it_lacks_until_somebody_can_take_it",),
+        (f"{UNSERVED}::test_job_names_its_obstacle_until_a_worker_serves_it",),
     ),
     Mutant(
         "a worker of another backend counts",
@@ -90,7 +90,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "            types=self._source.types,\n",
         "",
-        ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
+        ("tests/acceptance/test_pool.py::test_worker_registers_its_types",),
     ),
     Mutant(
         "a worker does not say which queues it serves",
@@ -98,7 +98,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "            queues=self._source.queues,\n",
         "",
-        ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
+        ("tests/acceptance/test_pool.py::test_worker_registers_its_types",),
     ),
     Mutant(
         "maintenance counts unserved jobs in silence",
@@ -114,6 +114,6 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         "for word in (self.label, self.waiting_for, ended) if word",
         "for word in (self.label, ended) if word",
-        ("tests/integration/web/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),
+        ("tests/integration/web/test_api_jobs.py::test_unserved_job_is_reported",),
     ),
 )

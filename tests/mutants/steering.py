@@ -111,7 +111,7 @@ MUTANTS = (
         "turno/migrations/control/functions/rate_take.sql",
         "SELECT coalesce(n.jobs_per_day, most) INTO most FROM tenants n WHERE n.id = p_tenant;",
         "NULL;",
-        (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
+        (f"{API}::test_tenant_quota_comes_before_the_default",),
     ),
     Mutant(
         "a type's quota is not looked at",
@@ -135,7 +135,7 @@ MUTANTS = (
         "turno/worker/time_limits.py",
         "self.set_by_operators.get(handler.type, handler.timeout)",
         "handler.timeout",
-        (f"{ORDERS}::test_a_time_limit_set_by_an_operator_ends_what_runs_too_long",),
+        (f"{ORDERS}::test_operator_time_limit_ends_a_long_job",),
     ),
     Mutant(
         "the attempts that an operator allows are not looked at",
@@ -167,7 +167,7 @@ MUTANTS = (
         "turno/capabilities/streams/access.py",
         "if ticket.operator and secret.endswith(OF_ADMIN) else",
         "if ticket.operator else",
-        ("tests/integration/web/test_operator_roles.py::test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see",),
+        ("tests/integration/web/test_operator_roles.py::test_ticket_stream_shows_the_issuer_s_visible_jobs",),
     ),
     Mutant(
         "an operator without the role admin reads secrets",
@@ -175,6 +175,6 @@ MUTANTS = (
         "turno/web/admission.py",
         'return self.principal.operator and self.principal.role != "admin"',
         "return False",
-        (f"{ROLES}::test_secrets_are_shown_to_admins_and_to_whose_they_are",),
+        (f"{ROLES}::test_secrets_are_shown_to_admins_and_owners",),
     ),
 )

@@ -99,7 +99,7 @@ MUTANTS = (
         "turno/store/outage.py",
         '    return state.startswith(("08", "57P")) or state == psycopg.errors.ReadOnlySqlTransaction.sqlstate\n',
         '    return state.startswith(("08", "57P"))\n',
-        (f"{LINK}::test_only_a_server_that_cannot_be_asked_is_an_outage[25006-True]",),
+        (f"{LINK}::test_only_an_unreachable_server_is_an_outage[25006-True]",),
     ),
     Mutant(
         "a server that is away is tried all the time",
@@ -107,7 +107,7 @@ MUTANTS = (
         "turno/store/engine_link.py",
         "        if self.away:\n",
         "        if False:\n",
-        (f"{LINK}::test_while_the_server_is_away_it_is_not_asked_and_then_again",),
+        (f"{LINK}::test_server_is_not_tried_during_the_pause",),
     ),
     Mutant(
         "a statement of a broken transaction is repeated outside of it",
@@ -227,7 +227,7 @@ MUTANTS = (
         "turno/runner/resource_limits.py",
         "resource.setrlimit(resource.RLIMIT_DATA, (before, most))",
         "resource.setrlimit(resource.RLIMIT_DATA, (most, most))",
-        ("tests/unit/runner/test_resource_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
+        ("tests/unit/runner/test_resource_limits.py::test_limit_is_restored_after_an_attempt",),
     ),
     Mutant(
         "a death without a witness is no part of the job's history",

@@ -26,7 +26,7 @@ MUTANTS = (
         WSFE,
         "if any(code < FIRST_REFUSAL for code in codes):",
         "if False:",
-        (f"{WORK}[internal]", f"{REPLIES}::test_whatever_else_it_answers_says_nothing"),
+        (f"{WORK}[internal]", f"{REPLIES}::test_any_other_answer_is_unclear"),
     ),
     Mutant(
         "an answer about another voucher is accepted for this voucher",
@@ -34,7 +34,7 @@ MUTANTS = (
         WSFE,
         "if _number(element, path + name) != value:",
         "if False:",
-        (f"{WORK}[other]", f"{REPLIES}::test_a_look_up_that_says_something_else_says_nothing"),
+        (f"{WORK}[other]", f"{REPLIES}::test_look_up_with_another_answer_is_unclear"),
     ),
     Mutant(
         "a failed look-up reports an absent voucher",
@@ -42,7 +42,7 @@ MUTANTS = (
         WSFE,
         "if not found and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:",
         "if not found:",
-        (f"{REPLIES}::test_a_look_up_that_says_something_else_says_nothing",),
+        (f"{REPLIES}::test_look_up_with_another_answer_is_unclear",),
     ),
     Mutant(
         "a login without an answer leaves a voucher in doubt that was never sent",

@@ -99,7 +99,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         LOCKED,
         "LIMIT capacity FOR UPDATE OF t",
-        (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[ready]",),
+        (f"{CLAIMING}::test_locked_ticket_is_skipped[ready]",),
     ),
     Mutant(
         "promoting waits for a ticket under another session's lock",
@@ -107,7 +107,7 @@ MUTANTS = (
         "turno/migrations/control/functions/promote.sql",
         "LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
         "LIMIT p_limit\n        FOR UPDATE",
-        (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
+        (f"{CLAIMING}::test_locked_ticket_is_skipped[due]",),
     ),
     Mutant(
         "a lone job waits for the look for due jobs",
@@ -179,7 +179,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "IF turn < tenant.weight THEN",
         "IF true THEN",
-        (f"{CLAIMING}::test_tenants_take_turns_whatever_waits_behind_them",),
+        (f"{CLAIMING}::test_tenants_take_turns_despite_any_backlog",),
     ),
     Mutant(
         "every tenant has one turn a lap",
@@ -211,7 +211,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "IF tenant.cap IS NOT NULL THEN",
         "IF false THEN",
-        (f"{CAPS}::test_a_cap_counts_what_runs_already",),
+        (f"{CAPS}::test_cap_counts_running_jobs",),
     ),
     Mutant(
         "a type's cap is not looked at",
@@ -235,7 +235,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim_job.sql",
         "AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL\n          AND NOT EXISTS",
         "AND n.id = t.tenant_id AND n.state = 'active'\n          AND NOT EXISTS",
-        (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
+        (f"{CLAIMING}::test_paused_tenant_waits_alone",),
     ),
     Mutant(
         "a paused tenant's jobs are next",
@@ -243,7 +243,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         ACTIVE,
         "WHERE id = found_id AND state = 'active' AND",
-        (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
+        (f"{CLAIMING}::test_paused_tenant_waits_alone",),
     ),
     Mutant(
         "a removed tenant's jobs are next",
@@ -259,7 +259,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim_job.sql",
         "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
         "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
-        (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),
+        (f"{CLAIMING}::test_type_without_a_handler_is_left_alone",),
     ),
     Mutant(
         "a paused type is claimed",
@@ -267,7 +267,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "j.paused_at IS NULL AND (j.cap",
         "(j.cap",
-        (f"{CAPS}::test_a_paused_type_waits_whoever_asks",),
+        (f"{CAPS}::test_paused_type_waits_for_every_claimer",),
     ),
     Mutant(
         "a turn begins anew with each claim",
@@ -283,7 +283,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "        ELSE  -- other workers hold the locks of all tickets\n",
         "        ELSE\n            RETURN;\n",
-        (f"{CLAIMING}::test_a_tenant_of_which_others_take_everything_is_passed",),
+        (f"{CLAIMING}::test_tenant_emptied_by_other_claims_is_passed",),
     ),
     Mutant(
         "a claim looks for more tenants than it can serve",
@@ -331,7 +331,7 @@ MUTANTS = (
         MEMORY,
         "Hint(lanes, now + LANES_BELIEVED)",
         "Hint(lanes, now + 3600)",
-        (f"{COST}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
+        (f"{COST}::test_late_commit_is_claimed_soon_despite_marks",),
     ),
     Mutant(
         "a mark is forgotten between two visits of its tenant",

@@ -49,7 +49,7 @@ MUTANTS = (
     _domain(
         "an attempt begins before time began",
         "CHECK (VALUE BETWEEN '2000-01-01 00:00Z' AND '9999-12-30 00:00Z')",
-        "tests/integration/store/test_forged_records.py::test_job_start_refuses_times_that_nobody_reads[-infinity]",
+        "tests/integration/store/test_forged_records.py::test_job_start_refuses_unreadable_times[-infinity]",
     ),
     _domain(
         "JSON nests deeper than Python reads",
@@ -72,7 +72,7 @@ MUTANTS = (
         CONTROL,
         "    queue        queue_name NOT NULL,",
         "    queue        text NOT NULL,",
-        (f"{TESTS}::test_a_ticket_holds_to_the_limits_of_its_own",),
+        (f"{TESTS}::test_ticket_enforces_its_limits",),
     ),
     Mutant(
         "one ticket that is refused stops promoting",
@@ -80,7 +80,7 @@ MUTANTS = (
         "turno/migrations/control/functions/promote.sql",
         f"    {CAUGHT}        made := 0;",
         "    EXCEPTION WHEN raise_exception THEN\n        made := 0;",
-        (f"{TESTS}::test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting",),
+        (f"{TESTS}::test_unpromotable_ticket_blocks_no_ticket",),
     ),
     Mutant(
         "one ticket that cannot even be set aside stops promoting",
@@ -104,7 +104,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_expire.sql",
         CAUGHT,
         "EXCEPTION WHEN raise_exception THEN\n",
-        (f"{TESTS}::test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant",),
+        (f"{TESTS}::test_inexpirable_job_blocks_no_job_of_its_tenant",),
     ),
     Mutant(
         "an error that is too large loses its job's end",

@@ -43,7 +43,7 @@ MUTANTS = (
         SCOPE,
         "return None if self.principal.operator else self.principal.user",
         "return None",
-        (f"{FOREIGN}::test_every_id_of_others_is_unknown[GET-/api/jobs/{{}}-job]",),
+        (f"{FOREIGN}::test_foreign_id_is_unknown[GET-/api/jobs/{{}}-job]",),
     ),
     Mutant(
         "users read each other's notifications",
@@ -51,7 +51,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/notification_read.sql",
         "WHERE id = p_notification AND user_id = p_user AND status",
         "WHERE id = p_notification AND status",
-        (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
+        (f"{FOREIGN}::test_foreign_id_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
     ),
     Mutant(
         "a malformed id is distinguishable from an unknown one",
@@ -123,7 +123,7 @@ MUTANTS = (
         "turno/jobs/converter.py",
         "for name in plain if name not in known]",
         "for name in ()]",
-        (f"{REFUSALS}::test_all_that_is_wrong_is_told_at_once",),
+        (f"{REFUSALS}::test_all_errors_are_listed_at_once",),
     ),
     Mutant(
         "a number in a query may be written in any way that Python reads",
@@ -163,7 +163,7 @@ MUTANTS = (
         "turno/web/http/responses.py",
         "list(errors[:MAX_LISTED_PROBLEMS])",
         "list(errors)",
-        (f"{LARGE}::test_fields_that_nobody_knows_are_cut_with_their_number",),
+        (f"{LARGE}::test_unknown_fields_are_cut_with_their_number",),
     ),
     Mutant(
         "every problem of a payload is named before all but some are cut",
@@ -251,7 +251,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "                verdict := 'quota';\n",
         "                NULL;\n",
-        (f"{SUBMIT}::test_the_quota_is_per_user_and_says_when_to_come_back",),
+        (f"{SUBMIT}::test_quota_is_per_user_with_the_time_of_return",),
     ),
     Mutant(
         "two requests at once see the same room",
@@ -326,7 +326,7 @@ MUTANTS = (
         "turno/http_server/thread_shares.py",
         "left = self._threads - (self._taken.total() - own)",
         "left = self._threads",
-        ("tests/unit/web/test_thread_shares.py::test_each_tenant_may_have_half_of_what_the_others_leave",),
+        ("tests/unit/web/test_thread_shares.py::test_tenant_may_use_half_of_the_remaining_threads",),
     ),
     Mutant(
         "a burst is refused",

@@ -30,7 +30,7 @@ def test_prometheus_reads_the_rules(promtool: Path) -> None:
     assert told.returncode == 0, told.stderr
 
 
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+def test_dashboard_uses_existing_metrics() -> None:
     board = json.loads((ROOT / "deploy" / "grafana" / "turno.json").read_text(encoding="utf-8"))
     asked = asked_for([target["expr"] for panel in board["panels"] for target in panel["targets"]])
     assert len(asked) > 10

@@ -67,7 +67,7 @@ def code_in(page: Path) -> Iterator[str]:
 
 
 @every_page
-def test_a_file_is_shown_as_it_is(page: Path) -> None:
+def test_shown_file_equals_its_source(page: Path) -> None:
     for name, shown in SHOWN_FILE.findall(text_of(page)):
         assert shown == (ROOT / name).read_text(encoding="utf-8"), f"{page.name} shows an older {name}"
 
@@ -85,7 +85,7 @@ def test_the_readme_stays_short() -> None:
     assert len(text_of(ROOT / "README.md").splitlines()) <= 200
 
 
-def test_the_fixtures_are_those_of_the_kit() -> None:
+def test_documented_fixtures_equal_the_kit() -> None:
     table = (ROOT / "docs/testing-handlers.md").read_text().partition("| fixture |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     kit = (ROOT / "turno/testing/plugin.py").read_text()
@@ -121,7 +121,7 @@ def test_every_setting_named_exists(page: Path) -> None:
     assert {name for code in code_in(page) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", code)} - known == set()
 
 
-def test_the_settings_of_the_tax_authority_are_all_told() -> None:
+def test_settings_of_the_tax_authority_are_documented() -> None:
     page = text_of(ROOT / "docs" / "tax-authority.md")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []
 

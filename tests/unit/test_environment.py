@@ -95,7 +95,7 @@ def test_a_spawned_worker_reads_no_file(folder: Path, monkeypatch: pytest.Monkey
     assert read_settings().database_url == ""
 
 
-def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_read_returns_the_same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "dbname=x")
     assert read_settings().provisioner_url == "dbname=x"
     monkeypatch.setenv("TURNO_ADMIN_DATABASE_URL", "dbname=x user=admin password=secret")
@@ -122,7 +122,7 @@ def test_handed_secrets_are_read_once_and_not_in_environ() -> None:
     assert told.stdout.strip() == "['a key that no environment has', 'a key that no environment has'] False"
 
 
-def test_a_program_is_handed_what_it_needs_alone() -> None:
+def test_program_receives_only_its_secrets() -> None:
     given = {
         "DATABASE_URL": "dbname=x",
         "TURNO_MASTER_KEY": "a key",

@@ -168,7 +168,7 @@ def test_settings_and_secrets_of_the_cluster_exist() -> None:
     assert not any(one["kind"] == "Secret" for one in objects())
 
 
-def test_what_selects_finds_what_it_names() -> None:
+def test_selectors_find_their_objects() -> None:
     labels = {}
     for one in objects():
         if one["kind"] == "Deployment":

@@ -8,7 +8,7 @@ from tests.mutants.nemesis import CUTS
 from tests.mutants.short_waits import shortened
 
 
-def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
+def test_every_mutant_has_a_unique_name_and_finds_its_guard() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     for mutant in MUTANTS:
         assert mutant.without_guard((ROOT / mutant.file).read_text())
@@ -72,5 +72,5 @@ ASKED = {
 
 
 @pytest.mark.parametrize("guard", ASKED)
-def test_each_guard_that_was_asked_for_has_its_mutants(guard: str) -> None:
+def test_each_required_guard_has_its_mutants(guard: str) -> None:
     assert ASKED[guard] - {mutant.name for mutant in MUTANTS} == set()

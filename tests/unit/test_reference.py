@@ -16,7 +16,7 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (ROOT / name).read_text() == PAGES[name](), "run `uv run python -m tests.reference`"
 
 
-def test_the_example_sets_what_is_required_and_nothing_else() -> None:
+def test_example_sets_exactly_the_required_settings() -> None:
     assert set(dotenv_values(FILE)) == {PREFIX + name.upper() for name in REQUIRED}
 
 

@@ -34,7 +34,7 @@ def rows(part: str) -> dict[str, list[str]]:
     return {first.strip("`"): rest for first, *rest in cells if first != "`alert`"}
 
 
-def test_every_alert_of_turno_is_explained_and_no_other() -> None:
+def test_alerts_of_turno_are_exactly_the_explained_ones() -> None:
     files = [ROOT / "turno/store/operator/troubles.py", *(ROOT / "turno/capabilities").glob("*/troubles.py")]
     troubles = "\n".join(file.read_text(encoding="utf-8") for file in files)
     kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
@@ -42,11 +42,11 @@ def test_every_alert_of_turno_is_explained_and_no_other() -> None:
     assert rows("Turno's own").keys() == kinds
 
 
-def test_every_alert_of_the_log_is_explained_and_no_other() -> None:
+def test_alerts_of_the_log_are_exactly_the_explained_ones() -> None:
     assert rows("In the log alone").keys() == set(re.findall(r'\{"alert": "([a-z]+)"', source()))
 
 
-def test_every_rule_of_prometheus_is_explained_and_no_other() -> None:
+def test_rules_of_prometheus_are_exactly_the_explained_ones() -> None:
     rules = (ROOT / "deploy" / "prometheus" / "turno.rules.yml").read_text(encoding="utf-8")
     named = re.findall(r"^\s*- alert: (\w+)$", rules, re.MULTILINE)
     assert rows("Of Prometheus").keys() == set(named)
@@ -58,7 +58,7 @@ def test_alert_has_meaning_remedy_and_harmless_case(part: str) -> None:
     assert [alert for alert, cells in rows(part).items() if len(cells) != 3 or not all(cells)] == []
 
 
-def test_a_symptom_says_where_to_look_what_to_do_and_why() -> None:
+def test_symptom_has_place_remedy_and_reason() -> None:
     symptoms = re.findall(r"^### (.+)\n\n((?:(?!#).*\n)*)", RUNBOOK, re.MULTILINE)
     assert len(symptoms) > 30
     for symptom, text in symptoms:

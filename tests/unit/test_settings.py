@@ -69,7 +69,7 @@ def test_a_senseless_value_is_refused(wrong: dict[str, str]) -> None:
         Settings.read(wrong)
 
 
-def test_what_a_command_needs_is_asked_for_by_name() -> None:
+def test_missing_setting_of_a_command_is_named() -> None:
     with pytest.raises(InvalidSettings, match="TURNO_MASTER_KEY"):
         Settings.read({"DATABASE_URL": "postgresql:///x"}).require("database_url", "master_key")
 

@@ -7,7 +7,7 @@ from turno.traces import continued, trace_id
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def test_a_caller_s_trace_goes_on() -> None:
+def test_trace_of_a_caller_continues() -> None:
     assert continued(GIVEN) == GIVEN
     assert trace_id(GIVEN) == "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -145,7 +145,7 @@ MUTANTS = (
         "turno/capabilities/admin/job_life.py",
         "    if payload is not None and scope.hides:\n",
         "    if False:\n",
-        (f"{PAGES}::test_a_job_s_page_tells_its_whole_life",),
+        (f"{PAGES}::test_job_page_shows_its_whole_life",),
     ),
     Mutant(
         "a traceback is mostly Turno's",
@@ -179,7 +179,7 @@ MUTANTS = (
         "    if False:\n",
         (
             f"{API}::test_job_search_covers_tenants_of_token_companies",
-            f"{PAGES}::test_jobs_are_found_by_what_only_their_tenants_know",
+            f"{PAGES}::test_job_search_uses_the_tenants_own_fields",
         ),
     ),
     Mutant(

@@ -191,7 +191,7 @@ def test_a_tenant_s_settings_are_changed_and_taken_away(service: Service) -> Non
     assert ([one["tenant"] for one in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
 
 
-def test_a_tenant_s_own_quota_comes_before_everybody_s(service: Service) -> None:
+def test_tenant_quota_comes_before_the_default(service: Service) -> None:
     eva, ana = operator(service), service.caller("south")
     eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": 1})
     service.rows("DELETE FROM turno.rate_limits")
@@ -220,7 +220,7 @@ def test_a_type_s_quota_is_each_tenant_s_of_that_type(service: Service) -> None:
     eva.ask("PATCH", "/api/admin/types/greetings", json={"jobs_per_day": None})
 
 
-def test_a_type_s_settings_stand_beside_what_its_code_says(service: Service) -> None:
+def test_type_settings_are_shown_beside_the_code(service: Service) -> None:
     eva = operator(service)
     body = eva.ask("PATCH", "/api/admin/types/greetings", json={"timeout": 7, "max_attempts": 2}).get_json()
     assert body["set"] == {"timeout": 7.0, "max_attempts": 2, "retention_days": None}
@@ -228,7 +228,7 @@ def test_a_type_s_settings_stand_beside_what_its_code_says(service: Service) -> 
     assert eva.ask("PATCH", "/api/admin/types/nothing", json={"timeout": 7}).status_code == 404
 
 
-def test_a_worker_is_asked_to_be_quiet(service: Service) -> None:
+def test_worker_receives_an_order_to_be_quiet(service: Service) -> None:
     service.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
     eva = operator(service)
     (worker,) = eva.get("/api/admin/workers").get_json()["workers"]

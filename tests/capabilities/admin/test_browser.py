@@ -90,7 +90,7 @@ SCREENS = {
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_every_screen_of_the_operator_is_fit_for_everybody(busy: tuple[Site, UUID], look: dict[str, Any]) -> None:
+def test_every_operator_screen_is_accessible(busy: tuple[Site, UUID], look: dict[str, Any]) -> None:
     site, job = busy
     with site.visitor("eva", operator=True, **look) as page:
         errors: list[str] = []

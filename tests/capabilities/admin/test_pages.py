@@ -256,7 +256,7 @@ def test_tenants_are_found_by_name_and_state_a_page_at_a_time(service: Service) 
     assert eva.get("/admin/tenants?show=nonsense").status_code == 400
 
 
-def test_queues_are_counted_by_type_for_whom_is_asked(service: Service) -> None:
+def test_queue_counts_are_by_type_on_request(service: Service) -> None:
     eva = operator(service)
     assert "globex-queue" in eva.get("/admin/queues").text
     assert "globex-queue" not in eva.get("/admin/queues?tenant=north").text.partition("<table")[2]
@@ -361,7 +361,7 @@ def found(visitor: Visitor, query: str) -> set[str]:
     return set(re.findall(r'<tr tabindex="-1" id="job-([0-9a-f-]{36})"', visitor.get(f"/admin/jobs?{query}").text))
 
 
-def test_jobs_are_found_by_what_only_their_tenants_know(service: Service) -> None:
+def test_job_search_uses_the_tenants_own_fields(service: Service) -> None:
     ana, bob = service.caller(), service.caller("east")
     mine, other, theirs = ana.job(), ana.job(), bob.job()
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -425,7 +425,7 @@ def test_bulk_change_refuses_filters_only_tenants_know(service: Service) -> None
         assert eva.get(f"/admin/{search}").status_code == 400
 
 
-def test_what_cannot_be_searched_in_time_says_what_to_narrow(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_search_names_the_filters_to_narrow(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     eva = operator(service)
     monkeypatch.setattr(sys.modules["turno.capabilities.admin.many_jobs"], "PAGE_SEARCH_SECONDS", 0.0)
     assert "3 tenants were not asked in time." in eva.get("/admin/jobs?user=ana").text
@@ -445,7 +445,7 @@ shop.Boom: it broke
 """
 
 
-def test_a_job_s_page_tells_its_whole_life(service: Service) -> None:
+def test_job_page_shows_its_whole_life(service: Service) -> None:
     [job] = failed(service)
     service.rows(
         "INSERT INTO background_job_attempt_rows (job_id, attempt, token, worker, backend_pid, backend_start,"
@@ -501,7 +501,7 @@ def test_problems_come_first_with_time_and_remedy(service: Service) -> None:
     assert "unheard_of" not in limited
 
 
-def test_what_works_is_said_to_work(service: Service) -> None:
+def test_healthy_installation_shows_no_problem(service: Service) -> None:
     service.rows("DELETE FROM turno.tickets")
     service.rows("TRUNCATE turno.outcome_batches, turno.statistics")
     page = operator(service).get("/admin").text
@@ -528,7 +528,7 @@ def test_who_operates_is_led_there_from_the_tenant_s_page(service: Service) -> N
     assert 'href="/admin"' in operator(service).get("/?branch=north").text
 
 
-def test_operators_see_what_was_not_taken_and_have_it_sent_again(service: Service) -> None:
+def test_operators_see_failed_deliveries_and_resend_them(service: Service) -> None:
     service.rows("DELETE FROM turno.webhook_addresses")
     eva = Visitor(service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",))))
     eva.sign_in("eva", roles=["operator"])

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/capabilities/adoption/test_adopting.py"
 REFUSALS = "tests/capabilities/adoption/test_refusals.py"
-REFUSED = f"{REFUSALS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed"
+REFUSED = f"{REFUSALS}::test_obstacles_are_named_and_nothing_is_changed"
 COMMANDS = "tests/capabilities/adoption/test_commands.py"
 WAY_BACK = "tests/capabilities/adoption/test_uninstall.py"
 GUEST = "promise 10: Turno is a guest, and leaves as it came"
@@ -43,7 +43,7 @@ MUTANTS = (
         RIGHTS,
         'PRIVILEGES = {READ: ("SELECT",),',
         'PRIVILEGES = {READ: ("SELECT", "INSERT"),',
-        (f"{TESTS}::test_a_profile_says_what_handlers_may[cluster-read-may0-may_not0]",),
+        (f"{TESTS}::test_profile_names_the_rights_of_handlers[cluster-read-may0-may_not0]",),
     ),
     Mutant(
         "a view into another schema is given with the profile",

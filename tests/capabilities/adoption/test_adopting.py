@@ -62,7 +62,7 @@ def test_another_tenant_s_login_reaches_nothing_of_it(host: Host) -> None:
         ("customers:write", ["INSERT INTO customers (name) VALUES ('x')"], ["SELECT * FROM orders"]),
     ],
 )
-def test_a_profile_says_what_handlers_may(host: Host, rights: str, may: list[str], may_not: list[str]) -> None:
+def test_profile_names_the_rights_of_handlers(host: Host, rights: str, may: list[str], may_not: list[str]) -> None:
     host.adopt(rights=rights)
     with host.handler("suc0001") as handler:
         for statement in may:

@@ -55,7 +55,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_cannot_be_adopted_is_said_and_nothing_is_changed(host: Host, case: str) -> None:
+def test_obstacles_are_named_and_nothing_is_changed(host: Host, case: str) -> None:
     schema, owner, statement, said = REFUSALS[case]
     if statement:
         host.run(statement, schema)

@@ -102,7 +102,7 @@ def test_it_is_refused_while_workers_live_or_data_would_go(bare_host: Host) -> N
     uninstall(host.admin, host.logins)
 
 
-def test_one_that_was_stopped_half_way_goes_on(bare_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_uninstallation_resumes(bare_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host = bare_host
     before = host.rights
     install(host.admin, host.logins)

@@ -23,7 +23,7 @@ MUTANTS = (
         "turno/store/operator/troubles.py",
         "          AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type <> 'autovacuum worker'\n",
         "",
-        ("tests/integration/store/test_troubles.py::test_an_old_snapshot_is_told_to_whom_the_server_shows_it",),
+        ("tests/integration/store/test_troubles.py::test_old_snapshot_is_reported_to_permitted_operators",),
     ),
     Mutant(
         "an alert is sent in every round",
@@ -39,7 +39,7 @@ MUTANTS = (
         STATES,
         "WHERE b.again OR r.receiver",
         "WHERE r.receiver",
-        (f"{TESTS}::test_what_lasts_is_told_again_after_the_period",),
+        (f"{TESTS}::test_lasting_alert_is_repeated_after_the_period",),
     ),
     Mutant(
         "a receiver that is configured during an alert hears nothing of it",
@@ -63,7 +63,7 @@ MUTANTS = (
         STATES,
         "            WHERE r.next_at <= clock_timestamp()\n",
         "",
-        (f"{TESTS}::test_an_hour_of_errors_500_loses_nothing_and_floods_nobody",),
+        (f"{TESTS}::test_hour_of_errors_500_loses_no_alert_and_sends_few",),
     ),
     Mutant(
         "a refused alert is forgotten",
@@ -71,7 +71,7 @@ MUTANTS = (
         ROUNDS,
         "            if error is None:\n",
         "            if True:\n",
-        (f"{TESTS}::test_an_hour_of_errors_500_loses_nothing_and_floods_nobody",),
+        (f"{TESTS}::test_hour_of_errors_500_loses_no_alert_and_sends_few",),
     ),
     Mutant(
         "a receiver that hangs is waited for",

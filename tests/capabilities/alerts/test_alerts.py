@@ -157,7 +157,7 @@ def test_slack_gets_a_text(world: ExampleInstallation, webhook: Hook) -> None:
     assert body["text"].startswith(f"*Turno: 1 of 1 jobs import of {world.one.slug}")
 
 
-def test_who_recovers_is_told_once_and_may_fall_ill_again(world: ExampleInstallation, webhook: Hook) -> None:
+def test_recovery_is_sent_once_and_a_relapse_again(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     fail(world, world.one)
     told.run_round()
@@ -179,7 +179,7 @@ def test_what_is_gone_for_a_moment_has_not_recovered(world: ExampleInstallation,
     assert [event for event, _ in events(webhook)] == ["raised"]
 
 
-def test_what_lasts_is_told_again_after_the_period(world: ExampleInstallation, webhook: Hook) -> None:
+def test_lasting_alert_is_repeated_after_the_period(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     fail(world, world.one)
     told.run_round()
@@ -238,7 +238,7 @@ def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInsta
     assert len(webhook.taken) == 1
 
 
-def test_an_hour_of_errors_500_loses_nothing_and_floods_nobody(world: ExampleInstallation, webhook: Hook) -> None:
+def test_hour_of_errors_500_loses_no_alert_and_sends_few(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
     webhook.status = 500
     fail(world, world.one)
@@ -275,7 +275,7 @@ def test_hanging_receiver_delays_neither_round_nor_peers(
     assert (waiting.receiver, waiting.events, waiting.tries) == ("email", 1, 1)
 
 
-def test_an_error_tells_no_address_with_its_password(
+def test_error_hides_the_password_of_an_address(
     world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     webhook.status = 500
@@ -323,7 +323,7 @@ def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: 
     assert "import??Bcc" in one["Subject"]
 
 
-def test_two_rounds_at_once_tell_once(world: ExampleInstallation, webhook: Hook) -> None:
+def test_two_concurrent_rounds_send_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
     fail(world, world.one)
     with (
         service_session(world.logins, world.logins.operator, application="test") as one,

@@ -72,7 +72,7 @@ MUTANTS = (
         "turno/capabilities/effects/sql/tenant/functions/effect_intend.sql",
         "            verdict := 'elsewhere';\n",
         "            verdict := 'doubt';\n            effect.caller_gone := true;\n",
-        (f"{ONCE}::test_while_another_job_calls_nobody_else_does",),
+        (f"{ONCE}::test_second_job_does_not_call_during_a_call",),
     ),
     Mutant(
         "two jobs issue again an effect that both found absent",

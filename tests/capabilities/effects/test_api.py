@@ -37,7 +37,7 @@ def the_effect(caller: Caller, job: str) -> dict[str, Any]:
     return dict(effect)
 
 
-def test_a_parked_job_is_found_and_shows_what_it_waits_for(ana: Caller, parked: str) -> None:
+def test_parked_job_is_found_and_shows_its_effect(ana: Caller, parked: str) -> None:
     ana.job()
     (job,) = ana.get("/api/jobs?needs_review=true").get_json()["jobs"]
     assert (job["job_id"], job["status"], job["label"], job["run_at"]) == (parked, "pending", "needs review", None)
@@ -47,7 +47,7 @@ def test_a_parked_job_is_found_and_shows_what_it_waits_for(ana: Caller, parked: 
 
 
 @pytest.mark.parametrize("result", [{"cae": "7"}, None, [], "paid"])
-def test_what_is_said_to_be_done_is_kept_and_the_job_runs_on(
+def test_effect_settled_as_done_is_kept_and_job_resumes(
     service: Service, ana: Caller, parked: str, result: Any
 ) -> None:
     offered = len(service.queue.offered)
@@ -64,7 +64,7 @@ def test_what_is_said_to_be_done_is_kept_and_the_job_runs_on(
     assert event["reason"] == f"{parked} was settled as done by {ana.user}"
 
 
-def test_what_is_said_to_be_absent_may_be_issued_again(ana: Caller, parked: str) -> None:
+def test_effect_settled_as_absent_may_be_issued_again(ana: Caller, parked: str) -> None:
     assert settle(ana, parked, verdict="absent").status_code == 200
     assert the_effect(ana, parked)["state"] == "absent"
     assert ana.get(f"/api/jobs/{parked}").get_json()["label"] == "waiting"

@@ -55,7 +55,7 @@ def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: ExampleInstal
     assert place.written() == [f"item {item}" for item in range(5)]
 
 
-def test_an_item_that_died_while_it_called_goes_on_from_there(world: ExampleInstallation, place: Place) -> None:
+def test_item_resumes_after_a_death_in_its_call(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, {"cae": "b"}, {"cae": "c"}]
     job_id = place.enqueue(batch(place))
     place.die(job_id, buried=True)

@@ -149,7 +149,7 @@ def test_swallowed_error_and_second_call_are_in_doubt(world: ExampleInstallation
     assert len(place.outside.calls) == 1
 
 
-def test_while_another_job_calls_nobody_else_does(world: ExampleInstallation, place: Place) -> None:
+def test_second_job_does_not_call_during_a_call(world: ExampleInstallation, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     seen: list[dict[str, Any]] = []
 

@@ -30,7 +30,7 @@ MUTANTS = (
         '            self.announce()\n            if self._engine.take_lease("maintenance", process_name(), LEASE):\n',
         '            if self._engine.take_lease("maintenance", process_name(), LEASE):\n'
         "                self.announce()\n",
-        (f"{TESTS}::test_each_process_announces_whoever_holds_the_lease",),
+        (f"{TESTS}::test_each_process_announces_without_the_lease",),
     ),
     Mutant(
         "subscriptions age while no process announces",

@@ -172,7 +172,7 @@ def test_two_releases_in_turn_lose_no_event(
     assert delivered == [2] * 6
 
 
-def test_each_process_announces_whoever_holds_the_lease(world: ExampleInstallation) -> None:
+def test_each_process_announces_without_the_lease(world: ExampleInstallation) -> None:
     world.rows("DELETE FROM turno.subscriptions")
     engine = world.engine
     assert engine.take_lease("maintenance", "another process", timedelta(seconds=9))
@@ -202,7 +202,7 @@ def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallat
     assert world.rows(everything) == before
 
 
-def test_order_applies_while_a_release_asks_for_it(world: ExampleInstallation) -> None:
+def test_order_applies_while_a_release_requests_it(world: ExampleInstallation) -> None:
     world.engine.announce([replace(one, ordered=False) for one in of(REGISTRY)], 20)
     asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
     assert world.rows(asked) == [{"ordered": False}, {"ordered": True}]
@@ -309,7 +309,7 @@ def test_event_with_invalid_data_is_refused_by_subscriber(business: psycopg.Conn
         ({"key": "a key"}, "a key has 1 to 255"),
     ],
 )
-def test_what_cannot_be_published_is_told(business: psycopg.Connection[Any], asked: dict[str, str], told: str) -> None:
+def test_invalid_publication_is_refused(business: psycopg.Connection[Any], asked: dict[str, str], told: str) -> None:
     given = {"tenant": "suc0001", "event": "order.paid", "key": "k"} | asked
     with pytest.raises(turno.NotEnqueued, match=told):
         turno.publish(business, given["tenant"], given["event"], order_id=1, key=given["key"])

@@ -158,7 +158,7 @@ def _repaired(world: ExampleInstallation, one: Claim) -> None:
 
 
 @pytest.mark.parametrize("end", [_crashed, _put_off, _rescheduled, _repaired])
-def test_whoever_takes_the_first_away_lets_nobody_pass(
+def test_removed_first_event_lets_no_later_one_pass(
     world: ExampleInstallation,
     business: psycopg.Connection[Any],
     worker: InProcessWorker,

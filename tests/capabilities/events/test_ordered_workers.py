@@ -18,7 +18,7 @@ FROM background_jobs WHERE status = 'completed' AND key_position IS NOT NULL GRO
 KEYS, EVENTS = 3, 4
 
 
-def test_retries_overtake_nobody(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_overtake_no_event(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNO_HANDLERS", PLACE)
     world.registry, world.backend = PLACE, "pool"
     pools = [world.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]

@@ -96,7 +96,7 @@ def test_a_piece_of_another_length_or_place_is_refused(ana: Caller) -> None:
     problem_of(send(ana, file_id, 0, bytes(PIECE + 1)), 413)
 
 
-def test_what_is_complete_stays_as_it_is(service: Service, ana: Caller) -> None:
+def test_complete_file_stays_unchanged(service: Service, ana: Caller) -> None:
     file_id = uploaded(ana)
     assert send(ana, file_id, 0, bytes(PIECE)).get_json()["complete"]
     assert open_link(service, link(ana, file_id), ana.app).data == CONTENT
@@ -155,7 +155,7 @@ def test_a_tenant_s_files_have_a_limit_together(service: Service) -> None:
      ("bytes=-7", slice(len(CONTENT) - 7, len(CONTENT))), (f"bytes={PIECE}-", slice(PIECE, len(CONTENT))),
      (f"bytes=5-{10**9}", slice(5, len(CONTENT)))],
 )  # fmt: skip
-def test_a_download_that_was_cut_off_goes_on(ana: Caller, asked: str, part: slice) -> None:
+def test_interrupted_download_resumes(ana: Caller, asked: str, part: slice) -> None:
     address, client = link(ana, uploaded(ana)), ana.app.test_client()
     first = client.get(address, buffered=True)
     assert (first.status_code, first.headers["Accept-Ranges"]) == (200, "bytes")
@@ -217,7 +217,7 @@ def test_uncommitted_completion_of_a_file_is_repeated(
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])
-def test_a_record_without_its_file_says_so(bea: Caller, tmp_path: Path, harm: str) -> None:
+def test_record_without_its_file_is_reported(bea: Caller, tmp_path: Path, harm: str) -> None:
     address = link(bea, uploaded(bea))
     (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
     if harm == "gone":

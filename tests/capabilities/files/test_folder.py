@@ -78,7 +78,7 @@ def test_cleanup_removes_exactly_old_files_without_row(
     assert kept(tmp_path) == {str(file_id)}
 
 
-def test_a_file_that_is_not_there_is_told(world: ExampleInstallation, folder: Folder, tmp_path: Path) -> None:
+def test_missing_file_is_reported(world: ExampleInstallation, folder: Folder, tmp_path: Path) -> None:
     file_id = upload(world, folder)
     folder.remove(file_id)
     job = world.attempt(world.enqueue({"file_id": str(file_id)}, handler=Copy, user_id="ana"))

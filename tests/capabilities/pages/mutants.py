@@ -26,7 +26,7 @@ MUTANTS = (
         "turno/capabilities/pages/job_page.py",
         "visit.scope.visible_user)",
         "None)",
-        (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
+        (f"{PAGES}::test_user_neither_sees_nor_changes_foreign_jobs",),
     ),
     Mutant(
         "one failed of many is too narrow to be seen",

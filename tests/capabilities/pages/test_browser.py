@@ -121,7 +121,7 @@ def test_job_runs_while_web_is_away_and_page_reconnects(site: Site) -> None:
         expect(page.locator("#link")).not_to_have_text("No connection; trying again")
 
 
-def test_without_streams_the_page_polls_by_itself(site: Site) -> None:
+def test_page_polls_without_streams(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.route("**/api/stream*", lambda route: route.abort())
         page.reload()
@@ -132,7 +132,7 @@ def test_without_streams_the_page_polls_by_itself(site: Site) -> None:
         shows(page, "Done", "500 of 500")
 
 
-def test_two_tenants_in_two_browsers_see_nothing_of_each_other(site: Site) -> None:
+def test_two_tenants_in_two_browsers_are_isolated(site: Site) -> None:
     with site.visitor("ana", "suc0001") as ana, site.visitor("ben", "suc0002") as ben:
         ana.get_by_role("button", name="Invoice all 500").click()
         shows(ana, "Done", "500 of 500")
@@ -215,7 +215,7 @@ def test_the_keyboard_is_enough(site: Site) -> None:
         shows(page, "Done", "2 of 2")
 
 
-def test_a_key_pressed_on_what_can_be_seen_is_never_lost(site: Site) -> None:
+def test_key_press_on_a_visible_control_is_never_lost(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         on_the_way: list[Route] = []
         page.route("**/static/turno-client.js", lambda route: on_the_way.extend([route]))
@@ -250,7 +250,7 @@ def test_a_row_opens_in_place_and_is_open_after_a_reload(site: Site) -> None:
         expect(page.locator("#jobs .inside").last).to_contain_text("Nothing was invoiced.")
 
 
-def test_what_is_read_in_one_tab_is_read_in_the_others(site: Site) -> None:
+def test_notification_read_in_one_tab_is_read_in_all(site: Site) -> None:
     assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
     with site.visitor("ana", "suc0001") as page:
         other = page.context.new_page()
@@ -264,7 +264,7 @@ def test_what_is_read_in_one_tab_is_read_in_the_others(site: Site) -> None:
         expect(other.locator(".badge")).to_have_count(0)
 
 
-def test_progress_is_said_and_not_chattered(site: Site) -> None:
+def test_progress_is_announced_in_few_steps(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.evaluate(
             """() => {
@@ -309,7 +309,7 @@ def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:
             expect(page.locator(".facts .exact").first).to_have_text(exact)
 
 
-def test_the_first_view_is_light_and_asks_nobody_else(site: Site) -> None:
+def test_first_view_is_small_and_loads_no_foreign_file(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         answers: dict[str, int] = {}
         page.on("requestfinished", lambda one: answers.update({one.url: one.sizes()["responseBodySize"]}))

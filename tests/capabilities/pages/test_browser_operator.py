@@ -31,7 +31,7 @@ def link_is(page: Page, said: str) -> None:
     expect(page.locator("#link")).to_have_text(said)
 
 
-def test_an_operator_s_pages_follow_everybody_s_jobs(site: Site) -> None:
+def test_operator_pages_follow_jobs_of_all_users(site: Site) -> None:
     job = site.world.enqueue({"order_ids": [10248, 1]}, user_id="ben")
     with site.visitor("eva", "suc0001", operator=True) as home:
         own = home.context.new_page()

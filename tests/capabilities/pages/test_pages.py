@@ -73,7 +73,7 @@ def test_a_form_sent_again_is_the_same_job(service: Service, ana: Visitor) -> No
     assert "nothing was started twice" in ana.get(other.headers["Location"]).text
 
 
-def test_all_means_what_the_page_counted(service: Service, ana: Visitor) -> None:
+def test_selection_of_all_equals_the_counted_jobs(service: Service, ana: Visitor) -> None:
     start(ana, "k1", which="all", q="söhne", last="5")
     start(ana, "k2", which="all", q="7", last="60")
     assert jobs_of(service, ana) == [([1, 2, 3, 4, 5],), ([7],)]
@@ -89,21 +89,21 @@ def test_more_orders_than_a_batch_takes_leave_some_for_the_next(
     assert "The others stay in the list" in ana.get(answer.headers["Location"]).text
 
 
-def test_nothing_chosen_is_told(ana: Visitor) -> None:
+def test_empty_selection_is_reported(ana: Visitor) -> None:
     for form in ({}, {"which": "all", "last": "60", "q": "nobody"}):
         answer = start(ana, uuid.uuid4().hex, **form)
         assert "notice=none" in answer.headers["Location"]
         assert "Choose at least one order" in ana.get(answer.headers["Location"]).text
 
 
-def test_a_full_quota_is_told(ana: Visitor) -> None:
+def test_full_quota_is_reported(ana: Visitor) -> None:
     for number in range(5):
         assert "job=" in start(ana, f"k{number}", order=[str(number + 1)]).headers["Location"]
     answer = start(ana, "k9", order=["9"])
     assert answer.headers["Location"] == "/?branch=north&notice=quota"
 
 
-def test_a_retry_beyond_the_quota_is_told(ana: Visitor) -> None:
+def test_retry_beyond_the_quota_is_refused(ana: Visitor) -> None:
     job = start(ana, "k0", order=["1"]).headers["Location"].partition("job=")[2]
     form = {"form": ana.form_token, "branch": "north"}
     ana.post(f"/jobs/{job}/cancel", form)
@@ -117,7 +117,7 @@ def test_a_retry_beyond_the_quota_is_told(ana: Visitor) -> None:
     [{"order": "x"}, {"order": "-1"}, {"order": "9" * 30}, {"key": ""}, {"key": "a b"}, {"which": "all", "last": "x"}],
     ids=str,
 )
-def test_a_form_that_is_not_ours_is_told_so(service: Service, ana: Visitor, form: dict[str, str]) -> None:
+def test_foreign_form_is_refused_with_a_reason(service: Service, ana: Visitor, form: dict[str, str]) -> None:
     answer = start(ana, **({"key": "k"} | form))
     assert answer.status_code == 400
     assert "This did not work" in answer.text
@@ -136,7 +136,7 @@ def test_a_form_that_is_not_ours_is_told_so(service: Service, ana: Visitor, form
         "branch=north&branch=south",
     ],
 )
-def test_an_address_that_is_not_ours_is_told_so(ana: Visitor, query: str) -> None:
+def test_unknown_address_is_reported(ana: Visitor, query: str) -> None:
     answer = ana.get(f"/?{query}")
     assert answer.status_code == 400
     assert answer.mimetype == "text/html"
@@ -246,7 +246,7 @@ def test_reasons_are_spanish_and_raw_text_is_for_operators(service: Service, ana
     assert "duplicate key" in operator.get(f"/jobs/{failed}?branch=north").text
 
 
-def test_nobody_sees_or_touches_what_is_another_s(service: Service, ana: Visitor) -> None:
+def test_user_neither_sees_nor_changes_foreign_jobs(service: Service, ana: Visitor) -> None:
     ben = service.caller("north")
     mine, elsewhere = ben.job(), service.caller("south", user=ana.user).job()
     service.end(mine)
@@ -269,7 +269,7 @@ def test_the_language_is_the_browser_s_until_it_is_chosen(service: Service) -> N
     assert 'lang="en"' in visitor.get("/", **{"Accept-Language": "es-AR"}).text
 
 
-def test_when_the_database_is_away_the_page_says_so(service: Service, ana: Visitor) -> None:
+def test_page_reports_the_database_outage(service: Service, ana: Visitor) -> None:
     def away() -> AbstractContextManager[psycopg.Connection[Any]]:
         raise PoolTimeout("no connection")
 

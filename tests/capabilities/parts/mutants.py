@@ -34,7 +34,7 @@ MUTANTS = (
         "        INSERT INTO turno.part_looks (tenant_id, job_id, early)"
         " VALUES (turno.tenant_of(current_user), p_job, false);\n",
         "",
-        (f"{PARTS}::test_one_whose_parts_ended_while_it_went_to_wait_goes_on",),
+        (f"{PARTS}::test_parts_ended_before_the_wait_resume_the_job",),
     ),
     Mutant(
         "the parts of a cancelled job go on",
@@ -50,7 +50,7 @@ MUTANTS = (
         FAN_OUT,
         "    FROM background_job_parts b WHERE b.job_id = before ORDER BY b.n;\n",
         "    FROM background_job_parts b WHERE false;\n",
-        (f"{PARTS}::test_a_retry_does_only_what_is_not_done",),
+        (f"{PARTS}::test_retry_runs_only_unfinished_work",),
     ),
     Mutant(
         "any failure wakes the job",
@@ -58,7 +58,7 @@ MUTANTS = (
         END,
         "b.job_id = NEW.awaited_by AND b.stops)",
         "b.job_id = NEW.awaited_by)",
-        (f"{PARTS}::test_a_failure_lets_nobody_go_on_early_who_did_not_ask",),
+        (f"{PARTS}::test_failure_resumes_no_parent_without_its_request",),
     ),
     Mutant(
         "the end of a part wakes a job that waits for a person",
@@ -90,7 +90,7 @@ MUTANTS = (
         "turno/migrations/tenant/schema/0001_jobs.sql",
         "j.finished_at IS NOT NULL AND j.awaited_by IS NULL;",
         "j.finished_at IS NOT NULL;",
-        (f"{PARTS}::test_a_job_goes_on_with_the_results_of_its_parts",),
+        (f"{PARTS}::test_job_resumes_with_the_results_of_its_parts",),
     ),
     Mutant(
         "a pool at rest learns late of jobs that an end lets run",

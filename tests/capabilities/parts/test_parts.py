@@ -73,7 +73,7 @@ def parts(world: ExampleInstallation, job_id: UUID) -> list[dict[str, Any]]:
     return world.rows(statement, job_id)
 
 
-def test_a_job_goes_on_with_the_results_of_its_parts(world: ExampleInstallation, split: Split) -> None:
+def test_job_resumes_with_the_results_of_its_parts(world: ExampleInstallation, split: Split) -> None:
     job_id = split()
     waiting = attempt(world, job_id)
     assert (waiting["status"], waiting["reason"], waiting["errors"]) == ("pending", "waits for its parts", 0)
@@ -127,7 +127,7 @@ def test_a_job_that_ran_for_another_reason_waits_again(world: ExampleInstallatio
     assert world.job(job_id)["status"] == "completed"
 
 
-def test_one_whose_parts_ended_while_it_went_to_wait_goes_on(
+def test_parts_ended_before_the_wait_resume_the_job(
     world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The word that they leave is read while their job is still running, and gone when it begins to wait."""
@@ -192,7 +192,7 @@ def test_without_a_payload_there_is_nothing_to_wait_for(world: ExampleInstallati
     assert attempt(world, split(payloads=[]))["result"] == {"parts": []}
 
 
-def test_a_failed_part_is_told_and_the_others_go_on(world: ExampleInstallation, split: Split) -> None:
+def test_failed_part_is_reported_and_siblings_continue(world: ExampleInstallation, split: Split) -> None:
     job_id = split(2)
     attempt(world, job_id)
     assert drain(world) == {"completed": 3, "failed": 1}
@@ -216,7 +216,7 @@ def test_first_failure_cancels_other_parts_on_request(world: ExampleInstallation
     assert job["error"]["message"] == "3 of 3 parts were not completed: the 1 is broken"
 
 
-def test_a_failure_lets_nobody_go_on_early_who_did_not_ask(world: ExampleInstallation, split: Split) -> None:
+def test_failure_resumes_no_parent_without_its_request(world: ExampleInstallation, split: Split) -> None:
     job_id = split(1)
     attempt(world, job_id)
     attempt(world, parts(world, job_id)[0]["id"])
@@ -233,7 +233,7 @@ def test_who_cancels_a_job_cancels_its_parts(world: ExampleInstallation, split: 
     assert drain(world) == {}
 
 
-def test_a_retry_does_only_what_is_not_done(world: ExampleInstallation, split: Split) -> None:
+def test_retry_runs_only_unfinished_work(world: ExampleInstallation, split: Split) -> None:
     job_id = split(2)
     attempt(world, job_id)
     drain(world)

@@ -106,7 +106,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/claim_message.sql",
         "j.paused_at IS NOT NULL\n",
         "false\n",
-        (f"{RELAY}::test_a_paused_type_hides_no_other_in_its_band",),
+        (f"{RELAY}::test_paused_type_hides_no_job_in_its_band",),
     ),
     Mutant(
         "an urgent job waits for its tenant's messages in the broker",
@@ -138,7 +138,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/source.py",
         "if self._clock() >= self._poll_at else []",
         "if self._clock() >= self._quiet_at else []",
-        ("tests/capabilities/rabbitmq/test_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
+        ("tests/capabilities/rabbitmq/test_source.py::test_receiving_source_still_looks_for_one_job_at_times",),
     ),
     Mutant(
         "a late mark hides the next attempt from the relay",
@@ -170,7 +170,7 @@ MUTANTS = (
         "turno/migrations/control/functions/reroute.sql",
         "WHERE w.state <> 'running' AND w.backend <> c.backend",
         "WHERE w.backend <> c.backend",
-        (f"{BACKENDS}::test_what_waits_goes_along_and_what_runs_stays",),
+        (f"{BACKENDS}::test_waiting_jobs_move_and_running_jobs_stay",),
     ),
     Mutant(
         "a message waits for its job's end to be acknowledged",
@@ -210,7 +210,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
-        ("tests/capabilities/rabbitmq/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
+        ("tests/capabilities/rabbitmq/test_topology.py::test_mismatched_object_is_named_with_the_remedy",),
     ),
     Mutant(
         "one node of several is used",
@@ -226,6 +226,6 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/connection.py",
         "        self._nodes.rotate(-1)\n",
         "",
-        (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),
+        (f"{NODES}::test_link_tries_nodes_from_any_start",),
     ),
 )

@@ -118,7 +118,7 @@ def all_done(world: ExampleInstallation, jobs: list[Any], *, within: float = 60)
     return {row["id"] for row in rows} == set(jobs) and ends == {("completed", 1, 0)}
 
 
-def test_the_node_that_leads_is_killed_and_the_other_two_go_on(scene: Scene) -> None:
+def test_killed_leader_leaves_two_working_nodes(scene: Scene) -> None:
     with Posting(scene.world, scene.web) as posting:
         assert scene.hears_again()
         killed = scene.cluster.nodes[scene.leader()]
@@ -146,7 +146,7 @@ def test_a_minority_refuses_and_comes_back(scene: Scene) -> None:
     assert all_done(scene.world, posting.jobs)
 
 
-def test_a_node_whose_cable_is_pulled_out_is_left_for_another(scene: Scene) -> None:
+def test_unplugged_node_is_left_for_another(scene: Scene) -> None:
     with Posting(scene.world, scene.web) as posting:
         assert scene.hears_again()
         leader = scene.leader()

@@ -34,7 +34,7 @@ def test_each_node_is_checked_against_the_same_authority(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("chance", "first"), [(0.0, "one"), (0.4, "three"), (0.99, "two")])
-def test_a_link_begins_at_any_node_and_goes_on_to_the_next(chance: float, first: str) -> None:
+def test_link_tries_nodes_from_any_start(chance: float, first: str) -> None:
     link = Link(IdleLoop(), "amqp://one,two,three/turno", chance=lambda: chance)
     tried = []
     for _ in range(3):

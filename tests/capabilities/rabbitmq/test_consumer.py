@@ -125,9 +125,7 @@ def seconds_until_started(world: ExampleInstallation, queue: QueueInterface) -> 
     return float((job["started_at"] - job["created_at"]).total_seconds())
 
 
-def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_long_jobs_in_every_child_delay_no_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
     del channel
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(2)]
     world.start_consumer(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
@@ -268,9 +266,7 @@ def test_busy_consumer_returns_messages_to_the_queue(world: ExampleInstallation,
     assert wait_until(all_came, within=8)
 
 
-def test_sigterm_drains_and_what_was_heard_is_left_to_others(
-    world: ExampleInstallation, channel: BlockingChannel
-) -> None:
+def test_sigterm_drains_and_returns_received_messages(world: ExampleInstallation, channel: BlockingChannel) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
     consumer = world.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)

@@ -9,7 +9,7 @@ MESSAGE = Message(UUID("01a1fbe1-ef90-7f9d-be8d-5d3ea945f2c9"), "t_0123456789ab"
 BODY = json.loads(MESSAGE.encode())
 
 
-def test_it_says_which_attempt_of_which_job_and_nothing_else() -> None:
+def test_message_names_exactly_attempt_and_job() -> None:
     assert BODY == {"job_id": "01a1fbe1-ef90-7f9d-be8d-5d3ea945f2c9", "schema": "t_0123456789ab", "attempt": 3}
     assert Message.decode(MESSAGE.encode()) == MESSAGE
 

@@ -115,7 +115,7 @@ def scene() -> Iterator[Scene]:
         scene.source._broker_process.dismiss()
 
 
-def test_it_grants_what_is_free_and_no_more(scene: Scene) -> None:
+def test_source_grants_exactly_the_free_children(scene: Scene) -> None:
     assert scene.source.take(WORKER, 3) == []
     assert scene.heard() == ["grant 3"]
     scene.source.take(WORKER, 3)
@@ -126,7 +126,7 @@ def test_it_grants_what_is_free_and_no_more(scene: Scene) -> None:
     assert scene.heard() == ["done 1.1"]  # two are granted still, and two children are free
 
 
-def test_a_message_whose_job_cannot_be_claimed_is_done_with_too(scene: Scene) -> None:
+def test_message_of_an_unclaimable_job_is_finished(scene: Scene) -> None:
     scene.engine.ended = {MESSAGE.job_id}
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
@@ -144,7 +144,7 @@ def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
     assert scene.looks.asked_for == [3]
 
 
-def test_while_it_hears_it_looks_for_one_job_now_and_then(scene: Scene) -> None:
+def test_receiving_source_still_looks_for_one_job_at_times(scene: Scene) -> None:
     """A job without a message must not wait for a silence that never comes."""
     scene.says("here")
     for tenth in range(1, 50):
@@ -176,7 +176,7 @@ def test_while_the_broker_is_away_it_looks_at_once(scene: Scene) -> None:
     assert len(scene.source.take(WORKER, 1)) == 1
 
 
-def test_told_to_pause_it_gives_back_what_it_has_not_claimed(scene: Scene) -> None:
+def test_pause_gives_back_unclaimed_messages(scene: Scene) -> None:
     scene.source.take(WORKER, 2)
     scene.hands_over("1.7", MESSAGE)
     scene.source.pause()

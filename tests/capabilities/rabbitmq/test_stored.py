@@ -187,7 +187,7 @@ def test_unusable_turn_goes_to_a_runnable_job(world: ExampleInstallation, fifo: 
     assert [(world.ticket(job_id) or {})["published_at"] is None for job_id in newer] == [True, False, False, False]
 
 
-def test_a_paused_type_hides_no_other_in_its_band(world: ExampleInstallation, fifo: Broker) -> None:
+def test_paused_type_hides_no_job_in_its_band(world: ExampleInstallation, fifo: Broker) -> None:
     fifo.types = [*TYPES, ("taxpayer_sync", 1)]
     put(world, 2)
     fifo.relay()
@@ -231,7 +231,7 @@ def test_a_mark_that_comes_late_touches_no_later_attempt(world: ExampleInstallat
     assert (world.ticket(job_id) or {})["published_at"] is not None
 
 
-def test_what_nobody_took_for_long_is_published_again(world: ExampleInstallation) -> None:
+def test_untaken_message_is_published_again(world: ExampleInstallation) -> None:
     put(world, 2)
     publish(world)
     world.rows("UPDATE turno.tickets SET published_at = now() - interval '16 s'")

@@ -100,7 +100,7 @@ def refusal(broker: Deployed, side: str, deed: Any) -> int | None:
 
 
 @pytest.mark.rabbitmq
-def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> None:
+def test_each_side_has_exactly_its_rights(broker: Deployed) -> None:
     with pytest.raises(TopologyMissing, match="run `turno broker create` once"):
         prepare(broker.url("consumer"))
     done = CliRunner().invoke(
@@ -171,7 +171,7 @@ def test_nobody_is_served_without_tls(broker: Deployed) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_health_is_said_of_a_node_in_order_and_of_no_other(broker: Deployed) -> None:
+def test_health_is_reported_only_for_a_working_node(broker: Deployed) -> None:
     assert broker.run("health.sh").endswith("\nok\n")
     broker.node.control("set_vm_memory_high_watermark", "0.00001")
     with pytest.raises(AssertionError, match="alarm"):
@@ -198,7 +198,7 @@ def test_from_release_4_the_limit_of_returns_is_lifted(tmp_path: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_what_is_made_differently_is_named_with_what_to_do(broker: Deployed) -> None:
+def test_mismatched_object_is_named_with_the_remedy(broker: Deployed) -> None:
     own = broker.url("setup")
     prepare(own)
     with closing(pika.BlockingConnection(nodes(own))) as connection:
@@ -211,7 +211,7 @@ def test_what_is_made_differently_is_named_with_what_to_do(broker: Deployed) -> 
     prepare(own)
 
 
-def test_a_broker_that_is_not_there_is_said_plainly() -> None:
+def test_missing_broker_is_reported() -> None:
     env = {"RABBITMQ_URL": "amqp://turno:secret@127.0.0.1:1/turno", "TURNO_DOTENV": "read"}
     done = CliRunner().invoke(main, ["broker", "create"], env=os.environ | env)
     assert done.exit_code == 1

@@ -92,7 +92,7 @@ def test_a_tenant_pauses_its_copy_alone(service: Service) -> None:
     assert ana.post("/api/templates/other/pause").status_code == 404
 
 
-def test_a_tenant_has_a_zone_of_its_own(service: Service) -> None:
+def test_tenant_has_a_separate_zone(service: Service) -> None:
     put(service)
     eva, address = operator(service), "/api/admin/template-zones/south"
     assert eva.ask("PUT", address, json={"zone": "America/Argentina/Buenos_Aires"}).status_code == 204

@@ -233,7 +233,9 @@ def test_changed_rule_or_clock_makes_no_moment_twice(
     assert moments(world, "suc0001") == [NOON, NOON + HOUR]
 
 
-def test_a_tenant_s_locks_delay_no_other_tenant(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_locks_of_a_tenant_delay_no_schedule_of_others(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
     save(operator)
     fire(world.engine)
     world.clock.freeze(NOON + MINUTE)

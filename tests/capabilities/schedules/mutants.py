@@ -116,7 +116,7 @@ MUTANTS = (
         TASK,
         "if busy(error) or unreachable(error):",
         "if error:",
-        (f"{SWEEPS}::test_one_that_is_refused_stops_no_other",),
+        (f"{SWEEPS}::test_refused_schedule_stops_no_schedule",),
     ),
     Mutant(
         "a host without zone data moves the schedule",

@@ -107,7 +107,7 @@ def test_what_is_wrong_is_named(service: Service, changes: dict[str, Any], field
     assert ana.get("/api/schedules").get_json()["schedules"] == []
 
 
-def test_an_unknown_type_is_refused_and_one_that_went_says_so(service: Service) -> None:
+def test_unknown_or_removed_type_is_refused(service: Service) -> None:
     ana = service.caller()
     problem_of(put(ana, type="nonsense"), 422)
     put(ana)

@@ -151,7 +151,7 @@ def test_clock_set_back_repeats_and_stops_no_moment(world: ExampleInstallation, 
     assert stored(world)["next_at"] == noon + 4 * MINUTE
 
 
-def test_a_clock_set_forward_has_missed_what_lay_between(world: ExampleInstallation, noon: datetime) -> None:
+def test_clock_set_forward_misses_the_moments_between(world: ExampleInstallation, noon: datetime) -> None:
     save(world, cron="0 * * * *", missed="once")
     sweep(world)
     world.clock.advance(days=30)
@@ -230,7 +230,7 @@ def test_a_paused_tenant_waits_and_a_removed_one_is_gone(world: ExampleInstallat
 
 
 @pytest.mark.usefixtures("noon")
-def test_one_that_is_refused_stops_no_other(world: ExampleInstallation) -> None:
+def test_refused_schedule_stops_no_schedule(world: ExampleInstallation) -> None:
     save(world, "a")
     save(world, "b")
     (row,) = world.rows("SELECT id FROM job_schedules WHERE name = 'a'")
@@ -255,7 +255,7 @@ FROM generate_series(1, %s) AS n
 """
 
 
-def test_a_paused_tenant_with_many_schedules_stops_no_other(world: ExampleInstallation, noon: datetime) -> None:
+def test_paused_tenant_with_many_schedules_stops_no_tenant(world: ExampleInstallation, noon: datetime) -> None:
     paused = world.tenants["suc0002"]
     world.rows(FILL, noon - 10 * MINUTE, 600, tenant=paused)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")

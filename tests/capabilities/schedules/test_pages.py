@@ -102,7 +102,7 @@ def test_duplicate_name_is_refused_and_foreign_is_hidden(service: Service, ana: 
     assert stored(service) == [("nightly", "0 3 * * *", None, "all", 2, True)]
 
 
-def test_operators_see_those_of_every_tenant_and_change_them(service: Service, ana: Visitor) -> None:
+def test_operators_see_and_change_all_schedules(service: Service, ana: Visitor) -> None:
     send(ana, "/schedules")
     eva, reader = Visitor(service.app), Visitor(service.app)
     eva.sign_in(None, "north", roles=["operator"])

@@ -33,7 +33,7 @@ MUTANTS = (
         "turno/capabilities/statistics/scrape.py",
         "coalesce(r.run_ms, 0) / n.weight AS ratio",
         "coalesce(r.run_ms, 0) AS ratio",
-        (f"{TESTS}::test_fairness_is_told_by_the_weights_of_those_that_wait",),
+        (f"{TESTS}::test_fairness_is_measured_by_weights_of_waiting_tenants",),
     ),
     Mutant(
         "a tenant's totals are counted for another",

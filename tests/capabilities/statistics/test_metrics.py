@@ -59,7 +59,7 @@ def scraped(service: Service, path: str = "/metrics") -> dict[str, float]:
     }
 
 
-def test_a_scrape_tells_what_ended_and_how_long_it_took(service: Service) -> None:
+def test_scrape_has_ended_jobs_and_durations(service: Service) -> None:
     found = scraped(service)
     assert found["turno_jobs_ended_total completed greetings"] == 3
     assert found["turno_jobs_ended_total failed greetings"] == 1
@@ -192,7 +192,7 @@ def stats(service: Service, query: str = "", **claims: Any) -> dict[str, Any]:
     return body
 
 
-def test_stats_tell_what_became_of_each_type_and_how_it_went(service: Service) -> None:
+def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
     Caller(service.app, "north").job()
     body = stats(service, "?minutes=30&by=type")
     (one,) = body["types"]

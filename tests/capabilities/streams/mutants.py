@@ -37,7 +37,7 @@ MUTANTS = (
         "turno/capabilities/streams/api.py",
         "        require_operator(call.scope.principal)\n",
         "        pass\n",
-        ("tests/capabilities/streams/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
+        ("tests/capabilities/streams/test_streams.py::test_only_an_operator_streams_jobs_of_all_users",),
     ),
     Mutant(
         "a stream shows every user's jobs",
@@ -45,7 +45,7 @@ MUTANTS = (
         SUBSCRIBER,
         "            return self.everybody or self.user == user\n",
         "            return True\n",
-        (f"{OF_HUB}::test_what_is_hinted_at_is_shown_to_those_who_may_see_it",),
+        (f"{OF_HUB}::test_hinted_change_is_shown_to_authorised_users",),
     ),
     Mutant(
         "an older state follows a newer one",
@@ -61,7 +61,7 @@ MUTANTS = (
         SUBSCRIBER,
         "if len(self._waiting) > MOST_WAITING:",
         "if False:",
-        (f"{OF_SUBSCRIBER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
+        (f"{OF_SUBSCRIBER}::test_slow_reader_is_dropped_beyond_its_backlog",),
     ),
     Mutant(
         "a quiet stream is not kept alive",
@@ -144,7 +144,7 @@ MUTANTS = (
         HUB,
         "if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):",
         "if True:",
-        (f"{OF_HUB}::test_a_tenant_whose_tables_are_locked_holds_up_no_other",),
+        (f"{OF_HUB}::test_locked_tenant_delays_no_stream_of_others",),
     ),
     Mutant(
         "a senseless hint stops the hub",
@@ -152,7 +152,7 @@ MUTANTS = (
         LISTENER,
         "                except ValueError:\n                    continue",
         "                except KeyError:\n                    continue",
-        (f"{OF_HUB}::test_forged_and_senseless_hints_are_believed_by_nobody",),
+        (f"{OF_HUB}::test_forged_and_senseless_hints_are_ignored",),
     ),
     Mutant(
         "a user may open any number of streams",
@@ -170,7 +170,7 @@ MUTANTS = (
         "if False:",
         (
             f"{OF_HUB}::test_one_tenant_takes_its_share_of_the_streams",
-            f"{OF_STREAMS}::test_one_tenant_leaves_half_of_the_streams_to_others",
+            f"{OF_STREAMS}::test_one_tenant_leaves_half_of_the_streams",
         ),
     ),
     Mutant(
@@ -238,7 +238,7 @@ MUTANTS = (
         "turno/web/api/notifications.py",
         "    services().live.announce(scope.tenant.id, job)\n",
         "",
-        (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
+        (f"{OF_STREAMS}::test_notification_read_in_one_tab_reaches_all_tabs",),
     ),
     Mutant(
         "a notification that was read is no news",
@@ -246,7 +246,7 @@ MUTANTS = (
         "turno/capabilities/streams/stream_events.py",
         "1 if body.read_at is None else 2",
         "1",
-        (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
+        (f"{OF_STREAMS}::test_notification_read_in_one_tab_reaches_all_tabs",),
     ),
     Mutant(
         "another site opens streams with the cookie",
@@ -286,7 +286,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/readiness.py",
         "    if lacking:\n",
         "    if False:\n",
-        ("tests/integration/web/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
+        ("tests/integration/web/test_readiness.py::test_pending_migrations_are_reported[a step is missing]",),
     ),
     Mutant(
         "no watcher learns that a job waits for a person",
@@ -294,7 +294,7 @@ MUTANTS = (
         HUB,
         'is not None or row["run_at"] is None]',
         "is not None]",
-        (f"{OF_HUB}::test_a_job_that_waits_for_a_person_tells_its_user_at_once",),
+        (f"{OF_HUB}::test_parked_job_notifies_its_user_at_once",),
     ),
     Mutant(
         "an answer that was waited for leaves out a long result",
@@ -302,7 +302,7 @@ MUTANTS = (
         HUB,
         "audience.awaited.intersection(news)",
         "()",
-        (f"{OF_AWAITING}::test_all_of_a_result_is_told_to_who_waited",),
+        (f"{OF_AWAITING}::test_waiting_client_receives_the_whole_result",),
     ),
     Mutant(
         "an answer that was waited for is an older row's",

@@ -133,7 +133,7 @@ def somebody_waits(service: Service) -> bool:
     return any(isinstance(one, Awaiting) and one.row for audience in audiences for one in audience.subscribers)
 
 
-def test_all_of_a_result_is_told_to_who_waited(service: Service, clients: ThreadPoolExecutor) -> None:
+def test_waiting_client_receives_the_whole_result(service: Service, clients: ThreadPoolExecutor) -> None:
     ana = service.caller()
     job_id = ana.job()
     answer = clients.submit(ana.get, f"/api/jobs/{job_id}?wait=30")

@@ -92,7 +92,7 @@ def test_streams_survive_database_outage_and_catch_up(
         assert wait_until(lambda: sessions_of_hub(world) == 2, within=20)
 
 
-def test_clients_that_never_read_harm_nobody_and_are_dropped(world: ExampleInstallation) -> None:
+def test_clients_that_never_read_are_dropped(world: ExampleInstallation) -> None:
     """Each is owed megabytes: states of jobs with long results. Memory stays, others hear at once."""
     with web_of(world) as web, ExitStack() as stack:
         # Not due: the web's maintenance would have the watched job run.

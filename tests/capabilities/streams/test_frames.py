@@ -48,7 +48,7 @@ both = pytest.mark.parametrize("read", [by_thread, by_event_loop])
 
 
 @both
-def test_the_reason_of_the_end_follows_what_waits(read: Callable[[Frames], list[bytes]]) -> None:
+def test_reason_of_the_end_follows_the_backlog(read: Callable[[Frames], list[bytes]]) -> None:
     watching = subscriber()
     watching.offer(state(b"first"))
 

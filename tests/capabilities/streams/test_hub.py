@@ -120,7 +120,7 @@ def completed(body: dict[str, Any]) -> bool:
     return bool(body["status"] == "completed")
 
 
-def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: ExampleInstallation, hinted: Hub) -> None:
+def test_hinted_change_is_shown_to_authorised_users(world: ExampleInstallation, hinted: Hub) -> None:
     job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     mine, job, ben = join(world, hinted), join(world, hinted, job_id=job_id), join(world, hinted, user="ben")
     operator = join(world, hinted, user="boss", operator=True, job_id=job_id)
@@ -160,7 +160,7 @@ def test_operator_watches_all_jobs_and_no_notifications(world: ExampleInstallati
     assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
 
 
-def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: ExampleInstallation, hinted: Hub) -> None:
+def test_parked_job_notifies_its_user_at_once(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     mine = join(world, hinted)
     world.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
@@ -216,7 +216,7 @@ def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: ExampleIn
     assert len({body["revision"] for _, body in watching.shown}) == 1
 
 
-def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: ExampleInstallation) -> None:
+def test_lost_listener_returns_with_missed_changes(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with hub_of(world, sweep=1.0) as hub:
         watching = join(world, hub)
@@ -228,7 +228,7 @@ def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: ExampleInsta
             assert wait_until(lambda gone=before: listening(world) not in ([], gone), within=10)  # type: ignore[misc]
 
 
-def test_forged_and_senseless_hints_are_believed_by_nobody(world: ExampleInstallation, hinted: Hub) -> None:
+def test_forged_and_senseless_hints_are_ignored(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
@@ -288,7 +288,7 @@ def test_long_error_and_result_are_left_to_the_job_url(world: ExampleInstallatio
     assert max(map(len, mine.frames + watching.frames)) < 4096
 
 
-def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: ExampleInstallation, looking: Hub) -> None:
+def test_locked_tenant_delays_no_stream_of_others(world: ExampleInstallation, looking: Hub) -> None:
     here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
     move(world, there, 6, tenant=world.other)
@@ -304,7 +304,7 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: ExampleInstal
     assert watching_there.sees(done(6))
 
 
-def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: ExampleInstallation, looking: Hub) -> None:
+def test_purged_job_ends_exactly_its_stream(world: ExampleInstallation, looking: Hub) -> None:
     job_id, stays = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     watching, mine = join(world, looking, job_id=job_id), join(world, looking)
     move(world, job_id, 1)

@@ -131,7 +131,7 @@ def test_everything_of_a_user_is_on_one_stream(world: ExampleInstallation, web: 
         assert stream.until("job", lambda job: job["job_id"] == str(born))
 
 
-def test_only_an_operator_streams_everybody_s_jobs(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_only_an_operator_streams_jobs_of_all_users(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
     for path in ("/api/stream?user=*", "/api/stream?user=*&schema=suc0001"):
         with StreamClient(web.port, path, headers_of(world)) as stream:
@@ -146,7 +146,7 @@ def test_only_an_operator_streams_everybody_s_jobs(world: ExampleInstallation, w
         assert stream.until("job")["status"] == "completed"
 
 
-def test_what_is_read_in_one_tab_is_told_to_the_others(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_notification_read_in_one_tab_reaches_all_tabs(world: ExampleInstallation, web: DemoWeb) -> None:
     ended = world.enqueue({"order_ids": [1]})
     end(world, ended)
     with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
@@ -199,7 +199,7 @@ def test_a_head_request_opens_no_stream(world: ExampleInstallation, web: DemoWeb
         assert (answer.status, answer.body()) == (200, b"")
 
 
-def test_every_id_of_others_is_unknown_here_too(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_foreign_id_is_unknown_to_streams(world: ExampleInstallation, web: DemoWeb) -> None:
     theirs = world.enqueue({"order_ids": [1]}, tenant=world.other)
     bens = world.enqueue({"order_ids": [1]}, user_id="ben")
     for job_id in (theirs, bens, UUID(int=7), "x"):
@@ -263,7 +263,7 @@ def test_fifty_tabs_are_served_and_the_next_must_wait(world: ExampleInstallation
         assert wait_until(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)
 
 
-def test_one_tenant_leaves_half_of_the_streams_to_others(world: ExampleInstallation) -> None:
+def test_one_tenant_leaves_half_of_the_streams(world: ExampleInstallation) -> None:
     with web_of(world, TURNO_LIMITS="streams=4") as web, ExitStack() as stack:
         for user in ("ana", "ben"):
             assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user))).status == 200

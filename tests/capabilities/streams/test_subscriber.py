@@ -10,7 +10,7 @@ from turno.capabilities.streams.subscriber import MOST_REMEMBERED, MOST_WAITING,
 from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
 
 
-def test_of_each_thing_the_latest_state_waits() -> None:
+def test_backlog_keeps_the_latest_state_of_each_object() -> None:
     one, two = uuid4(), uuid4()
     watching = subscriber()
     for number in (1, 2, 3):
@@ -29,7 +29,7 @@ def test_nothing_older_or_equal_follows_a_state() -> None:
         assert frames == {(5, "scheduled"): frames, (5, "waiting"): [b"5 waiting"]}.get((revision, label), [])
 
 
-def test_a_reader_who_leaves_too_much_waiting_is_given_up() -> None:
+def test_slow_reader_is_dropped_beyond_its_backlog() -> None:
     watching = subscriber()
     for _ in range(MOST_WAITING + 1):
         watching.offer(state())
@@ -66,7 +66,7 @@ def test_the_first_reason_to_end_counts() -> None:
         ("ben", "other", True, False),
     ],
 )
-def test_a_stream_shows_what_its_user_may_see(
+def test_stream_shows_exactly_the_visible_jobs(
     user: str,
     watched: str | None,
     operator: bool,  # noqa: FBT001 - a column of the table

@@ -68,7 +68,7 @@ def test_ticket_is_bound_to_job_and_ends_with_wrong_use(world: ExampleInstallati
         assert refused(web, f"{right}?ticket={secret}")
 
 
-def test_a_ticket_for_what_is_another_s_is_not_issued(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_ticket_for_a_foreign_job_is_not_issued(world: ExampleInstallation, web: DemoWeb) -> None:
     bens = world.enqueue({"order_ids": [1]}, user_id="ben")
     for asked in (f'"{bens}"', '"x"'):
         assert ask(web, "POST", "/api/stream-tickets", headers_of(world), f'{{"job_id": {asked}}}')[0] == 404

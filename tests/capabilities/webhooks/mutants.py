@@ -40,9 +40,7 @@ MUTANTS = (
         COUNT,
         "WHERE job_id IS NOT NULL AND is_end(outcome)",
         "WHERE job_id IS NOT NULL AND outcome <> 'rescued'",
-        (
-            "tests/capabilities/webhooks/test_mail_at_the_end.py::test_one_mail_tells_of_the_end_whatever_was_tried_before_it",
-        ),
+        ("tests/capabilities/webhooks/test_mail_at_the_end.py::test_one_mail_is_sent_per_end_despite_retries",),
     ),
     Mutant(
         "counting waits for a tenant that is being removed",
@@ -50,7 +48,7 @@ MUTANTS = (
         COUNT,
         " FOR UPDATE OF o SKIP LOCKED",
         " FOR UPDATE OF o",
-        (f"{OF_WEBHOOKS}::test_a_locked_delivery_delays_no_other_tenant",),
+        (f"{OF_WEBHOOKS}::test_locked_delivery_delays_no_tenant",),
     ),
     Mutant(
         "a delivery under way is sent by another process, too",
@@ -66,7 +64,7 @@ MUTANTS = (
         TAKE,
         "ORDER BY due.position, random()",
         "ORDER BY t.id, due.position",
-        (f"{OF_WEBHOOKS}::test_a_tenant_with_many_deliveries_precedes_no_other",),
+        (f"{OF_WEBHOOKS}::test_tenant_with_many_deliveries_has_no_priority",),
     ),
     Mutant(
         "silent receivers take every call",
@@ -74,7 +72,7 @@ MUTANTS = (
         "turno/capabilities/webhooks/rounds.py",
         "limit=limit, busy=busy)",
         "limit=limit, busy=())",
-        (f"{OF_WEBHOOKS}::test_a_silent_receiver_delays_no_other_tenant",),
+        (f"{OF_WEBHOOKS}::test_silent_receiver_delays_no_tenant",),
     ),
     Mutant(
         "a delivery is tried for ever",

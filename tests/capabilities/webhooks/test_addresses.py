@@ -30,7 +30,7 @@ def test_a_host_that_is_named_may_be_called(url: str) -> None:
         "https://hooks.example\\@evil.example/", "https://hooks.example/" + "x" * 2000, "https://hööks.example/",
     ],
 )  # fmt: skip
-def test_every_other_address_is_refused(url: str) -> None:
+def test_address_outside_the_rules_is_refused(url: str) -> None:
     assert url_problem(url, HOSTS) is not None
 
 

@@ -54,7 +54,7 @@ def mail() -> Iterator[alert_receivers.MailServer]:
         yield server
 
 
-def test_one_mail_tells_of_the_end_whatever_was_tried_before_it(
+def test_one_mail_is_sent_per_end_despite_retries(
     world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
     world.odd = True

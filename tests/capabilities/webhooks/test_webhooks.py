@@ -30,7 +30,7 @@ def dies(*_: object) -> None:
     raise SystemExit
 
 
-def test_an_end_is_told_once_signed_and_names_its_job(
+def test_end_is_sent_once_signed_with_its_job(
     world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
 ) -> None:
     job_id: UUID = asked(world, receiver.url)["job_id"]
@@ -101,7 +101,7 @@ def test_a_delivery_refused_for_a_day_is_given_up(
     assert len(receiver.got) == 1
 
 
-def test_a_silent_receiver_delays_no_other_tenant(
+def test_silent_receiver_delays_no_tenant(
     world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 3)
@@ -135,7 +135,7 @@ def test_a_silent_receiver_s_try_is_counted(
     assert [row["attempts"] for row in world.rows("SELECT attempts FROM turno.webhooks")] == [1]
 
 
-def test_a_tenant_with_many_deliveries_precedes_no_other(
+def test_tenant_with_many_deliveries_has_no_priority(
     world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 2)
@@ -148,9 +148,7 @@ def test_a_tenant_with_many_deliveries_precedes_no_other(
     assert {headers["webhook-id"] for _, headers, _ in receiver.got} == {*many, other}
 
 
-def test_a_locked_delivery_delays_no_other_tenant(
-    world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
-) -> None:
+def test_locked_delivery_delays_no_tenant(world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver) -> None:
     locked = asked(world, receiver.url)["job_id"]
     world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", locked)
     with psycopg.connect(world.url) as removal:
@@ -210,21 +208,21 @@ def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstal
     assert receiver.got == []
 
 
-def test_a_repeated_submission_asks_for_no_second_call_back(world: ExampleInstallation) -> None:
+def test_repeated_submission_adds_no_second_webhook(world: ExampleInstallation) -> None:
     first = asked(world, "https://hooks.example/a", idempotency_key="once")
     again = asked(world, "https://hooks.example/b", idempotency_key="once")
     assert (again["verdict"], again["job_id"]) == ("replayed", first["job_id"])
     assert [row["url"] for row in world.rows("SELECT url FROM turno.webhooks")] == ["https://hooks.example/a"]
 
 
-def test_a_tenant_reads_no_other_s_addresses(world: ExampleInstallation) -> None:
+def test_tenant_reads_no_foreign_webhooks(world: ExampleInstallation) -> None:
     asked(world, "https://hooks.example/secret")
     for session in (world.web, world.engine):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("SELECT url FROM turno.webhooks")
 
 
-def test_maintenance_sends_what_is_due_where_hosts_are_named(world: ExampleInstallation, receiver: Receiver) -> None:
+def test_maintenance_sends_due_deliveries_to_allowed_hosts(world: ExampleInstallation, receiver: Receiver) -> None:
     ended(world, receiver.url)
     run_deliveries(world.settings)
     assert receiver.got == []

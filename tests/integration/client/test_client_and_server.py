@@ -33,7 +33,7 @@ def jobs(world: ExampleInstallation) -> list[UUID]:
     return [row["id"] for row in world.rows("SELECT id FROM background_jobs")]
 
 
-def test_a_partner_s_program_is_told_how_its_batch_ended(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_program_of_a_partner_learns_the_end_of_its_batch(world: ExampleInstallation, web: DemoWeb) -> None:
     token = headers_of(world)["Authorization"].removeprefix("Bearer ")
     asked = (web.url, lambda: token, "june", world.order_ids()[:2])
     found = invoice(*asked)

@@ -117,9 +117,7 @@ def test_backend_choice_is_cached_and_queue_opened_once(
     assert opened == ["exec", "pool"]
 
 
-def test_what_waits_goes_along_and_what_runs_stays(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
-) -> None:
+def test_waiting_jobs_move_and_running_jobs_stay(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     running = world.enqueue({"order_ids": [1]})
     worker = world.engine.start_worker(backend="exec", host="here", pid=1)
     assert world.engine.claim_job(worker, running, types=[("batch_invoicing", 1)])

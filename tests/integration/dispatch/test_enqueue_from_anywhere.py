@@ -73,9 +73,7 @@ def jobs(world: ExampleInstallation) -> list[dict[str, Any]]:
     return world.rows("SELECT * FROM background_jobs ORDER BY id")
 
 
-def test_the_job_is_there_with_what_the_caller_committed(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
-) -> None:
+def test_job_is_committed_with_the_caller(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     erp.execute("INSERT INTO public.sales VALUES (1)")
     job_id, is_new = turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[1, 2], point_of_sale=3)
     assert is_new
@@ -297,7 +295,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_says_what_to_do(world: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
+def test_refusal_has_a_remedy(world: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
     options, told = REFUSED[case]
     tenant = options.get("tenant", "suc0001")
     rest = {name: value for name, value in options.items() if name != "tenant"}
@@ -316,7 +314,7 @@ def test_a_payload_is_checked_before_anything_is_sent(erp: psycopg.Connection[An
     assert erp.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
-def test_a_transaction_that_failed_is_told_apart(erp: psycopg.Connection[Any]) -> None:
+def test_failed_transaction_is_recognised(erp: psycopg.Connection[Any]) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
         erp.execute("SELECT 1 / 0")
     with pytest.raises(turno.NotEnqueued, match="failed before, and keeps nothing: roll it back"):
@@ -335,7 +333,7 @@ def test_a_savepoint_keeps_the_caller_s_work(world: ExampleInstallation, erp: ps
 # Permission to enqueue --------------------------------------------------------------------------------
 
 
-def test_a_role_that_nobody_let_in_enqueues_nothing(world: ExampleInstallation) -> None:
+def test_unauthorised_role_enqueues_nothing(world: ExampleInstallation) -> None:
     name = sql.Identifier(f"stranger_{secrets.token_hex(4)}")
     world.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(name))
     try:
@@ -368,7 +366,7 @@ def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], worl
             erp.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(*table)))
 
 
-def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
+def test_adopted_schema_accepts_jobs_of_its_own_roles(
     world: ExampleInstallation, erp: psycopg.Connection[Any], role: str
 ) -> None:
     """An application that separates its customers by roles: no role gives another customer jobs."""
@@ -411,7 +409,7 @@ def test_trigger_enqueues_by_registered_type(world: ExampleInstallation, erp: ps
     assert (job["idempotency_key"], job["version"], job["queue"]) == ("sale-5", 1, BatchInvoicing.queue)
 
 
-def test_sql_is_told_of_a_type_that_nobody_knows(erp: psycopg.Connection[Any]) -> None:
+def test_sql_refuses_an_unknown_type(erp: psycopg.Connection[Any]) -> None:
     with pytest.raises(psycopg.Error, match="no handler has the type 'monthly_report'") as refused:
         erp.execute("SELECT turno.enqueue(tenant => 'suc0001', type => 'monthly_report')")
     assert "known are: batch_invoicing" in (refused.value.diag.message_hint or "")

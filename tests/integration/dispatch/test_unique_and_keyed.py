@@ -200,6 +200,6 @@ def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation
         ({"other_queues": "hot"}, "other_queues must be a list of names"),
     ],
 )
-def test_a_handler_that_says_nonsense_is_refused_at_its_class(wrong: dict[str, Any], said: str) -> None:
+def test_handler_with_invalid_attributes_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         type("Wrong", (BatchInvoicing,), wrong)

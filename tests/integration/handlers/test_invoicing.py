@@ -108,7 +108,7 @@ def test_letter_and_iva_follow_from_issuer_and_customer(
     assert check_invoices(branch) == CLEAN
 
 
-def test_the_invoice_is_what_the_tables_hold(loaded: Connection[Any]) -> None:
+def test_invoice_equals_the_tables(loaded: Connection[Any]) -> None:
     invoice = invoice_order(loaded, FIRST, 1)
     with loaded.cursor(row_factory=dict_row) as cursor:
         stored = cursor.execute("SELECT * FROM invoices").fetchone()
@@ -126,7 +126,7 @@ def test_lines_of_letter_c_charge_no_rate(loaded: Connection[Any]) -> None:
     assert loaded.execute("SELECT DISTINCT iva_rate, iva FROM invoice_lines").fetchall() == [(0, 0)]
 
 
-def test_the_date_is_argentinas_whatever_the_sessions_time_zone(loaded: Connection[Any]) -> None:
+def test_date_is_argentinian_in_any_time_zone(loaded: Connection[Any]) -> None:
     argentina = timedelta(hours=-3)
     for order_id, zone in ((FIRST, "Pacific/Kiritimati"), (FIRST + 1, "Pacific/Niue")):
         loaded.execute("SELECT set_config('TimeZone', %s, false)", (zone,))
@@ -137,7 +137,7 @@ def test_the_date_is_argentinas_whatever_the_sessions_time_zone(loaded: Connecti
         assert before <= row[0] <= (datetime.now(UTC) + argentina).date()
 
 
-def test_it_works_whatever_the_callers_row_factory(loaded: Connection[Any]) -> None:
+def test_invoicing_works_with_any_row_factory(loaded: Connection[Any]) -> None:
     loaded.row_factory = dict_row
     assert invoice_order(loaded, FIRST, 1).number == 1
 
@@ -477,7 +477,7 @@ def test_the_integrity_check_counts_each_kind_of_fault(
         ("UPDATE products SET iva_rate = 20", "products_iva_rate_check"),
     ],
 )
-def test_the_tables_refuse_what_does_not_add_up(loaded: Connection[Any], statement: str, constraint: str) -> None:
+def test_tables_refuse_inconsistent_sums(loaded: Connection[Any], statement: str, constraint: str) -> None:
     invoice_order(loaded, FIRST, 2)
     with pytest.raises(psycopg.errors.CheckViolation) as refusal:
         loaded.execute(statement.encode())

@@ -55,7 +55,7 @@ def test_all_orders_over_three_branches_are_invoiced_to_the_cent(database: str) 
             assert check_invoices(branch) == CLEAN
 
 
-def test_the_billable_orders_preview_what_will_be_invoiced(branch: Connection[Any]) -> None:
+def test_billable_orders_preview_the_invoices(branch: Connection[Any]) -> None:
     load_orders(branch, BRANCH_SHARES[2])
     preview = dict(branch.execute("SELECT order_id, net_amount FROM billable_orders").fetchall())
     invoice_all(branch)
@@ -76,7 +76,7 @@ def test_loading_twice_changes_nothing(branch: Connection[Any]) -> None:
     assert contents(branch) == first
 
 
-def test_loading_keeps_what_somebody_edited(branch: Connection[Any]) -> None:
+def test_loading_keeps_edited_rows(branch: Connection[Any]) -> None:
     load_orders(branch, range(3))
     branch.execute("UPDATE customers SET tax_condition = 'exempt'")
     load_orders(branch, range(5))

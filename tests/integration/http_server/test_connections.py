@@ -89,7 +89,7 @@ def test_a_body_may_come_in_pieces(world: ExampleInstallation, client: Client) -
     assert client.status() == 200
 
 
-def test_who_waits_to_be_told_to_go_on_is_told(world: ExampleInstallation, client: Client) -> None:
+def test_expect_continue_is_answered(world: ExampleInstallation, client: Client) -> None:
     client.send(post(world, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
     assert client.status() == 100
     client.send(BODY)
@@ -98,7 +98,7 @@ def test_who_waits_to_be_told_to_go_on_is_told(world: ExampleInstallation, clien
     assert status == 202
 
 
-def test_a_body_that_nobody_reads_is_not_the_next_request(world: ExampleInstallation, client: Client) -> None:
+def test_unread_body_is_not_the_next_request(world: ExampleInstallation, client: Client) -> None:
     client.send(post(world, f"Content-Length: {len(HEALTH)}", path="/api/jobs/unknown") + HEALTH)
     client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + chunks(HEALTH))
     client.send(HEALTH)

@@ -53,7 +53,7 @@ def customers(*lines: str) -> str:
     return "\n".join(["id;company_name;tax_condition;country", *lines]) + "\n"
 
 
-def test_lines_are_imported_and_the_wrong_ones_are_told(world: ExampleInstallation) -> None:
+def test_good_lines_are_imported_and_wrong_ones_reported(world: ExampleInstallation) -> None:
     lines = [f"IMP{n};Name {n};{'exento' if n != 70 else 'nothing'};AR" for n in range(120)]
     job = imported(world, customers(*lines, "IMP1;x;exento;AR"), "customers")
     assert job["status"] == "completed", job
@@ -112,7 +112,7 @@ def test_what_was_taken_back_is_imported_with_its_sign(world: ExampleInstallatio
     assert world.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
 
 
-def test_a_dry_run_tells_everything_and_keeps_nothing(world: ExampleInstallation) -> None:
+def test_dry_run_reports_everything_and_keeps_nothing(world: ExampleInstallation) -> None:
     text = "\n".join([ORDERS, order(900001), order(900002, 8999), order(900003)])
     job = imported(world, text, "orders", dry_run=True)
     assert (job["result"]["imported"], job["result"]["failed"], job["result"]["dry_run"]) == (2, 1, True), job

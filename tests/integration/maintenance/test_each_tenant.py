@@ -57,7 +57,7 @@ def back_off_ends(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tenant_failures SET retry_at = clock_timestamp()")
 
 
-def test_a_failing_tenant_stops_no_other(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_failing_tenant_stops_no_tenant(world: ExampleInstallation, each_tenant: EachTenant) -> None:
     work = Work("suc0001")
     report = each_tenant.run(TASK, work)
     assert work.slugs == ["suc0001", "suc0002"]

@@ -96,7 +96,7 @@ def grow_old(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.outcome_batches SET at = now() - interval '31 days'")
 
 
-def test_retention_goes_on_while_a_tenant_cannot_be_read(world: ExampleInstallation, tmp_path: Path) -> None:
+def test_retention_continues_past_an_unreadable_tenant(world: ExampleInstallation, tmp_path: Path) -> None:
     (tmp_path / world.one.schema).touch()  # no folder
     other = world.tenants["suc0002"]
     world.enqueue({"order_ids": [1]}, tenant=other)
@@ -124,7 +124,7 @@ def test_retention_goes_on_while_a_tenant_cannot_be_read(world: ExampleInstallat
         (grow_old, "purged"),
     ],
 )
-def test_a_pass_mends_what_it_is_for_once(world: ExampleInstallation, damage: Any, counted: str) -> None:
+def test_pass_repairs_its_rows_once(world: ExampleInstallation, damage: Any, counted: str) -> None:
     damage(world)
     before = state(world)
     assert sweep(world, dry_run=True) == NOTHING | {counted: 1}
@@ -259,9 +259,7 @@ def wait_long(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '61 s' WHERE state = 'ready'")
 
 
-def test_a_job_that_nobody_took_for_a_while_is_offered_again(
-    world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
-) -> None:
+def test_untaken_job_is_offered_again(world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert passes.run_once() == NOTHING | {"counted": 0, "deliveries": 0, "pruned": 0}
     wait_long(world)
@@ -272,7 +270,7 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     assert queue.offered == [JobRef("suc0001", job_id)]
 
 
-def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstallation, passes: Maintenance) -> None:
+def test_sweep_registers_the_handlers(world: ExampleInstallation, passes: Maintenance) -> None:
     told = "SELECT version, queue, max_attempts, pending_limit FROM turno.handlers WHERE type = 'batch_invoicing'"
     world.rows("DELETE FROM turno.handlers")
     passes.run_leased()
@@ -286,7 +284,7 @@ def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstalla
     assert world.rows(told)[0]["version"] == 1, "turno db migrate after a rollback"
 
 
-def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> None:
+def test_expired_job_has_a_reason(world: ExampleInstallation) -> None:
     expire(world)
     sweep(world)
     (job,) = world.rows("SELECT * FROM background_jobs")

@@ -138,7 +138,7 @@ def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) 
     assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.slug == "suc0001"}) > 1
 
 
-def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: ExampleInstallation, passes: Maintenance) -> None:
+def test_silence_without_a_listener_is_no_death(world: ExampleInstallation, passes: Maintenance) -> None:
     """After an outage the first returning worker must not bury its peers, nor ten seconds later."""
     lose(world)
     world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
@@ -151,7 +151,7 @@ def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: ExampleInst
     assert states(world) == ["scheduled"]
 
 
-def test_the_web_maintains_where_no_other_process_does(world: ExampleInstallation, passes: Maintenance) -> None:
+def test_web_maintains_without_another_process(world: ExampleInstallation, passes: Maintenance) -> None:
     lose(world)
     passes.run_leased()
     world.rows("UPDATE turno.leases SET since = now() - interval '1 hour'")
@@ -181,7 +181,7 @@ def test_cron_after_outage_waits_for_living_workers(world: ExampleInstallation) 
     assert [world.job(claim.job_id)["reason"] is None for claim in (gone, back)] == [False, True]
 
 
-def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstallation, passes: Maintenance) -> None:
+def test_server_with_clock_set_back_is_swept_at_once(world: ExampleInstallation, passes: Maintenance) -> None:
     lose(world)
     world.rows("UPDATE turno.workers SET alive_at = now() + interval '10 minutes'")
     world.rows("UPDATE turno.leases SET until = now() + interval '10 minutes', since = now() + interval '5 minutes'")

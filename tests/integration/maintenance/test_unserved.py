@@ -49,7 +49,7 @@ def lacks(world: ExampleInstallation, job_id: UUID) -> str | None:
     return waiting_for(job)
 
 
-def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: ExampleInstallation) -> None:
+def test_job_names_its_obstacle_until_a_worker_serves_it(world: ExampleInstallation) -> None:
     fresh = world.enqueue({"order_ids": [1]})
     assert lacks(world, fresh) is None
     job_id = wait(world)
@@ -108,7 +108,7 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(world: ExampleI
     assert world.engine.unserved(LONG) == []
 
 
-def test_each_backend_queue_type_and_version_is_told_by_itself(world: ExampleInstallation) -> None:
+def test_each_backend_queue_type_and_version_is_reported(world: ExampleInstallation) -> None:
     wait(world, 8)
     changes = ("queue = 'warm'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
     for change in changes:
@@ -142,9 +142,7 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
     assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")
 
 
-def test_the_status_of_backends_and_the_list_of_workers_tell_it(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backend_status_and_worker_list_report_it(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     wait(world)

@@ -183,7 +183,7 @@ def test_reserve_takes_no_job_of_a_tenant_with_a_place(world: ExampleInstallatio
     assert (idler.place.used_for, idler.place.held) == ("", False)
 
 
-def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: ExampleInstallation, idler: Idler) -> None:
+def test_ordinary_place_prefers_tenants_without_places(world: ExampleInstallation, idler: Idler) -> None:
     mine = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
     idler.place.neighbours = frozenset({"suc0001"})
@@ -204,7 +204,7 @@ def _words(pid: int) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("no_worker_left")
-def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: ExampleInstallation, tmp_path: Path) -> None:
+def test_long_jobs_in_every_place_delay_no_tenant(world: ExampleInstallation, tmp_path: Path) -> None:
     world.odd = True
     queue = ExecQueue(
         root=ROOT,
@@ -274,7 +274,7 @@ def test_of_several_workers_the_last_to_become_idle_stays(world: ExampleInstalla
     assert (idler.stays, other.stays) == (False, True)
 
 
-def test_a_worker_stays_until_somebody_has_swept(world: ExampleInstallation, idler: Idler) -> None:
+def test_worker_stays_until_a_sweep_has_run(world: ExampleInstallation, idler: Idler) -> None:
     world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
     idler.looks()
     assert idler.stays
@@ -358,7 +358,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_a_worker_that_others_declared_dead_stops_itself(world: ExampleInstallation) -> None:
+def test_worker_declared_dead_stops_itself(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
     worker = world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")

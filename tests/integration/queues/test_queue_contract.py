@@ -62,7 +62,7 @@ def test_offering_twice_runs_once(world: ExampleInstallation, queue: QueueInterf
     assert world.job(job_id)["attempt"] == 1
 
 
-def test_offering_what_is_not_there_harms_nobody(world: ExampleInstallation, queue: QueueInterface) -> None:
+def test_offer_of_an_unknown_job_is_harmless(world: ExampleInstallation, queue: QueueInterface) -> None:
     queue.offer(JobRef("suc0001", uuid4()))
     queue.offer(JobRef("nobody", uuid4()))
     job_id = world.enqueue({"order_ids": world.order_ids()[:1]})

@@ -66,7 +66,7 @@ def test_a_report_adds_up_over_all_branches(invoiced: ExampleInstallation, monke
     assert {row["name"] for row in rows if row["customer"] == "VINET" and row["branch"] == "suc0001"} == {"'=cmd()"}
 
 
-def test_a_workbook_says_the_same(invoiced: ExampleInstallation) -> None:
+def test_workbook_has_the_same_figures(invoiced: ExampleInstallation) -> None:
     job = invoiced.attempt(invoiced.enqueue({**PERIOD, "format": "xlsx"}, handler=ConsolidatedReport))
     assert job["status"] == "completed", job
     rows = CalamineWorkbook.from_filelike(io.BytesIO(content(invoiced, job))).get_sheet_by_index(0).to_python()

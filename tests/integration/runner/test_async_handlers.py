@@ -110,7 +110,7 @@ def test_both_objects_at_once_are_refused_by_name(run: Callable[[Deed], dict[str
     assert "await it first" in job["error"]["message"]
 
 
-def test_a_ledger_and_checkpoints_keep_what_is_done(
+def test_ledger_and_checkpoints_keep_finished_work(
     world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
 ) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:

@@ -70,13 +70,13 @@ def test_the_session_ends_with_the_attempt(world: ExampleInstallation) -> None:
     assert world.rows("SELECT FROM pg_stat_activity WHERE usename = %s", role) == []
 
 
-def test_whoever_has_not_said_so_is_given_no_report_login(world: ExampleInstallation) -> None:
+def test_undeclared_report_gets_no_login(world: ExampleInstallation) -> None:
     job = world.attempt(world.enqueue({}, handler=Curious))
     assert job["status"] == "failed"
     assert job["error"]["class"] == "HandlerMisuse"
 
 
-def test_a_report_whose_login_cannot_be_had_waits_alone(world: ExampleInstallation) -> None:
+def test_report_without_its_login_waits_alone(world: ExampleInstallation) -> None:
     world.backend = "pool"
     granted = "EXECUTE ON FUNCTION turno.company_of(integer)"
     engine = world.logins.engine

@@ -54,7 +54,7 @@ def written(world: ExampleInstallation) -> list[str]:
     return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'counted' ORDER BY id")]
 
 
-def test_a_failed_item_keeps_nothing_and_the_others_everything(world: ExampleInstallation) -> None:
+def test_failed_item_keeps_nothing_and_the_rest_is_kept(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "items", "number": 4, "text": "1,2"}, handler=Odd)
     job = attempt(world, job_id)
     assert job["result"] == {"done": 2, "failed": 2, "skipped": 0}
@@ -62,7 +62,7 @@ def test_a_failed_item_keeps_nothing_and_the_others_everything(world: ExampleIns
     assert written(world) == ["N0", "N3"]
 
 
-def test_an_item_is_not_blamed_for_what_the_database_did(
+def test_item_is_not_blamed_for_a_database_error(
     world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
 ) -> None:
     job_id = five_items(cancel_its_statement)
@@ -83,7 +83,7 @@ def test_who_sees_a_piece_of_work_sees_the_attempt_that_did_it(
     assert seen == [({"0": "done", "1": "done"}, [{"status": "running", "outcome": None}])]
 
 
-def test_a_later_attempt_runs_only_what_is_not_done(
+def test_later_attempt_runs_only_unfinished_items(
     world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
 ) -> None:
     job_id = five_items(cancel_its_statement)

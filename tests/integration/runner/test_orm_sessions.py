@@ -128,7 +128,7 @@ def test_commit_and_rollback_of_a_session_are_savepoints(
     assert (job["status"], job["result"]["seen"], kept(world)) == ("completed", left, left)
 
 
-def test_an_error_undoes_what_the_session_did(world: ExampleInstallation) -> None:
+def test_error_rolls_back_the_orm_session(world: ExampleInstallation) -> None:
     job = done(world, "fail")
     assert (job["status"], kept(world)) == ("pending", [])
 

@@ -187,7 +187,7 @@ def test_an_error_s_group_has_no_secret(world: ExampleInstallation, readers: tup
         ("permanent", "The period is closed."),
     ],
 )
-def test_what_was_written_for_users_is_told_them(
+def test_text_for_users_is_shown_to_them(
     world: ExampleInstallation,
     readers: tuple[Reader, Reader],
     caplog: pytest.LogCaptureFixture,

@@ -153,7 +153,7 @@ def test_a_second_start_on_the_folder_is_refused(own: Cluster) -> None:
     assert ask(own, "SELECT 1") == 1
 
 
-def test_a_server_that_does_not_start_says_why(own: Cluster) -> None:
+def test_failing_server_start_has_a_reason(own: Cluster) -> None:
     own._settings["max_connections"] = "none"
     with pytest.raises(ClusterError, match="max_connections"):
         own.start()
@@ -166,7 +166,7 @@ def test_a_missing_password_file_is_named(own: Cluster) -> None:
         _ = own.url
 
 
-def test_initdb_tells_what_is_wrong_with_the_folder(tmp_path: Path) -> None:
+def test_initdb_reports_the_problem_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "someone's file").touch()
     with pytest.raises(DataFolderError, match="not empty"):

@@ -70,7 +70,7 @@ def test_the_oldest_server_knows_every_name(tmp_path: Path) -> None:
 
 
 @each_size
-def test_it_has_the_sessions_that_it_says_it_has_room_for(file: Path) -> None:
+def test_server_has_the_promised_sessions(file: Path) -> None:
     said = re.search(r"Room for (\d+) webs? and (\d+) pools with ([A-Za-z0-9_= ]+),$", file.read_text(), re.MULTILINE)
     assert said is not None
     variables = dict(pair.split("=", 1) for pair in said[3].split())

@@ -105,7 +105,7 @@ def test_an_ordinary_user_needs_no_disguise(tmp_path: Path, monkeypatch: pytest.
     assert Identity().command("postgres", "-D", tmp_path) == ["postgres", "-D", str(tmp_path)]
 
 
-def test_programs_that_nobody_can_run_are_named(tmp_path: Path) -> None:
+def test_unusable_programs_are_named(tmp_path: Path) -> None:
     (tmp_path / "broken" / "bin").mkdir(parents=True)
     with pytest.raises(CannotLeaveRootError, match="broken"):
         programs_for(Identity(), tmp_path / "broken" / "bin", tmp_path / "copy")

@@ -286,7 +286,7 @@ def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str)
 @pytest.mark.timeout(600)
 @settings(max_examples=settings().max_examples // 2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_a_tenant_s_functions_accept_stops_nobody(each_scene: Scene, data: st.DataObject) -> None:
+def test_values_accepted_by_a_tenant_stop_no_reader(each_scene: Scene, data: st.DataObject) -> None:
     each_scene.set()
     for role, function in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=6)):
         signature = each_scene.signature(function)
@@ -307,7 +307,7 @@ def test_what_a_tenant_s_functions_accept_stops_nobody(each_scene: Scene, data: 
 @pytest.mark.parametrize("each_database", ["cluster"], indirect=True)
 @pytest.mark.parametrize("function", [name for role, name in CALLS if role is Role.HANDLER])
 @pytest.mark.parametrize("shown", [True, False], ids=["shown", "fresh"])
-def test_no_value_of_an_argument_stops_others(each_scene: Scene, function: str, *, shown: bool) -> None:
+def test_no_value_of_an_argument_stops_a_shared_call(each_scene: Scene, function: str, *, shown: bool) -> None:
     """Each argument of each function of the handler's role has each hostile value once, beside honest values."""
     signature = each_scene.signature(function)
     for place, (_, kind) in enumerate(signature):

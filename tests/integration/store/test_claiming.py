@@ -28,7 +28,7 @@ def claim(
     return claiming.claim(world.engine, worker(world), queues=["cold"], types=types, backend="exec", slots=slots)
 
 
-def test_tenants_take_turns_whatever_waits_behind_them(world: ExampleInstallation) -> None:
+def test_tenants_take_turns_despite_any_backlog(world: ExampleInstallation) -> None:
     for _ in range(20):
         world.enqueue({"order_ids": [1]})
     for _ in range(4):
@@ -57,7 +57,7 @@ def test_a_future_job_is_not_taken_before_its_time(world: ExampleInstallation) -
     assert [held.job_id for held in claim(world, 1)] == [job_id]
 
 
-def test_who_finds_nothing_is_told_when_something_is_due(world: ExampleInstallation) -> None:
+def test_empty_claim_returns_the_next_due_time(world: ExampleInstallation) -> None:
     claimer = Claimer(backend="exec", queues=["cold"], types=[("batch_invoicing", 1)])
     far = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = 'infinity' WHERE job_id = %s", far)
@@ -85,7 +85,7 @@ def test_due_job_comes_first_only_while_there_is_work(world: ExampleInstallation
     assert [one.job_id for one in claimed] == ([now, due] if silent else [due, now])
 
 
-def test_a_type_nobody_knows_here_is_left_alone(world: ExampleInstallation) -> None:
+def test_type_without_a_handler_is_left_alone(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert claim(world, 1, types=(("other", 1),)) == []
     assert world.engine.claim_job(worker(world), job_id, types=[("other", 1)]) is None
@@ -94,7 +94,7 @@ def test_a_type_nobody_knows_here_is_left_alone(world: ExampleInstallation) -> N
     assert ticket["state"] == "ready"
 
 
-def test_a_paused_tenant_waits_and_the_others_do_not(world: ExampleInstallation) -> None:
+def test_paused_tenant_waits_alone(world: ExampleInstallation) -> None:
     paused = world.enqueue({"order_ids": [1]})
     other = world.enqueue({"order_ids": [1]}, tenant=world.other)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
@@ -126,7 +126,7 @@ def test_a_claimed_ticket_is_not_taken_again(world: ExampleInstallation) -> None
 
 
 @pytest.mark.parametrize("run_at", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["ready", "due"])
-def test_a_ticket_that_somebody_holds_is_stepped_over(world: ExampleInstallation, run_at: datetime | None) -> None:
+def test_locked_ticket_is_skipped(world: ExampleInstallation, run_at: datetime | None) -> None:
     """A cancellation or another claimer has it; no claimer waits for that."""
     held, free = (world.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
     world.time_passes()
@@ -135,7 +135,7 @@ def test_a_ticket_that_somebody_holds_is_stepped_over(world: ExampleInstallation
         assert [taken.job_id for taken in claim(world, 2)] == [free]
 
 
-def test_a_tenant_of_which_others_take_everything_is_passed(world: ExampleInstallation) -> None:
+def test_tenant_emptied_by_other_claims_is_passed(world: ExampleInstallation) -> None:
     held, free = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     with world.admin.transaction():
         world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))

@@ -149,7 +149,7 @@ def test_a_job_is_shown_as_running_once(world: ExampleInstallation, hands: Hands
 
 
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - {"progress"}))
-def test_a_token_serves_no_other_session(world: ExampleInstallation, hands: Hands, name: str) -> None:
+def test_token_serves_only_its_session(world: ExampleInstallation, hands: Hands, name: str) -> None:
     """Such as that of an attacker in the same tenant, while the session of the attempt is there."""
     claim = hands.claim()
     session, thief = hands.session(claim), hands.session(claim)

@@ -163,7 +163,7 @@ def test_a_purge_of_large_ledgers_is_done_in_parts(world: ExampleInstallation) -
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> None:
+def test_slug_added_again_starts_afresh(world: ExampleInstallation) -> None:
     add_tenant(world.admin, world.logins, "again", "northwind")
     world.admin.execute(
         "UPDATE turno.tenants SET paused_at = now(), cap = 1, weight = 7, backend = 'exec' WHERE slug = 'again'"
@@ -246,7 +246,7 @@ def test_claims_lost_counts_each_attempt_once(world: ExampleInstallation, runnin
     assert world.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == [{"job_id": claim.job_id}]
 
 
-def test_claims_lost_counts_no_attempt_whose_end_is_on_record(world: ExampleInstallation, running: Attempts) -> None:
+def test_claims_lost_counts_no_attempt_with_an_end(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
     session.execute("SELECT claims_lost(%s, %s)", ([claim.job_id], [claim.token]))
@@ -254,7 +254,7 @@ def test_claims_lost_counts_no_attempt_whose_end_is_on_record(world: ExampleInst
 
 
 @pytest.mark.parametrize("began", ["-infinity", "infinity", "0001-01-01", "4713-01-01 BC", "10000-01-01"])
-def test_job_start_refuses_times_that_nobody_reads(world: ExampleInstallation, running: Attempts, began: str) -> None:
+def test_job_start_refuses_unreadable_times(world: ExampleInstallation, running: Attempts, began: str) -> None:
     session, claim = running.claim()
     text = "SELECT job_start(%s, %s, 'here/1', %s)"
     if began in {"infinity", "10000-01-01"}:  # later than now counts as now

@@ -265,7 +265,7 @@ def test_two_that_look_at_once_let_no_more_than_may_run(world: ExampleInstallati
     assert states(world, [first, second, *urgent]) == [None, "ready", "ready", "waiting"]
 
 
-def test_an_end_that_is_rolled_back_lets_nobody(world: ExampleInstallation) -> None:
+def test_rolled_back_end_lets_no_job_run(world: ExampleInstallation) -> None:
     jobs = line(world, 2)
     (one,) = claim(world)
     with at_work(world, one) as session:
@@ -275,7 +275,7 @@ def test_an_end_that_is_rolled_back_lets_nobody(world: ExampleInstallation) -> N
     assert states(world, jobs) == ["running", "waiting"]
 
 
-def test_a_waiting_job_that_somebody_holds_is_not_forgotten(world: ExampleInstallation) -> None:
+def test_locked_waiting_job_is_not_forgotten(world: ExampleInstallation) -> None:
     first, second = line(world, 2)
     (one,) = claim(world)
     with world.admin.transaction():
@@ -286,7 +286,7 @@ def test_a_waiting_job_that_somebody_holds_is_not_forgotten(world: ExampleInstal
     assert states(world, [second]) == ["ready"]
 
 
-def test_an_old_snapshot_lets_nobody_run(world: ExampleInstallation) -> None:
+def test_old_snapshot_lets_no_job_run(world: ExampleInstallation) -> None:
     jobs = line(world, 2)
     (one,) = claim(world)
     with world.admin.transaction():
@@ -337,7 +337,7 @@ def test_ends_of_many_keys_occupy_no_shared_lock(world: ExampleInstallation) -> 
         raise psycopg.Rollback
 
 
-def test_a_locked_key_of_one_tenant_delays_no_other(world: ExampleInstallation) -> None:
+def test_locked_key_of_a_tenant_delays_no_tenant(world: ExampleInstallation) -> None:
     """An open transaction holds more keys of its tenant than one promotion reads."""
     held = [world.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
     assert len(claim(world)) == 3
@@ -366,7 +366,7 @@ def test_unused_keys_are_pruned_and_used_ones_stay(world: ExampleInstallation) -
     assert len(claim(world)) == 1
 
 
-def test_a_waiting_job_says_what_it_waits_for(world: ExampleInstallation) -> None:
+def test_waiting_job_names_its_obstacle(world: ExampleInstallation) -> None:
     jobs = line(world, 2)
     claim(world)
     found = [world.rows("SELECT job_lacks(%s) AS lacks", job)[0]["lacks"] for job in jobs]

@@ -107,7 +107,7 @@ def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleIn
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 
 
-def test_a_ticket_holds_to_the_limits_of_its_own(world: ExampleInstallation) -> None:
+def test_ticket_enforces_its_limits(world: ExampleInstallation) -> None:
     """Shared tables do not depend on the checks of a tenant's functions."""
     job_id = world.enqueue({"order_ids": [1]})
     for column, value in {"queue": LONG, "type": LONG, "run_at": "-infinity"}.items():
@@ -199,7 +199,7 @@ def test_a_ledger_is_full_before_it_is_too_large_to_be_purged(
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_who_submits_beyond_a_limit_is_told_the_field(world: ExampleInstallation) -> None:
+def test_submission_beyond_a_limit_names_the_field(world: ExampleInstallation) -> None:
     @contextmanager
     def connection() -> Iterator[psycopg.Connection[Any]]:
         yield world.web
@@ -232,9 +232,7 @@ def engine_of(world: ExampleInstallation) -> Iterator[Engine]:
         yield engine
 
 
-def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
-    world: ExampleInstallation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unpromotable_ticket_blocks_no_ticket(world: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
     with refusing(world, bad, "state <> 'ready'"), engine_of(world) as engine, caplog.at_level(logging.WARNING):
@@ -283,7 +281,7 @@ def test_ticket_with_stuck_backend_blocks_no_other(world: ExampleInstallation, w
     assert second["state"] == "review"
 
 
-def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleInstallation) -> None:
+def test_inexpirable_job_blocks_no_job_of_its_tenant(world: ExampleInstallation) -> None:
     past = datetime.now(UTC) - timedelta(hours=1)
     bad, good = (world.enqueue({"order_ids": [n]}, expires_at=past) for n in range(2))
     table = f'"{world.one.schema}".background_jobs'

@@ -86,7 +86,7 @@ def clerk(world: ExampleInstallation) -> Iterator[Clerk]:
 
 
 @pytest.mark.parametrize(("life", "size"), [(alone, 1), (together, 4)], ids=["alone", "together"])
-def test_a_life_reads_no_more_beside_many_others(
+def test_life_of_a_job_reads_no_more_beside_many_jobs(
     world: ExampleInstallation, clerk: Clerk, life: Life, size: int
 ) -> None:
     # Plans are made where all has ended, as after a quiet night, and are kept; autovacuum would analyze the other

@@ -32,7 +32,7 @@ def due_since(world: ExampleInstallation, job_id: UUID, milliseconds: int) -> No
     world.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
 
 
-def test_a_job_that_nobody_took_waited_since_its_creation(world: ExampleInstallation) -> None:
+def test_untaken_job_has_waited_since_its_creation(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     long_ago(world, job_id)
     attempt(world, job_id)
@@ -52,7 +52,7 @@ def test_retry_outcome_counts_its_own_wait_and_run(world: ExampleInstallation, h
     assert outcome(world)["run_ms"] < 60_000
 
 
-def test_an_attempt_s_time_is_told_when_it_ends_and_not_again(world: ExampleInstallation) -> None:
+def test_attempt_time_is_counted_once_at_its_end(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=Odd)
     attempt(world, job_id)
     world.rows("UPDATE background_job_attempt_rows SET started_at = finished_at - interval '1 h'")

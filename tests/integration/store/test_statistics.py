@@ -173,7 +173,7 @@ def test_statistics_have_the_time_of_the_last_count(world: ExampleInstallation, 
     assert counted_at >= before["now"]
 
 
-def test_totals_tell_attempts_waits_and_runs_of_a_type(world: ExampleInstallation, operator: Operator) -> None:
+def test_totals_have_attempts_waits_and_runs_of_a_type(world: ExampleInstallation, operator: Operator) -> None:
     ended(world, world.one, wait=10, run=100)
     ended(world, world.other, "cancelled", wait=11, run=None)
     for claim in ("rescued", "claim_lost"):
@@ -286,9 +286,7 @@ def test_every_end_of_an_attempt_is_counted_with_its_own_time(world: ExampleInst
 
 
 @pytest.mark.parametrize(("crashes", "outcome"), [(0, "crashed"), (2, "failed")])
-def test_a_rescue_is_counted_beside_what_became_of_the_attempt(
-    world: ExampleInstallation, crashes: int, outcome: str
-) -> None:
+def test_rescue_is_counted_beside_the_outcome(world: ExampleInstallation, crashes: int, outcome: str) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     worker = world.engine.start_worker(backend="exec", host="gone", pid=1, types=[(Odd.type, 1)])
     claim = world.engine.claim_job(worker, job_id, types=[(Odd.type, 1)])
@@ -301,7 +299,7 @@ def test_a_rescue_is_counted_beside_what_became_of_the_attempt(
     assert [(row["outcome"], row["ran"]) for row in rows] == [("rescued", False), (outcome, True)]
 
 
-def test_of_many_tenants_a_chart_has_those_with_most_ended_jobs(world: ExampleInstallation, operator: Operator) -> None:
+def test_chart_has_the_tenants_with_most_ended_jobs(world: ExampleInstallation, operator: Operator) -> None:
     for outcome in ("completed", "failed", "retried"):
         ended(world, world.one, outcome)
     for _ in range(4):
@@ -311,7 +309,7 @@ def test_of_many_tenants_a_chart_has_those_with_most_ended_jobs(world: ExampleIn
     assert {point.line for point in points} == {world.one.slug}
 
 
-def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstallation, operator: Operator) -> None:
+def test_fairness_is_measured_by_weights_of_waiting_tenants(world: ExampleInstallation, operator: Operator) -> None:
     for tenant, run in ((world.one, 300), (world.other, 100)):
         ended(world, tenant, run=run)
     count(world)
@@ -326,7 +324,7 @@ def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstal
         world.rows("UPDATE turno.tenants SET weight = 1")
 
 
-def test_what_waits_is_told_by_backend_and_type(world: ExampleInstallation, operator: Operator) -> None:
+def test_waiting_jobs_are_counted_by_backend_and_type(world: ExampleInstallation, operator: Operator) -> None:
     world.engine.announce([announcements.Announcement("batch_invoicing", 1, "cold", 4)], 20)
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
@@ -337,7 +335,7 @@ def test_what_waits_is_told_by_backend_and_type(world: ExampleInstallation, oper
     assert [one.tenant for one in present.queued(operator, tenants=True)] == [world.one.slug, world.other.slug]
 
 
-def test_only_workers_that_were_heard_of_are_alive(world: ExampleInstallation, operator: Operator) -> None:
+def test_only_workers_with_heartbeats_are_alive(world: ExampleInstallation, operator: Operator) -> None:
     for pid in (1, 2):
         world.engine.start_worker(backend="pool", host="here", pid=pid)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s' WHERE pid = 2")
@@ -345,7 +343,7 @@ def test_only_workers_that_were_heard_of_are_alive(world: ExampleInstallation, o
     assert found == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}
 
 
-def test_the_bounds_of_the_buckets_are_those_of_the_database(world: ExampleInstallation) -> None:
+def test_bucket_bounds_equal_the_database(world: ExampleInstallation) -> None:
     (row,) = world.rows("SELECT turno.outcome_bounds() AS bounds")
     assert tuple(row["bounds"]) == BOUNDS_MS
 

@@ -170,7 +170,7 @@ def test_what_failed_is_found_and_grouped_over_all_tenants(
     assert seen == [row["job_id"] for row in everybody]
 
 
-def test_groups_count_what_failed_at_any_moment(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_groups_count_failures_of_any_time(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     moments = [midnight - timedelta(hours=7 * back) for back in range(12)]
     for number, at in enumerate(moments):
@@ -373,7 +373,7 @@ def test_locked_job_is_skipped_and_the_rest_continue(steering: Steering) -> None
     del free
 
 
-def test_one_tenant_s_trouble_is_told_and_stops_no_other(steering: Steering) -> None:
+def test_trouble_of_a_tenant_is_reported_and_stops_no_tenant(steering: Steering) -> None:
     world = steering.world
     for tenant in (world.one, world.other):
         failed(world, tenant)
@@ -396,7 +396,7 @@ def test_a_locked_tenant_stops_no_doubt_of_another(world: ExampleInstallation, m
     assert set_doubt(world.admin, None, doubt=False).changed == ["suc0001", "suc0002"]
 
 
-def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> None:
+def test_limited_command_returns_where_to_continue(steering: Steering) -> None:
     for _ in range(3):
         failed(steering.world)
     first = steering.run(RETRY, dry_run=True, limit=2)

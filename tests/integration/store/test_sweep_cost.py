@@ -71,7 +71,7 @@ def run_one(world: ExampleInstallation) -> None:
         "not for long",
     ],
 )
-def test_what_nobody_could_take_is_not_offered(world: ExampleInstallation, decision: str) -> None:
+def test_unserved_job_is_not_offered(world: ExampleInstallation, decision: str) -> None:
     run_one(world)
     wait(world, 2)
     assert offered(world) == 2
@@ -79,7 +79,7 @@ def test_what_nobody_could_take_is_not_offered(world: ExampleInstallation, decis
     assert offered(world) == 0
 
 
-def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation) -> None:
+def test_paused_or_capped_jobs_hide_no_job(world: ExampleInstallation) -> None:
     run_one(world)
     wait(world, 3)
     wait(world, 2, tenant=world.other)
@@ -98,9 +98,7 @@ def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation
     ],
     ids=["move_unserved", "offer", "unserved"],
 )
-def test_a_sweep_does_not_read_what_waits(
-    world: ExampleInstallation, look: Callable[[ExampleInstallation], int]
-) -> None:
+def test_sweep_reads_no_waiting_jobs(world: ExampleInstallation, look: Callable[[ExampleInstallation], int]) -> None:
     world.engine.start_worker(backend="pool", host="here", pid=1, types=KNOWN)
     world.rows(FILL, world.one.id, "batch_invoicing", "ready", MANY)
     read = "SELECT sum(pg_stat_get_xact_tuples_returned(i::regclass)) AS n FROM unnest(%s::text[]) AS i"
@@ -118,7 +116,7 @@ def test_a_sweep_does_not_read_what_waits(
     assert row[0] < 200
 
 
-def test_what_is_due_of_one_tenant_delays_no_other_s(world: ExampleInstallation) -> None:
+def test_due_jobs_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
     world.rows(FILL, world.one.id, "batch_invoicing", "scheduled", 2_000)
     job_id = world.enqueue({"order_ids": [1]}, tenant=world.other, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)

@@ -48,7 +48,7 @@ def test_an_installation_that_works_has_none(world: ExampleInstallation) -> None
     assert told(world) == []
 
 
-def test_what_nobody_can_take_is_told_with_how_many_tenants_wait(world: ExampleInstallation) -> None:
+def test_unserved_jobs_are_reported_with_waiting_tenants(world: ExampleInstallation) -> None:
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
     assert told(world) == []
@@ -59,7 +59,7 @@ def test_what_nobody_can_take_is_told_with_how_many_tenants_wait(world: ExampleI
     )  # fmt: skip
 
 
-def test_a_worker_that_is_silent_is_told(world: ExampleInstallation) -> None:
+def test_silent_worker_is_reported(world: ExampleInstallation) -> None:
     worker(world)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
     assert told(world) == []  # its rescue is due
@@ -80,7 +80,7 @@ def test_silence_during_an_outage_is_no_trouble(world: ExampleInstallation) -> N
     assert [one.kind for one in told(world)] == ["silent worker"]
 
 
-def test_a_task_that_keeps_failing_for_a_tenant_is_told(world: ExampleInstallation) -> None:
+def test_task_failing_for_a_tenant_is_reported(world: ExampleInstallation) -> None:
     for failures in (1, 2):
         world.engine.end_turn("repair", world.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
         assert len(told(world)) == failures - 1
@@ -93,7 +93,7 @@ def test_a_task_that_keeps_failing_for_a_tenant_is_told(world: ExampleInstallati
     assert told(world) == []
 
 
-def test_missed_moments_of_schedules_are_told(world: ExampleInstallation) -> None:
+def test_missed_moments_are_reported(world: ExampleInstallation) -> None:
     world.engine.announce([Announcement(*KNOWN, "cold", 4)], 20)
     world.rows(
         "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
@@ -109,7 +109,7 @@ def test_missed_moments_of_schedules_are_told(world: ExampleInstallation) -> Non
     assert told(world) == []
 
 
-def test_an_old_snapshot_is_told_to_whom_the_server_shows_it(
+def test_old_snapshot_is_reported_to_permitted_operators(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turno.store.operator.troubles.OLD_SNAPSHOT", timedelta(seconds=0.2))
@@ -135,7 +135,7 @@ def test_an_old_snapshot_is_told_to_whom_the_server_shows_it(
 
 
 @pytest.mark.parametrize("left", ["UPDATE turno.leases SET until = now() - interval '1 s'", "DELETE FROM turno.leases"])
-def test_missing_maintenance_is_told(world: ExampleInstallation, left: str) -> None:
+def test_missing_maintenance_is_reported(world: ExampleInstallation, left: str) -> None:
     world.rows(left)
     (trouble,) = told(world)
     assert trouble.command == "turno maintain"
@@ -160,7 +160,7 @@ def test_failures_of_the_last_hour_are_shown_per_tenant(world: ExampleInstallati
     assert trouble.command == "turno job list --tenant suc0002 --status failed --type import"
 
 
-def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> None:
+def test_failed_items_of_completed_jobs_are_reported(world: ExampleInstallation) -> None:
     world.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
         " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[497], ARRAY[3])",
@@ -174,7 +174,7 @@ def test_failed_items_of_completed_jobs_are_told(world: ExampleInstallation) -> 
     )
 
 
-def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> None:
+def test_parked_jobs_are_reported(world: ExampleInstallation) -> None:
     worker(world)
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
@@ -182,7 +182,7 @@ def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> Non
     assert trouble.command == "turno job list --tenant suc0001 --needs-review"
 
 
-def test_a_tenant_that_waits_for_long_is_told(world: ExampleInstallation) -> None:
+def test_long_wait_of_a_tenant_is_reported(world: ExampleInstallation) -> None:
     worker(world)
     world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")

@@ -108,7 +108,7 @@ def test_refused_number_is_unclear_if_look_up_fails(stub: TaxAuthorityStub, auth
         authority.authorise(voucher(1))
 
 
-def test_an_authority_that_nobody_reaches_was_asked_nothing(stub: TaxAuthorityStub) -> None:
+def test_unreachable_authority_received_nothing(stub: TaxAuthorityStub) -> None:
     tickets = MemoryTickets()
     client(stub, tickets).last_authorised(1, 1)
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -129,7 +129,7 @@ def test_a_service_that_is_not_at_its_address_did_nothing(stub: TaxAuthorityStub
         elsewhere.authorise(voucher(1))
 
 
-def test_a_server_that_cannot_prove_who_it_is_is_sent_nothing(tmp_path: Path) -> None:
+def test_server_without_valid_certificate_is_sent_nothing(tmp_path: Path) -> None:
     certificate = make_certificate_for(make_authority(tmp_path, "authority"), "server", address="127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -150,7 +150,7 @@ def test_a_server_that_cannot_prove_who_it_is_is_sent_nothing(tmp_path: Path) ->
     assert not any(received)
 
 
-def test_two_who_ask_for_the_same_number_get_it_once(stub: TaxAuthorityStub) -> None:
+def test_concurrent_requests_for_a_number_grant_it_once(stub: TaxAuthorityStub) -> None:
     tickets = MemoryTickets()
     client(stub, tickets).last_authorised(1, 1)
 
@@ -189,5 +189,5 @@ def test_look_up_after_doubt_gets_each_number_once(stub: TaxAuthorityStub) -> No
     assert sum(stub.faults.asked.values()) > 2 * vouchers
 
 
-def test_the_service_says_that_it_is_well(authority: TaxAuthority) -> None:
+def test_service_reports_its_health(authority: TaxAuthority) -> None:
     assert set(authority.status().values()) == {"OK"}

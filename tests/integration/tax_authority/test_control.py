@@ -80,7 +80,7 @@ def test_an_order_that_makes_no_sense_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("header", [{"Content-Type": "text/plain"}, {"Host": "attacker.example:80"}])
-def test_a_page_of_somebody_else_s_gives_no_orders(stub: TaxAuthorityStub, header: dict[str, str]) -> None:
+def test_foreign_page_gives_no_orders(stub: TaxAuthorityStub, header: dict[str, str]) -> None:
     with pytest.raises(HTTPError) as caught:
         order(stub, "faults", {"faults": ["drop"]}, **header)
     caught.value.close()

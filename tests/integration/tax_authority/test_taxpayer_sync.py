@@ -50,7 +50,7 @@ def test_invoices_are_authorised_in_the_order_of_their_numbers(branch: FiscalBra
     assert (again["result"]["done"], len(branch.granted())) == (3, 3)
 
 
-def test_a_gap_is_said_with_the_number_that_is_missing(branch: FiscalBranch) -> None:
+def test_gap_is_reported_with_the_missing_number(branch: FiscalBranch) -> None:
     branch.invoices(1)
     (later,) = branch.invoices(1, first=2)
     job = branch.attempt(branch.enqueue(later))
@@ -149,7 +149,7 @@ def test_authority_outage_counts_no_attempt_and_no_call(branch: FiscalBranch) ->
     assert branch.world.rows("SELECT FROM tax_authority_outages") == []
 
 
-def test_a_branch_without_a_valid_certificate_is_told_so_at_once(branch: FiscalBranch) -> None:
+def test_branch_without_valid_certificate_fails_at_once(branch: FiscalBranch) -> None:
     (invoice,) = branch.invoices(1)
     branch.world.rows("UPDATE private_tax_authority_access SET expires_at = now() - interval '1 day'")
     job = branch.attempt(branch.enqueue(invoice))
@@ -171,7 +171,7 @@ def test_ticket_serves_all_jobs_of_branch_until_refused(branch: FiscalBranch) ->
     assert logins["loginCms", "answer"] == 2
 
 
-def test_one_process_renews_a_ticket_and_the_others_take_it_over(branch: FiscalBranch) -> None:
+def test_one_process_renews_a_ticket_for_all(branch: FiscalBranch) -> None:
     world = branch.world
     renewed = Ticket("token", "sign", datetime.now(UTC) + timedelta(hours=12))
     first, second = (
@@ -192,7 +192,7 @@ def test_one_process_renews_a_ticket_and_the_others_take_it_over(branch: FiscalB
         assert StoredTickets(lambda: second).ticket("wsfe", pytest.fail) == renewed
 
 
-def test_only_one_job_of_a_branch_asks_at_a_time(branch: FiscalBranch) -> None:
+def test_one_job_of_a_branch_runs_at_once(branch: FiscalBranch) -> None:
     limit = "UPDATE turno.handlers SET key_limit = %s WHERE type = 'taxpayer_sync' RETURNING type"
     assert branch.world.rows(limit, TaxpayerSync.key_limit) != []
     for invoice in branch.invoices(2):

@@ -219,7 +219,9 @@ def test_tampering_is_found(module_world: ExampleInstallation, names: dict[str, 
     assert all(finding.remedy for finding in found)
 
 
-def test_grants_with_one_use_are_told_from_wider_ones(module_world: ExampleInstallation, names: dict[str, str]) -> None:
+def test_narrow_grants_are_distinguished_from_wider_ones(
+    module_world: ExampleInstallation, names: dict[str, str]
+) -> None:
     if module_world.admin.info.server_version < 160000:
         statement: LiteralString = "ALTER ROLE {web} INHERIT"
         said = "{web}: LOGIN is True, INHERIT is True"
@@ -231,7 +233,7 @@ def test_grants_with_one_use_are_told_from_wider_ones(module_world: ExampleInsta
     assert any(said.format(**names) in str(finding) for finding in found), found
 
 
-def test_values_of_settings_are_not_told(module_world: ExampleInstallation, names: dict[str, str]) -> None:
+def test_values_of_settings_are_hidden(module_world: ExampleInstallation, names: dict[str, str]) -> None:
     with tampered(module_world.admin, "ALTER ROLE {handler} SET application_name = 'secret'", names):
         assert "secret" not in str(findings(module_world))
 
@@ -242,7 +244,7 @@ def test_the_operator_may_ask(module_world: ExampleInstallation) -> None:
         assert check(operator, module_world.logins) == []
 
 
-def test_whoever_asks_is_checked_as_well(module_world: ExampleInstallation) -> None:
+def test_check_covers_the_checking_role(module_world: ExampleInstallation) -> None:
     logins = module_world.logins
     names = {"operator": logins.operator, "owners": logins.owners, "schema": ""}
     with tampered(module_world.admin, "GRANT {owners} TO {operator}; SET LOCAL ROLE {operator}", names):

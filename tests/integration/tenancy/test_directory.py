@@ -67,7 +67,7 @@ def test_who_is_not_there_is_an_error_and_never_remembered(
 @pytest.mark.parametrize(
     "slug", ["", "SUC0001", "suc0001 ", "suc0001\n", "t_000000000000; DROP", "' OR true --", "x" * 10_000, "%", "\x00"]
 )
-def test_what_cannot_be_a_slug_is_not_even_asked_for(directory: Directory, lender: Lender, slug: str) -> None:
+def test_invalid_slug_is_not_looked_up(directory: Directory, lender: Lender, slug: str) -> None:
     with pytest.raises(UnknownTenant):
         directory.find(slug)
     assert lender.lent == 0

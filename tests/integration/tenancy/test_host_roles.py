@@ -76,7 +76,7 @@ def logins(each_new_database: str) -> Logins:
     return Logins(each_new_database, KEY)
 
 
-def test_no_role_that_was_here_loses_what_everybody_could_do(application: Application, logins: Logins) -> None:
+def test_existing_role_loses_no_right_of_public(application: Application, logins: Logins) -> None:
     for role in (application.usual, application.plain):
         application.works(role)
     install(application.admin, logins)
@@ -185,7 +185,7 @@ def test_after_an_installation_nothing_is_left_to_take(application: Application,
     assert not [one for one in plan if one.startswith("CREATE ROLE")]
 
 
-def test_migrate_asks_where_somebody_else_lives(application: Application) -> None:
+def test_migrate_confirms_in_a_shared_database(application: Application) -> None:
     environment = {
         "DATABASE_URL": application.url,
         "TURNO_ADMIN_DATABASE_URL": application.url,

@@ -66,7 +66,7 @@ def put_ticket(admin: psycopg.Connection[Any], tenant: Tenant) -> None:
     )
 
 
-def test_a_tenant_is_complete_and_everybody_can_log_in(admin: psycopg.Connection[Any], logins: Logins) -> None:
+def test_tenant_is_complete_and_every_role_can_log_in(admin: psycopg.Connection[Any], logins: Logins) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme")
     assert tenant.state == "active"
     assert check(admin, logins) == []
@@ -102,7 +102,7 @@ def test_revoked_rights_are_restored_by_adding_again(admin: psycopg.Connection[A
         pass
 
 
-def test_names_in_the_database_tell_nothing(admin: psycopg.Connection[Any], logins: Logins) -> None:
+def test_names_in_the_database_reveal_nothing(admin: psycopg.Connection[Any], logins: Logins) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme")
     report = read_company(admin, "acme").report_role
     for name in (tenant.schema, tenant.owner_role, tenant.handler_role, tenant.api_role, report):

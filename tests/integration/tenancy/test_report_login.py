@@ -23,7 +23,7 @@ def report(module_world: ExampleInstallation) -> Iterator[psycopg.Connection[Any
         yield session
 
 
-def test_a_report_submits_nothing_in_anybody_s_name(
+def test_report_submits_nothing_for_any_user(
     module_world: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
     new = submission(module_world.new_job({"order_ids": [1], "point_of_sale": 1}))

@@ -105,7 +105,7 @@ def test_frozen_clock_decides_for_jobs_and_is_restored(world: ExampleInstallatio
     assert world.job(world.enqueue({"order_ids": [10249]}))["created_at"] < then
 
 
-def test_what_was_empty_is_emptied_and_what_was_given_stays(world: ExampleInstallation) -> None:
+def test_forget_removes_new_rows_and_keeps_given_ones(world: ExampleInstallation) -> None:
     orders = world.order_ids()
     world.enqueue({"order_ids": orders[:2]})
     assert world.drain() == {"completed": 1}

@@ -112,7 +112,7 @@ UNION ALL SELECT gen_random_uuid()::text, id::text, 'exempt', '2', '1', 'step' F
     ],
     ids=["unchanged", "own step missing", "step of the old job missing", "step of no attempt"],
 )
-def test_steps_of_a_retry_follow_those_of_its_job(
+def test_steps_of_a_retry_follow_the_steps_of_its_job(
     world: ExampleInstallation, change: LiteralString, *, broken: bool
 ) -> None:
     world.rows(STEPS)

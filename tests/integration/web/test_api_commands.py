@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.api import Service
 
 
-def test_a_waiting_job_is_cancelled_however_often_it_is_asked(service: Service) -> None:
+def test_repeated_cancellation_of_a_waiting_job_is_the_same(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     for _ in range(2):
@@ -24,7 +24,7 @@ def test_a_waiting_job_is_cancelled_however_often_it_is_asked(service: Service) 
     assert (body["status"], body["reason"]) == ("cancelled", "cancelled by its user")
 
 
-def test_a_running_job_is_asked_to_stop(service: Service) -> None:
+def test_running_job_receives_a_request_to_stop(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     service.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)

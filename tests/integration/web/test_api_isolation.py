@@ -94,9 +94,7 @@ def asker(service: Service, owner: Owner, path: str) -> Caller:
 
 
 @pytest.mark.parametrize(("method", "path", "kind"), BY_ID)
-def test_every_id_of_others_is_unknown(
-    service: Service, owners: list[Owner], method: str, path: str, kind: str
-) -> None:
+def test_foreign_id_is_unknown(service: Service, owners: list[Owner], method: str, path: str, kind: str) -> None:
     before = state(service)
     for me in owners:
         mine = asker(service, me, path)
@@ -135,7 +133,7 @@ def test_another_tenant_in_the_header_is_unknown(
     assert state(service) == before
 
 
-def test_lists_show_what_is_one_s_own(owners: list[Owner]) -> None:
+def test_lists_show_own_jobs(owners: list[Owner]) -> None:
     for me in owners:
         jobs = me.caller.get("/api/jobs?limit=200").get_json()["jobs"]
         assert {job["job_id"] for job in jobs} >= {me.ids["job"]}

@@ -89,7 +89,7 @@ def test_each_state_has_its_word(service: Service, change: str, label: str) -> N
     assert (body["run_at"] is None) == (label == "needs review")
 
 
-def test_a_failure_is_told_and_its_traceback_only_to_operators(service: Service) -> None:
+def test_failure_is_shown_and_traceback_only_to_operators(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     service.end(job_id)
@@ -170,7 +170,7 @@ def test_jobs_are_filtered(service: Service) -> None:
     assert ana.get("/api/jobs").get_json()["jobs"][0]["result"] is None
 
 
-def test_operators_list_other_users_jobs_and_users_do_not(service: Service) -> None:
+def test_operators_list_jobs_of_other_users(service: Service) -> None:
     ana, ben, operator = service.caller(), service.caller(), service.caller("north", "operator")
     job_id, other = ana.job(), ben.job()
     assert operator.get("/api/jobs").get_json()["jobs"] == []
@@ -245,7 +245,7 @@ def test_items_are_sorted_by_number_across_pages(service: Service) -> None:
         assert found == keys
 
 
-def test_a_job_s_changes_are_told_page_by_page(service: Service) -> None:
+def test_changes_of_a_job_are_listed_page_by_page(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     service.end(job_id)
@@ -259,7 +259,7 @@ def test_a_job_s_changes_are_told_page_by_page(service: Service) -> None:
     assert rest["next_cursor"] is None
 
 
-def test_a_job_that_no_living_worker_knows_says_so(service: Service) -> None:
+def test_unserved_job_is_reported(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     before = ana.get(f"/api/jobs/{job_id}")
@@ -277,7 +277,7 @@ def test_a_job_that_no_living_worker_knows_says_so(service: Service) -> None:
         service.rows("DELETE FROM workers")
 
 
-def test_a_job_that_was_split_tells_of_its_parts(service: Service) -> None:
+def test_split_job_lists_its_parts(service: Service) -> None:
     ana = service.caller()
     job_id, first, second, other = (ana.job() for _ in range(4))
     service.rows("UPDATE background_jobs SET awaited_by = %s WHERE id = ANY (%s::uuid[])", job_id, [first, second])

@@ -104,7 +104,7 @@ def test_a_wrong_field_is_named_and_nothing_is_stored(service: Service, body: di
     assert service.everything() == before
 
 
-def test_all_that_is_wrong_is_told_at_once(service: Service) -> None:
+def test_all_errors_are_listed_at_once(service: Service) -> None:
     body = payload(greetings=[{"to": "1"}, {"words": 2}], day="x", more=1) | {"priority": "x", "run_at": "x", "who": 1}
     refused = problem_of(service.caller().post("/api/jobs/greetings", json=body), 400)
     assert {error["field"] for error in refused["errors"]} == {
@@ -214,7 +214,7 @@ def test_a_tenant_named_by_the_token_alone_does_not_exist(service: Service) -> N
     problem_of(service.app.test_client().get("/api/jobs", headers=headers), 404)
 
 
-def test_without_a_token_nobody_is_told_anything(service: Service) -> None:
+def test_missing_token_reveals_nothing(service: Service) -> None:
     for headers in ({}, {"X-Schema": "north"}, {"X-Schema": "nowhere"}):
         answer = service.app.test_client().get("/api/jobs", headers=headers)
         problem_of(answer, 401)
@@ -266,7 +266,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
         ("POST", "/healthz", 405),
     ],
 )
-def test_what_is_not_there_says_so(service: Service, method: str, path: str, status: int) -> None:
+def test_missing_resource_is_reported(service: Service, method: str, path: str, status: int) -> None:
     answer = service.caller().ask(method, path)
     problem_of(answer, status)
     assert ("Allow" in answer.headers) == (status == 405)

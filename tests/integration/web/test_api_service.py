@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.tenant import Tenant
 
 
-def test_a_user_hears_of_each_end_once_and_reads_it(service: Service) -> None:
+def test_user_is_notified_of_each_end_once_and_reads_it(service: Service) -> None:
     ana = service.caller()
     jobs = [ana.job() for _ in range(3)]
     for job_id in jobs:
@@ -88,13 +88,13 @@ def test_an_operator_cancels_for_a_user(service: Service) -> None:
     assert ana.get(f"/api/jobs/{job_id}").get_json()["reason"] == "cancelled by an operator"
 
 
-def test_health_asks_nobody_and_readiness_asks_the_database(service: Service) -> None:
+def test_readiness_queries_the_database_and_health_does_not(service: Service) -> None:
     client = service.app.test_client()
     assert client.get("/healthz").get_json() == {"status": "ok"}
     assert client.get("/readyz").get_json() == {"status": "ok"}
 
 
-def test_readiness_says_what_it_waits_for(service: Service) -> None:
+def test_readiness_names_its_obstacle(service: Service) -> None:
     answer = service.build(readiness=lambda: "Migrations are still running.").test_client().get("/readyz")
     assert problem_of(answer, 503)["detail"] == "Migrations are still running."
     assert "Retry-After" in answer.headers
@@ -120,7 +120,7 @@ def down(error: Exception) -> Any:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_database_that_is_down_is_told_at_once(
+def test_database_outage_is_reported_at_once(
     service: Service, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = service.build(connection=down(error))
@@ -194,7 +194,7 @@ def test_switched_off_the_work_is_done_in_the_request(service: Service) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_switched_off_a_failing_service_is_told(
+def test_failing_service_is_reported_when_switched_off(
     service: Service, caplog: pytest.LogCaptureFixture, error: Exception, status: int
 ) -> None:
     answer = Caller(service.build(inline=run(error)), "north").submit()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.api import Service
 
 
-def test_a_job_is_committed_offered_and_told_where_it_is(service: Service) -> None:
+def test_job_is_committed_offered_and_located(service: Service) -> None:
     ana = service.caller()
     answer = ana.submit()
     body = answer.get_json()
@@ -113,7 +113,7 @@ def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
     assert {str(ref.job_id) for ref in service.queue.offered}.isdisjoint(jobs)
 
 
-def test_the_quota_is_per_user_and_says_when_to_come_back(service: Service) -> None:
+def test_quota_is_per_user_with_the_time_of_return(service: Service) -> None:
     ana = service.caller()
     limit = SETTINGS.limits.pending_jobs_per_user
     made = [ana.job() for _ in range(limit)]

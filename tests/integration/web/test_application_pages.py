@@ -86,7 +86,7 @@ def test_oversized_or_invalid_form_is_refused(service: Service, ana: Visitor) ->
     assert jobs(service, ana, "data_import") == []
 
 
-def test_a_report_is_asked_for_and_a_wrong_period_is_told(service: Service, ana: Visitor) -> None:
+def test_report_is_requested_and_wrong_period_is_reported(service: Service, ana: Visitor) -> None:
     sent = fields(ana, "/reports", since="2026-01-01", until="2026-12-31", format="csv")
     answer = ana.post("/reports", sent)
     [(job_id, payload)] = jobs(service, ana, "consolidated_report")

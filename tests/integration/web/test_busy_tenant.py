@@ -83,7 +83,7 @@ def test_what_is_locked_is_waited_for_but_not_for_long(service: Service, method:
         assert afterwards.status_code in {200, 202, 404}
 
 
-def test_a_page_says_that_the_branch_is_busy(service: Service) -> None:
+def test_page_reports_a_busy_branch(service: Service) -> None:
     visitor = Visitor(service.app)
     visitor.sign_in(None, "north", "south")
     with locked(service, "notifications"):

@@ -59,7 +59,7 @@ def test_a_quarter_of_a_million_items_are_wrong(caller: Caller) -> None:
     assert "1000 problems" in refused(caller, orders([""] * 250_000))["errors"][0]["problem"]
 
 
-def test_fields_that_nobody_knows_are_cut_with_their_number(caller: Caller) -> None:
+def test_unknown_fields_are_cut_with_their_number(caller: Caller) -> None:
     few, many = ({f"f{number:05}": 1 for number in range(unknown)} for unknown in (900, 90_000))
     listed = refused(caller, json.dumps({"payload": {"order_ids": [1]}} | few).encode())["errors"]
     assert (len(listed), listed[-1]["problem"][:12]) == (101, "has 800 more")

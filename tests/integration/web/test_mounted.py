@@ -85,7 +85,7 @@ def test_anonymous_is_refused_or_led_to_the_host_sign_in(erp: Flask) -> None:
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
-def test_no_other_site_changes_anything_with_the_host_s_cookie(
+def test_foreign_site_changes_nothing_with_the_host_cookie(
     service: Service, erp: Flask, headers: dict[str, str]
 ) -> None:
     ana = browser(erp)
@@ -203,7 +203,7 @@ def test_behind_a_proxy_that_is_believed_by_the_host(service: Service) -> None:
     assert ana.get(f"{AT}/openapi.json", headers=forwarded).get_json()["servers"] == [{"url": f"/erp{AT}"}]
 
 
-def test_the_path_of_public_url_is_what_a_proxy_took_off(service: Service) -> None:
+def test_path_of_public_url_prefixes_every_address(service: Service) -> None:
     app = service.build(settings=Settings(jwt_key=SETTINGS.jwt_key, public_url="https://erp.example/turno"))
     answer = app.test_client().get("/", base_url="https://erp.example")
     assert {one for one in addresses(answer.text) if not one.startswith("/turno/")} == set()
@@ -310,7 +310,7 @@ def test_the_pages_stand_in_the_host_s_layout(erp: Flask) -> None:
     assert "<title>Invoicing · north · Turno</title>" in ana.get(f"{AT}/").text
 
 
-def test_without_a_sign_in_of_the_host_s_a_page_says_so(service: Service) -> None:
+def test_page_without_the_host_sign_in_is_explained(service: Service) -> None:
     answer = mounted(service, sign_in=None).test_client().get(f"{AT}/")
     assert (answer.status_code, "You are signed out" in answer.text) == (401, True)
     assert "The ERP's own menu" in answer.text

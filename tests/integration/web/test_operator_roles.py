@@ -72,7 +72,7 @@ def test_companies_that_are_no_list_of_names_are_refused(service: Service, compa
     assert operator(service, companies=companies).get("/api/jobs").status_code == 401
 
 
-def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> None:
+def test_secrets_are_shown_to_admins_and_owners(service: Service) -> None:
     ana = service.caller()
     done, broken = ana.job(), ana.job()
     service.end(done, "completed")
@@ -94,7 +94,7 @@ def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> 
     assert "hunter2" in ana.get(f"/api/jobs/{done}").text
 
 
-def test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see(service: Service) -> None:
+def test_ticket_stream_shows_the_issuer_s_visible_jobs(service: Service) -> None:
     job_id = service.caller().job()
     service.end(job_id)
     error = '{"class": "Boom", "message": "token=hunter2 was refused"}'

@@ -40,7 +40,7 @@ def test_an_allowed_origin_may_ask_and_read(service: Service, opened: FlaskClien
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "https://erp.example.evil.example", "http://erp.example"]
 )
-def test_no_other_origin_may(service: Service, opened: FlaskClient, origin: str) -> None:
+def test_unlisted_origin_is_refused(service: Service, opened: FlaskClient, origin: str) -> None:
     asked = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": origin})
     assert asked.status_code == 405
     answer = opened.get("/api/jobs", headers=service.caller().headers | {"Origin": origin})
@@ -48,11 +48,11 @@ def test_no_other_origin_may(service: Service, opened: FlaskClient, origin: str)
     assert "Origin" in answer.vary
 
 
-def test_pages_are_for_nobody_else(opened: FlaskClient) -> None:
+def test_pages_are_refused_to_other_origins(opened: FlaskClient) -> None:
     assert "Access-Control-Allow-Origin" not in opened.get("/", headers={"Origin": ERP}).headers
 
 
-def test_without_the_setting_nobody_may(service: Service) -> None:
+def test_missing_setting_refuses_every_origin(service: Service) -> None:
     answer = service.app.test_client().get("/api/jobs", headers=service.caller().headers | {"Origin": ERP})
     assert [name for name, _ in answer.headers if name.startswith("Access-Control")] == []
 

@@ -49,7 +49,7 @@ def test_who_is_signed_out_sees_the_sign_in(visitor: Visitor) -> None:
     assert visitor.get("/notifications").status_code == 401
 
 
-def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(visitor: Visitor) -> None:
+def test_cookie_is_hidden_from_scripts_and_foreign_sites(visitor: Visitor) -> None:
     set_cookie = visitor.sign_in("ana", "north").headers["Set-Cookie"]
     assert set_cookie.startswith("turno=ey")
     parts = {part.strip().partition("=")[0] for part in set_cookie.split(";")[1:]}
@@ -101,7 +101,7 @@ def test_a_token_that_is_none_starts_no_session(visitor: Visitor, given: str) ->
 
 
 @foreign
-def test_no_other_site_signs_anybody_in_or_out(visitor: Visitor, headers: dict[str, str]) -> None:
+def test_foreign_site_signs_no_user_in_or_out(visitor: Visitor, headers: dict[str, str]) -> None:
     for path in ("/sign-in", "/sign-in/demo", "/sign-out"):
         answer = visitor.post(path, {"token": token("mallory", "north")}, headers=headers)
         assert answer.status_code == 403
@@ -109,9 +109,7 @@ def test_no_other_site_signs_anybody_in_or_out(visitor: Visitor, headers: dict[s
 
 
 @foreign
-def test_no_other_site_uses_the_cookie_to_change_anything(
-    service: Service, ana: Visitor, headers: dict[str, str]
-) -> None:
+def test_foreign_site_changes_nothing_with_the_cookie(service: Service, ana: Visitor, headers: dict[str, str]) -> None:
     job, form_token = service.caller(user=ana.user).job(), ana.form_token
     before = service.everything()
     for path in (f"/jobs/{job}/cancel", f"/jobs/{job}/retry", "/batches", "/notifications/read"):
@@ -184,14 +182,14 @@ def test_the_sign_in_leads_nowhere_else(visitor: Visitor, elsewhere: str) -> Non
     assert 'name="next" value="/"' in shown.text
 
 
-def test_the_sign_in_leads_back_to_what_was_asked_for(visitor: Visitor) -> None:
+def test_sign_in_leads_back_to_the_requested_page(visitor: Visitor) -> None:
     wanted = visitor.hidden("/notifications?branch=north", "next")
     assert wanted == "/notifications?branch=north"
     answer = visitor.post("/sign-in", {"token": token("ana", "north"), "next": wanted})
     assert answer.headers["Location"] == wanted
 
 
-def test_the_demo_s_button_is_there_when_the_demo_says_so(service: Service, visitor: Visitor) -> None:
+def test_demo_button_appears_by_the_setting(service: Service, visitor: Visitor) -> None:
     assert visitor.post("/sign-in/demo", {}).status_code == 404
     demo = Settings(jwt_key=KEY, demo_token=token("ana", "north"))
     played = Visitor(service.build(settings=demo))

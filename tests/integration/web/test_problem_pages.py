@@ -80,7 +80,7 @@ def shown_in_the_frame(answer: TestResponse) -> str:
     return answer.text
 
 
-def test_pages_pass_over_what_leads_people_to_them(service: Service, ana: Visitor) -> None:
+def test_pages_ignore_campaign_parameters(service: Service, ana: Visitor) -> None:
     job = service.caller(user=ana.user).job()
     for path in ("/", f"/jobs/{job}", "/notifications"):
         assert ana.get(f"{path}?utm_source=x&fbclid=y&branch=north").status_code == 200
@@ -109,7 +109,7 @@ def test_who_is_signed_out_gets_a_page_without_a_session_s_frame(service: Servic
     assert "/notifications" not in answer.text
 
 
-def test_a_job_or_branch_that_is_not_there_is_told_in_the_frame(ana: Visitor) -> None:
+def test_missing_job_or_branch_is_reported_in_the_frame(ana: Visitor) -> None:
     for path in ("/jobs/x?branch=north", "/?branch=elsewhere", "/notifications?branch=elsewhere"):
         answer = ana.get(path)
         assert answer.status_code == 404

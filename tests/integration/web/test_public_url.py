@@ -49,7 +49,7 @@ def test_cookies_are_secure_and_hsts_is_sent(public: Flask) -> None:
     assert "Secure" in gone
 
 
-def test_no_other_host_counts_as_ours(public: Flask) -> None:
+def test_foreign_host_does_not_count_as_ours(public: Flask) -> None:
     rebound = Visitor(public, base_url="https://evil.example")
     own = {"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"}
     for answer in (rebound.get("/"), rebound.get("/api/jobs"), rebound.post("/sign-in", {"token": "x"}, headers=own)):
@@ -57,7 +57,7 @@ def test_no_other_host_counts_as_ours(public: Flask) -> None:
     assert Visitor(public, base_url="https://turno.example:8443").get("/").status_code == 200
 
 
-def test_a_probe_asks_under_any_name(public: Flask) -> None:
+def test_probe_may_use_any_host_name(public: Flask) -> None:
     for path in ("/healthz", "/readyz"):
         assert Visitor(public, base_url="http://10.1.2.3:8080").get(path).status_code == 200
 
@@ -86,13 +86,13 @@ def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("peer", "scheme"), [("10.1.2.3", "https"), ("10.2.0.1", "https"), ("10.3.0.1", "http"), ("127.0.0.1", "http")]
 )
-def test_the_proxies_that_are_named_are_believed_and_nobody_else(peer: str, scheme: str) -> None:
+def test_only_named_proxies_are_trusted(peer: str, scheme: str) -> None:
     read = environ_of("10.1.2.3, 10.2.0.0/16", peer, **{"X-Forwarded-Proto": "https", "SCRIPT_NAME": "/evil"})
     assert read["wsgi.url_scheme"] == scheme
     assert "/evil" not in map(str, read.values())
 
 
-def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
+def test_forwarded_client_header_sets_no_scheme() -> None:
     told = {"X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
     assert environ_of("10.1.2.3", "10.1.2.3", **told)["wsgi.url_scheme"] == "http"
 
@@ -109,6 +109,6 @@ def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
         {"TURNO_TRUSTED_PROXIES": "10.1.2.3/8"},
     ],
 )
-def test_an_address_is_written_as_it_is_compared(wrong: dict[str, str]) -> None:
+def test_address_is_written_in_its_compared_form(wrong: dict[str, str]) -> None:
     with pytest.raises(InvalidSettings, match=next(iter(wrong))):
         Settings.read(wrong)

@@ -85,7 +85,7 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     refused(next(one for one in more if one.status_code == 429), "commands_per_minute_per_user", within=3)
 
 
-def test_only_commands_are_counted_and_of_nobody_else(service: Service) -> None:
+def test_only_own_commands_are_counted(service: Service) -> None:
     app = limited(service, commands_per_minute_per_user=1)
     ana, ben = Caller(app, "north"), Caller(app, "north")
     job_id = ana.job()
@@ -134,7 +134,7 @@ def test_no_limit_is_no_limit(service: Service) -> None:
     assert service.rows("SELECT 1 FROM rate_limits") == []
 
 
-def test_a_clock_that_was_put_back_shuts_nobody_out(service: Service) -> None:
+def test_clock_set_back_locks_no_user_out(service: Service) -> None:
     ana = Caller(limited(service, commands_per_minute_per_user=2), "north")
     assert ana.submit().status_code == 202
     service.rows("UPDATE rate_limits SET empty_at = empty_at + 31000000 WHERE name = 'commands_per_minute_per_user'")
@@ -161,7 +161,7 @@ def test_a_tenant_s_jobs_are_counted_over_its_users(service: Service) -> None:
     assert Caller(app, "south").submit().status_code == 202
 
 
-def test_a_lost_race_for_one_limit_costs_no_other(service: Service) -> None:
+def test_lost_race_for_one_limit_costs_no_limit(service: Service) -> None:
     limits = '{"jobs_per_day_per_user": 2, "jobs_per_day_per_tenant": 3}'
     take = "SELECT exceeded FROM turno.rate_take(1, %s, 86400, %s, NULL, 2)"
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ],
     ids=["a step is missing", "the right to look is missing"],
 )  # fmt: skip
-def test_pending_migrations_are_told(world: ExampleInstallation, before: str, after: str, named: str) -> None:
+def test_pending_migrations_are_reported(world: ExampleInstallation, before: str, after: str, named: str) -> None:
     assert what_is_pending(world.web) is None
     world.rows(before.format(web=world.logins.web))
     try:
@@ -34,7 +34,7 @@ def test_pending_migrations_are_told(world: ExampleInstallation, before: str, af
         world.rows(after.format(web=world.logins.web))
 
 
-def test_readyz_says_so_and_is_content_afterwards(world: ExampleInstallation) -> None:
+def test_readyz_reports_pending_steps_and_then_recovers(world: ExampleInstallation) -> None:
     with web_of(world) as web:
         assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
         world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")

@@ -79,7 +79,7 @@ def test_page_in_a_language_of_the_application(service: Service, tmp_path: Path)
     assert ana.get("/").headers["Content-Language"] == "pt", "the choice is kept"
 
 
-def test_payload_and_result_are_shown_to_who_may_see_the_job(service: Service, spoken: Flask) -> None:
+def test_payload_and_result_are_shown_to_authorised_users(service: Service, spoken: Flask) -> None:
     ana, bob, operator = Visitor(spoken), Visitor(spoken), Visitor(spoken)
     ana.sign_in(None, "north")
     bob.sign_in(None, "north")
@@ -121,6 +121,6 @@ def noise() -> str:
     return Random(1).randbytes(20_000).hex()  # noqa: S311 - incompressible
 
 
-def test_a_name_that_no_page_asks_for_is_refused() -> None:
+def test_unused_name_of_a_text_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Misspelt.words: no page asks for titel"):
         type("Misspelt", (Greetings,), {"words": {"en": {"titel": "Greetings"}}})

@@ -29,7 +29,7 @@ def test_json_line_has_figures_ratios_wishes_and_facts() -> None:
     assert (found["wanted"], found["jobs"], found["quick"]) == ({"ours / floor": 1.5}, 2, True)
 
 
-def test_people_read_the_ratio_beside_what_was_wanted() -> None:
+def test_ratio_is_printed_beside_its_target() -> None:
     (line,) = (line for line in report().lines() if line.startswith("ours / floor"))
     assert "2.00 x" in line
     assert line.endswith("wanted: at most 1.5")

@@ -35,7 +35,7 @@ def test_ratio_of_neighbours_cancels_a_slow_hour() -> None:
     assert Ratio.of(ours, floor, blocks=4) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
 
 
-def test_a_ratio_tells_how_far_it_moved() -> None:
+def test_ratio_has_its_range() -> None:
     assert Ratio.of([1.0, 2.0, 6.0], [1.0, 1.0, 2.0], blocks=3) == Ratio(2.0, 1.0, 3.0, quiet=1.0)
 
 
@@ -44,7 +44,7 @@ def test_ratio_takes_different_numbers_of_samples() -> None:
     assert Ratio.of([2.0] * 32, [1.0] * 8, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
 
 
-def test_the_quiet_ratio_is_not_flattered_by_what_slows_both() -> None:
+def test_quiet_ratio_ignores_common_delays() -> None:
     disturbed = Ratio.of([2.0] * 2 + [12.0] * 8, [1.0] * 2 + [11.0] * 8, blocks=1)
     assert disturbed.median < 1.1
     assert disturbed.quiet == 2.0

@@ -57,7 +57,7 @@ def test_what_is_passed_is_named() -> None:
     assert "upkeep does not end within its period" in breaks(replace(large, upkeep_seconds=301.0))
 
 
-def test_the_simulated_children_are_as_busy_as_the_model_says() -> None:
+def test_simulated_children_are_as_busy_as_the_model() -> None:
     children = need(LOAD, COSTS).children
     assert simulate(LOAD, COSTS, children, seconds=600).busy == pytest.approx(BUSY, abs=0.05)
 

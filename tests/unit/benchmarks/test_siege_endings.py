@@ -43,7 +43,7 @@ def job(status: str, **error: str) -> dict[str, object]:
     return {"status": status, "attempt": 1, "errors": 1, "crashes": 0, "error": error or None}
 
 
-def test_an_attacker_s_job_fails_by_itself() -> None:
+def test_job_of_an_attacker_fails_alone() -> None:
     assert of_job(job("failed", **{"class": "CheckViolation", "message": "too long"})).decent
     assert not of_job(job("pending")).decent
     assert not of_job(job("completed")).decent

@@ -41,7 +41,7 @@ def test_the_keys_are_kept_from_one_demo_to_the_next(tmp_path: Path, monkeypatch
     assert folder.variables(os.environ, URL, 3)["TURNO_MASTER_KEY"] == "one that the caller has chosen"
 
 
-def test_nobody_else_reads_what_is_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DemoFolder(tmp_path / ".turno")
     for user, mode in ((1000, 0o700), (0, 0o711)):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
@@ -49,7 +49,7 @@ def test_nobody_else_reads_what_is_in_the_folder(tmp_path: Path, monkeypatch: py
         assert folder.path.stat().st_mode & 0o777 == mode
 
 
-def test_services_are_told_the_place_and_no_password(tmp_path: Path) -> None:
+def test_services_learn_the_place_and_no_password(tmp_path: Path) -> None:
     variables = DemoFolder(tmp_path).variables(os.environ, URL, 8080)
     assert without_password(URL) == variables["DATABASE_URL"] == "dbname=turno host=/tmp/x port=5432"
     assert Settings.read(variables).provisioner_url == URL

@@ -39,13 +39,13 @@ def test_without_one_the_same_line_is_run_with_the_tools(ran: list[list[str]], m
         begin_anew_with_tools()
 
 
-def test_without_uv_it_says_how_to_get_them(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_uv_is_reported_with_the_command(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _name: None)
     with pytest.raises(click.ClickException, match="missing: ruff"):
         begin_anew_with_tools()
     assert ran == []
 
 
-def test_the_tools_are_those_of_the_group() -> None:
+def test_tools_are_the_packages_of_the_group() -> None:
     for tool in TOOLS:
         __import__(tool)

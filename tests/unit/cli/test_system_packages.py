@@ -73,7 +73,7 @@ def test_services_are_forbidden_only_meanwhile(policy: Path) -> None:
     assert not policy.exists()
 
 
-def test_a_policy_that_was_there_comes_back_whatever_happens(policy: Path) -> None:
+def test_existing_policy_is_restored_after_any_error(policy: Path) -> None:
     policy.write_text("exit 0")
     with pytest.raises(KeyboardInterrupt), no_service_starts(policy):
         raise KeyboardInterrupt

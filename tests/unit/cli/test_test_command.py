@@ -98,7 +98,7 @@ def test_tests_that_need_root_are_named_when_left_out(ran: list[list[str]], monk
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_somebody_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_terminal_confirms_the_installation(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     absent = [ABSENT]
 
     def install(packages: Sequence[SystemPackage]) -> bool:
@@ -135,7 +135,7 @@ def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureF
     assert CLOSING in capsys.readouterr().out
 
 
-def test_interpreters_may_keep_what_they_compiled(
+def test_interpreters_may_keep_compiled_modules(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -144,7 +144,7 @@ def test_interpreters_may_keep_what_they_compiled(
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
+def test_ctrl_c_reaches_pytest_once_and_its_output_is_read() -> None:
     program = (
         "import os, signal\n"
         "try:\n"

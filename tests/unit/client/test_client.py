@@ -157,7 +157,7 @@ def test_broken_stream_reconnects_without_repeated_states(say: Any) -> None:
     assert [path.endswith("/stream") for _, path, _, _ in server.asked] == [True, False] * 3
 
 
-def test_where_there_is_no_stream_the_job_is_asked_for(say: Any) -> None:
+def test_client_polls_the_job_without_a_stream(say: Any) -> None:
     full = (429, {"Retry-After": "0"}, {"type": "/docs#too-many-streams", "detail": "Poll."})
     client, _ = say(full, (200, {}, OPEN), full, (200, {}, ENDED))
     assert [job.revision for job in client.follow(ID)] == [3, 9]

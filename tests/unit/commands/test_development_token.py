@@ -9,7 +9,7 @@ from turno.web.auth.tokens import TokenCheck
 SETTINGS = Settings(jwt_key="a key that only this test knows, long enough")
 
 
-def test_the_web_accepts_what_is_signed_here() -> None:
+def test_web_accepts_the_signed_token() -> None:
     signed = development_token(SETTINGS, user="ana", tenants=("suc0001",), role="operator", minutes=5)
     principal = TokenCheck(SETTINGS).principal(f"Bearer {signed}")
     assert (principal.user, set(principal.tenants), principal.operator) == ("ana", {"suc0001"}, True)

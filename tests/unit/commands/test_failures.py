@@ -30,7 +30,7 @@ def test_unreachable_database_is_named_without_password() -> None:
     assert "\n" not in told
 
 
-def test_the_database_s_other_words_say_what_to_do() -> None:
+def test_database_errors_have_a_remedy() -> None:
     assert explained(errors.UndefinedTable("no such table")) == (
         "the database is not ready: no such table; run `turno db migrate`"
     )
@@ -48,11 +48,11 @@ def test_the_database_s_other_words_say_what_to_do() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_an_operator_can_mend_says_how(error: psycopg.Error, remedy: str) -> None:
+def test_operator_error_has_a_remedy(error: psycopg.Error, remedy: str) -> None:
     assert remedy in (explained(error) or "")
 
 
-def test_the_exit_status_tells_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_reflects_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> int:
         raise UnknownTenant("nobody")
 

@@ -71,7 +71,7 @@ def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
     assert [one.problem for one in of_settings(variables()) if "DATABASE" in one.problem] == []
 
 
-def test_what_stands_in_env_is_kept_and_what_is_missing_is_added(project: Path) -> None:
+def test_env_file_keeps_values_and_gets_missing_ones(project: Path) -> None:
     (project / ".env").write_text("SHOP=1\nTURNO_MASTER_KEY=the one that the roles were made with")
     turno("init", "--database-url", "postgresql://db/shop")
     assert (project / ".env").read_text().startswith("SHOP=1\nTURNO_MASTER_KEY=the one that the roles were made with\n")
@@ -142,5 +142,5 @@ def test_what_is_no_type_is_refused(project: Path, name: str) -> None:
     assert texts(project) == before
 
 
-def test_a_project_without_handlers_is_told_to_begin() -> None:
+def test_project_without_handlers_shows_the_first_command() -> None:
     assert turno("handler", "add", "send_letters").exit_code == 1

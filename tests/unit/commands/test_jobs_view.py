@@ -81,7 +81,7 @@ def test_the_state_is_the_pages_word(columns: dict[str, Any], state: str) -> Non
     assert dict(details(job(**columns)))["state"] == state
 
 
-def test_details_leave_out_what_is_empty() -> None:
+def test_details_omit_empty_values() -> None:
     names = [name for name, _ in details(job(result={"invoiced": 9}))]
     assert "result" in names
     assert "error" not in names
@@ -103,12 +103,12 @@ def test_json_writes_times_and_ids_as_text() -> None:
     assert json.loads(as_json(job()))["created_at"] == "2030-01-31T09:00:00Z"
 
 
-def test_a_job_that_was_split_says_how_its_parts_stand() -> None:
+def test_split_job_shows_the_state_of_its_parts() -> None:
     shown = dict(details(job(parts={"total": 10, "ended": 3, "failed": 1})))
     assert shown["parts"] == "3 of 10 ended, 1 failed"
 
 
-def test_details_say_what_a_waiting_job_lacks() -> None:
+def test_details_name_the_obstacle_of_a_waiting_job() -> None:
     lines = dict(details(job(status="pending", finished_at=None, lacks="type")))
     assert lines["waiting for"] == "no living worker knows batch_invoicing"
 

@@ -37,13 +37,13 @@ def test_a_cron_job_loads_nothing_of_the_web() -> None:
     assert not loaded & {"flask", "pydantic", "uvicorn", "jwt"}
 
 
-def test_a_launched_worker_loads_what_most_of_its_kind_need() -> None:
+def test_launched_worker_loads_no_rare_package() -> None:
     loaded = modules_loaded_by("import turno.commands.background_worker, turno.wiring.workers")
     assert not loaded & {"flask", "pydantic", "pika", "jwt", "click", "cronsim"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_where_the_table_says(name: str) -> None:
+def test_every_command_is_at_its_place_in_the_table(name: str) -> None:
     result = CliRunner().invoke(main, [*name.split(), "--help"])
     assert result.exit_code == 0, result.output
     assert f"{name}" in result.output.splitlines()[0]
@@ -93,7 +93,7 @@ main.main(["--env-file", sys.argv[1], "shows"])
 """
 
 
-def test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins(tmp_path: Path) -> None:
+def test_env_file_replaces_dotenv_below_the_environment(tmp_path: Path) -> None:
     given = "TURNO_WEB_BIND=127.0.0.1:1\nTURNO_MASTER_KEY='a \\'quoted\\' ${HOME} # key'\nTURNO_JWT_KEY=$(id)&`id`\n"
     (tmp_path / ".env").write_text("TURNO_LOG_LEVEL=ERROR\n")
     (tmp_path / "turno.env").write_text(given)
@@ -106,7 +106,7 @@ def test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins(tmp_path: Path) -
         assert done.stdout.strip() == str(["INFO", "127.0.0.1:2", "a 'quoted' ${HOME} # key", "$(id)&`id`"])
 
 
-def test_an_env_file_that_is_not_there_is_said() -> None:
+def test_missing_env_file_is_reported() -> None:
     told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "worker", "list"])
     assert (told.exit_code, told.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
     assert "/nowhere/turno.env" in told.stderr
@@ -120,7 +120,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_application_has_commands_of_its_own(project: Path) -> None:
+def test_application_has_separate_commands(project: Path) -> None:
     (project / "shop_commands.py").write_text(
         "import click\n@click.command()\ndef stock():\n    click.echo('3 left')\n"
         "COMMANDS = {'stock': ('shop_commands:stock', 'Count what is left.')}\n"
@@ -130,7 +130,7 @@ def test_an_application_has_commands_of_its_own(project: Path) -> None:
     assert CliRunner().invoke(main, ["stock"]).output == "3 left\n"
 
 
-def test_commands_that_cannot_be_loaded_are_said(project: Path) -> None:
+def test_unloadable_commands_are_reported(project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.turno]\ncommands = "nowhere:COMMANDS"\n')
     told = CliRunner().invoke(main, ["stock"])
     assert told.exit_code == 1

@@ -19,7 +19,7 @@ def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.Capture
     assert "applied by a newer release" in capsys.readouterr().out
 
 
-def test_what_is_behind_is_counted_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pending_steps_are_counted_with_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     print_standings([standing(), standing(pending=("0003",)), standing(redefine=True), standing(unknown=("0009",))])
     assert capsys.readouterr().out.endswith(
         "2 of 4 are behind this release: run `turno db migrate`, which continues with these.\n"

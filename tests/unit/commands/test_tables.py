@@ -15,7 +15,7 @@ def test_a_table_without_rows_is_its_headers() -> None:
     assert table(("job", "state"), []) == "JOB  STATE"
 
 
-def test_a_line_is_cut_to_the_width_and_says_so() -> None:
+def test_line_is_cut_to_the_width_with_a_mark() -> None:
     assert shortened("0123456789", 5) == "0123…"
     assert shortened("01234", 5) == "01234"
     assert table(("a",), [("0123456789",)], width=4).splitlines() == ["A", "012…"]

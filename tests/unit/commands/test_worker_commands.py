@@ -49,7 +49,7 @@ def test_a_script_is_the_command_of_its_table(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_without_settings_names_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_script_without_settings_names_the_missing_ones(name: str, tmp_path: Path) -> None:
     told = run(tmp_path, script(name))
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.startswith("cannot start, please correct:\n")
@@ -65,7 +65,7 @@ def test_a_script_without_settings_names_what_is_missing(name: str, tmp_path: Pa
         ((JOB, "again"), "unexpected extra argument"),
     ],
 )
-def test_a_worker_that_is_not_given_one_job_id_says_so(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     told = run(tmp_path, script("background_worker"), *arguments)
     assert told.returncode == 2
     assert told.stderr.startswith("Usage: background_worker.py [OPTIONS] JOB_ID")

@@ -87,7 +87,7 @@ def test_a_time_of_day_fires_once_each_day_that_there_is(cron: str, zone: str, s
 
 @quickly
 @given(cron=CRONS, zone=st.sampled_from(ZONES), end=MOMENTS | CHANGES, days=st.integers(0, 3), most=st.integers(1, 9))
-def test_the_last_moments_before_are_those_that_come_forwards(
+def test_last_moments_before_equal_the_moments_forwards(
     cron: str, zone: str, end: datetime, days: int, most: int
 ) -> None:
     rule, since = a_rule(cron, zone=zone), end - timedelta(days=days)
@@ -156,7 +156,7 @@ def test_a_time_that_exists_twice_fires_the_first_time() -> None:
     assert a_rule("30 2 * * *", zone="Europe/Madrid").next_after(between) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
-def test_each_hour_and_each_interval_goes_on_through_both() -> None:
+def test_hours_and_intervals_continue_through_clock_changes() -> None:
     madrid = local("0 * * * *", "Europe/Madrid", (2026, 10, 25, 1), count=4)
     assert madrid == [
         "2026-10-25T02:00+02:00",
@@ -205,7 +205,7 @@ def test_names_spread_over_the_hour_and_keep_their_second() -> None:
         ("", "has five fields"),
     ],
 )
-def test_nonsense_names_its_field_and_what_is_allowed(given_cron: str, says: str) -> None:
+def test_invalid_rule_names_its_field_and_allowed_values(given_cron: str, says: str) -> None:
     with pytest.raises(InvalidRule) as refused:
         a_rule(given_cron)
     ((field, problem),) = refused.value.problems

@@ -79,7 +79,7 @@ class Filing(JobHandler[str]):
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
-def test_a_text_is_redacted_whatever_the_form(text: str) -> None:
+def test_text_is_redacted_in_any_form(text: str) -> None:
     seen = Redaction().text(f"before {text}")
     assert seen.startswith("before ")
     assert LEFT_OUT in seen

@@ -8,7 +8,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
 
 
-def test_an_unknown_type_names_those_that_are_known() -> None:
+def test_unknown_type_error_names_the_known_types() -> None:
     with pytest.raises(UnknownJobType, match=r"no handler .*'os.system'.*batch_invoicing"):
         build_registry().handler("os.system")
 

@@ -20,7 +20,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("result", [{}, {"a": [1, 2.5, None, True]}, {"emoji": "\U0001f600"}, {"text": "\\u0000"[1:]}])
-def test_plain_json_is_kept_as_it_is(result: dict[str, Any]) -> None:
+def test_plain_json_is_kept_unchanged(result: dict[str, Any]) -> None:
     assert json.loads(serialise(result)) == result
 
 

@@ -57,7 +57,7 @@ def test_redacted_names_come_from_setting_and_handler() -> None:
     assert redaction.value(given)["tax_id"] == LEFT_OUT
 
 
-def test_an_error_s_text_says_nothing_that_such_a_name_is_set_to() -> None:
+def test_error_text_hides_values_of_secret_names() -> None:
     error = {"class": "Boom", "message": 'tax_id: 20-1234 of "Ana", {"token": "a b", "n": 1}', "for_users": True}
     seen = Redaction(handlers=[Filing]).error(error)
     assert seen == error | {"message": f'tax_id: {LEFT_OUT} of "Ana", {{"token": {LEFT_OUT}, "n": 1}}'}

@@ -29,7 +29,7 @@ def test_no_more_slots_than_the_limit_over_all_processes(folder: Path) -> None:
     assert other.take("suc0001") is None
 
 
-def test_a_released_slot_is_free_for_others(folder: Path) -> None:
+def test_released_slot_is_free(folder: Path) -> None:
     slots = SlotFolder(folder, 1)
     first = slots.take("suc0001")
     assert first is not None
@@ -37,7 +37,7 @@ def test_a_released_slot_is_free_for_others(folder: Path) -> None:
     assert slots.take("suc0001") is not None
 
 
-def test_a_released_slot_is_regained_only_if_nobody_took_it(folder: Path) -> None:
+def test_released_slot_is_regained_only_if_still_free(folder: Path) -> None:
     slots = SlotFolder(folder, 1)
     first = slots.take("suc0001")
     assert first is not None
@@ -63,7 +63,7 @@ def test_a_slot_lives_as_long_as_the_process_that_inherited_it(folder: Path) -> 
     assert again is not None
 
 
-def test_the_reserve_is_for_who_has_no_place(folder: Path) -> None:
+def test_reserve_is_for_tenants_without_a_place(folder: Path) -> None:
     slots = SlotFolder(folder, 2, reserve=1)
     assert [slots.take("suc0001") is not None for _ in range(3)] == [True, True, False]
     assert [slots.take("suc0002") is not None for _ in range(2)] == [True, False]
@@ -125,7 +125,7 @@ def test_place_left_in_reserve_is_regained_outside_of_it(folder: Path) -> None:
     assert not ordinary.regain()
 
 
-def test_a_folder_open_to_others_is_refused(folder: Path) -> None:
+def test_shared_folder_is_refused(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(UnsafeSlotFolder):

@@ -85,7 +85,7 @@ def test_line_of_another_thread_is_kept_with_its_job_id() -> None:
     assert texts(shared) == [f"of {mine.job_id}"]
 
 
-def test_a_line_is_cut_and_says_what_was_raised() -> None:
+def test_cut_line_keeps_its_exception() -> None:
     shared = SharedState()
     with at_work(shared, a_batch()):
         log.info("%s", "x" * 10_000)

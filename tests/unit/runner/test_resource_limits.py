@@ -9,7 +9,7 @@ import pytest
 from turno.runner.resource_limits import limited_memory
 
 
-def test_after_an_attempt_the_limit_is_what_it_was_before() -> None:
+def test_limit_is_restored_after_an_attempt() -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     lower = (1 << 40, before[1])
     resource.setrlimit(resource.RLIMIT_DATA, lower)

@@ -40,7 +40,7 @@ def test_time_limit_of_ended_attempt_spares_the_next(shared: SharedState, anothe
     assert asked(shared) == (False, False)
 
 
-def test_who_was_asked_before_is_not_asked_for_the_next(shared: SharedState) -> None:
+def test_stop_of_a_job_does_not_affect_the_next(shared: SharedState) -> None:
     shared.name(SharedState.TIME_LIMIT, 1, 0)
     asked(shared)
     shared.works(1)
@@ -84,7 +84,7 @@ def test_a_job_that_runs_again_is_no_step_back(shared: SharedState) -> None:
     assert shared.at_work(1) is None
 
 
-def test_what_is_said_of_one_batch_is_not_believed_of_another(shared: SharedState) -> None:
+def test_orders_for_one_batch_do_not_affect_another(shared: SharedState) -> None:
     shared.begins(3)
     shared.works(3)
     assert (shared.furthest(2), shared.at_work(2)) == (-1, None)

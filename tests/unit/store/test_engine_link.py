@@ -89,7 +89,7 @@ def refuse(error: psycopg.Error) -> Any:
     ],
     ids=str,
 )
-def test_only_a_server_that_cannot_be_asked_is_an_outage(
+def test_only_an_unreachable_server_is_an_outage(
     server: Server, link: Link, error: psycopg.Error, *, away: bool
 ) -> None:
     assert unreachable(error) is away
@@ -99,7 +99,7 @@ def test_only_a_server_that_cannot_be_asked_is_an_outage(
     assert (link.away, link.again_at) == (away, server.now + away)
 
 
-def test_while_the_server_is_away_it_is_not_asked_and_then_again(server: Server, link: Link) -> None:
+def test_server_is_not_tried_during_the_pause(server: Server, link: Link) -> None:
     server.refuses = psycopg.OperationalError("connection refused")
     with pytest.raises(psycopg.OperationalError, match="connection refused"):
         link.call(id)
@@ -162,7 +162,7 @@ def test_recreated_or_unreachable_database_is_not_gone(server: Server, meanwhile
                 link.call(id)
 
 
-def test_who_was_not_told_when_waits_for_ever(server: Server, link: Link) -> None:
+def test_link_without_a_limit_waits_for_ever(server: Server, link: Link) -> None:
     server.refuses = NO_DATABASE
     for server.now in (0.0, 1e9):
         with pytest.raises(psycopg.OperationalError):

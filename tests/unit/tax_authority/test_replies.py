@@ -140,7 +140,7 @@ def test_what_was_certainly_not_granted(result: str, kind: type[AuthorityRefused
         HEAD + details(GRANTED).replace(CAE, "7612345678901x"),
     ],
 )
-def test_whatever_else_it_answers_says_nothing(result: str) -> None:
+def test_any_other_answer_is_unclear(result: str) -> None:
     with pytest.raises(AuthorityUnclear):
         authorise(result)
 
@@ -186,7 +186,7 @@ def test_only_a_plain_no_is_taken_for_absent() -> None:
         errors(602) + errors(501),
     ],
 )
-def test_a_look_up_that_says_something_else_says_nothing(result: str) -> None:
+def test_look_up_with_another_answer_is_unclear(result: str) -> None:
     with pytest.raises(AuthorityUnclear):
         consult(result)
 
@@ -262,7 +262,7 @@ OTHER_S_TOKEN = "Este token no le permite actuar en representacion de la CUIT 1"
         (person("<errorConstancia><error>Domicilio</error></errorConstancia>"), AuthorityRefused),
     ],
 )
-def test_a_look_up_that_finds_nobody(reply: bytes, kind: type[Exception]) -> None:
+def test_look_up_without_a_result(reply: bytes, kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught:
         look_up(reply)
     assert type(caught.value) is kind

@@ -95,7 +95,7 @@ def test_a_credit_note_names_the_invoice_that_it_corrects() -> None:
     assert names(request).index("CbtesAsoc") < names(request).index("Iva")
 
 
-def test_an_invoice_c_says_nothing_of_rates() -> None:
+def test_invoice_c_has_no_rates() -> None:
     request = request_for(kind=INVOICE_C, vat=Decimal(0), total=Decimal(100), rates=())
     assert "Iva" not in names(request)
     assert "CbtesAsoc" not in names(request)
@@ -191,7 +191,7 @@ def test_secrets_are_not_printed() -> None:
     assert "token" not in shown.replace("token=", "")
 
 
-def test_processes_that_do_not_ask_do_not_pay_for_what_reads_xml() -> None:
+def test_xml_reader_is_imported_on_demand() -> None:
     names = "{'zeep', 'lxml', 'requests', 'cryptography.x509'}"
     program = f"import sys, handlers; import tax_authority; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -54,7 +54,7 @@ def test_the_engine_and_the_web_write_no_table_anywhere() -> None:
         assert Role.ENGINE not in {role for granted in matrix.others.values() for role in granted}
 
 
-def test_operators_see_counts_and_change_what_is_operational() -> None:
+def test_operators_change_operational_columns_only() -> None:
     assert not CONTROL.relations["tickets"].get(Role.OPERATOR)
     changed = {
         right.column

@@ -28,7 +28,7 @@ def test_a_login_takes_nothing_from_the_server_s_own() -> None:
     assert all(f"-c {name}=" in str(conninfo["options"]) for name in PINNED)
 
 
-def test_installations_are_told_apart() -> None:
+def test_installations_are_distinguished() -> None:
     assert Logins(SERVER, KEY).installation == installation_id("erp") != installation_id("erp2")
     assert Logins(SERVER, KEY, "blue").role("web") == "turno_blue_web"
 
@@ -39,7 +39,7 @@ def test_an_installation_s_id_is_plain(installation: str) -> None:
         Logins(SERVER, KEY, installation)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_variables_are_named() -> None:
     with pytest.raises(ValueError, match="TURNO_MASTER_KEY"):
         Logins(SERVER, b"x" * 31)
     with pytest.raises(ValueError, match="name a database"):

@@ -67,7 +67,7 @@ WORDS = said_everywhere()
 @pytest.mark.parametrize(
     "source", [source for found in SOURCES.values() for source in found], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_what_is_compiled_is_what_the_source_says(source: Path) -> None:
+def test_compiled_catalogue_equals_its_source(source: Path) -> None:
     fresh = BytesIO()
     write_mo(fresh, read_po(BytesIO(source.read_bytes())))
     compiled = (fresh.getvalue(), source.with_suffix(".mo").read_bytes())
@@ -120,7 +120,7 @@ def places(said: str | tuple[str, str]) -> set[str]:
 
 
 @pytest.mark.parametrize("phrase", WORDS)
-def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
+def test_phrase_has_the_same_fields_in_every_language(phrase: str) -> None:
     said = WORDS[phrase]
     assert set(said) == set(LANGUAGES)
     assert len({isinstance(one, tuple) for one in said.values()}) == 1
@@ -163,7 +163,7 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
         *(crash_reasons.time_limit(1800.0), crash_reasons.transaction_limit(2.5)),
     ],
 )
-def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None:
+def test_every_text_of_a_job_exists_in_every_language(reason: str) -> None:
     english, spanish = of_event(reason, EN), of_job(reason, ES)
     assert english
     assert spanish not in ("", reason, english)
@@ -185,7 +185,7 @@ def test_job_type_has_its_name_unless_pages_have_another() -> None:
     assert (EN.title("orders"), ES.title("count")) == ("Orders", "Count")
 
 
-def test_what_somebody_else_says_is_shown_as_it_is() -> None:
+def test_foreign_text_is_shown_unchanged() -> None:
     assert of_job("the shop is closed; 3 orders wait", ES) == "the shop is closed; 3 orders wait"
     assert of_event("duplicate key value violates unique constraint", ES) == ""
     refused = {"class": "Odd", "message": "odd {n}", "for_users": True}
@@ -197,7 +197,7 @@ def test_what_somebody_else_says_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["Odd", "EmptyOrder", "Crash", "InvalidPayload"])
-def test_what_nobody_wrote_for_users_is_told_by_its_reference(name: str) -> None:
+def test_text_without_translation_is_shown_by_reference(name: str) -> None:
     bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
     for localizer, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
         told = of_error(bug, localizer, operator=False, key="7")
@@ -233,7 +233,7 @@ def test_numbers_are_written_as_each_language_writes_them(value: int | Decimal, 
         (7 * 86_400, "14 Nov 2026", "14 nov 2026"),
     ],
 )
-def test_times_are_told_from_now(ago: int, english: str, spanish: str) -> None:
+def test_times_are_relative_to_now(ago: int, english: str, spanish: str) -> None:
     moment = NOW - timedelta(seconds=ago)
     assert (EN.ago(moment), ES.ago(moment)) == (english, spanish)
 
@@ -241,5 +241,5 @@ def test_times_are_told_from_now(ago: int, english: str, spanish: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.2, "under a second"), (59.9, "59 s"), (61, "1 min 1 s"), (7322, "2 h 2 min")]
 )
-def test_durations_are_told_in_their_largest_units(seconds: float, said: str) -> None:
+def test_durations_use_their_largest_units(seconds: float, said: str) -> None:
     assert EN.lasting(seconds) == said

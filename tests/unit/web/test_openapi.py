@@ -77,7 +77,7 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_every_guarded_route_tells_its_problems(document: dict[str, Any]) -> None:
+def test_guarded_routes_document_their_problems(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if "security" not in operation:
@@ -93,7 +93,7 @@ def test_every_guarded_route_tells_its_problems(document: dict[str, Any]) -> Non
             assert ("403" in operation["responses"]) == refusing
 
 
-def test_a_submission_tells_every_status(document: dict[str, Any]) -> None:
+def test_submission_documents_every_status(document: dict[str, Any]) -> None:
     responses = document["paths"]["/api/jobs/greetings"]["post"]["responses"]
     assert set(responses) == {"200", "202", "400", "401", "403", "404", "413", "415", "422", "429", "500", "503"}
     assert set(responses["202"]["headers"]) == {"Location", "Idempotency-Replayed"}

@@ -9,7 +9,7 @@ from turno.web.routes import Answer, Call, Routes
 PLAIN = {200: Answer(about="Nothing.")}
 
 
-def test_a_view_is_for_who_calls_or_declared_for_everybody() -> None:
+def test_view_is_authenticated_or_declared_public() -> None:
     routes = Routes("tried", __name__, tag="tried")
     with pytest.raises(TypeError, match="GET /api/all"):
         routes.operation("GET /api/all", answers=PLAIN)(_without_call)

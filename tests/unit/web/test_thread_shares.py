@@ -11,7 +11,7 @@ def taken(places: ThreadShares, tenant: int) -> int:
     return count
 
 
-def test_each_tenant_may_have_half_of_what_the_others_leave() -> None:
+def test_tenant_may_use_half_of_the_remaining_threads() -> None:
     places = ThreadShares(16)
     assert [taken(places, tenant) for tenant in range(1, 6)] == [8, 4, 2, 1, 1]
 
@@ -20,7 +20,7 @@ def test_the_last_threads_go_one_to_a_tenant() -> None:
     assert [taken(ThreadShares(threads), 1) for threads in (1, 2, 3, 4)] == [1, 1, 1, 2]
 
 
-def test_who_gives_back_tells_so_and_makes_room_for_others_too() -> None:
+def test_returned_thread_is_announced_and_free_for_others() -> None:
     told: list[None] = []
     places = ThreadShares(4, freed=lambda: told.append(None))
     assert taken(places, 1) == 2

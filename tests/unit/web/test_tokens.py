@@ -68,7 +68,7 @@ def refusal(check: TokenCheck, authorization: str | None) -> Problem:
     return caught.value
 
 
-def test_a_good_token_says_who_and_where() -> None:
+def test_valid_token_names_user_and_tenants() -> None:
     principal = HMAC_CHECK.principal(f"Bearer {hs(roles=['operator', 'clerk'])}")
     assert principal.user == "ana"
     assert principal.tenants == {"north"}
@@ -81,7 +81,7 @@ def test_a_good_rsa_token_is_accepted() -> None:
     assert RSA_CHECK.principal(f"bearer {token}").user == "ana"
 
 
-def test_without_roles_nobody_is_an_operator() -> None:
+def test_user_without_roles_is_no_operator() -> None:
     assert not HMAC_CHECK.principal(f"Bearer {hs()}").operator
     assert not HMAC_CHECK.principal(f"Bearer {hs(roles=['operators', 'OPERATOR'])}").operator
 
@@ -192,7 +192,7 @@ def test_other_schemes_are_refused(scheme: str) -> None:
     refusal(HMAC_CHECK, f"{scheme} {hs()}")
 
 
-def test_expiry_says_so_and_nothing_else_does() -> None:
+def test_expiry_is_reported_alone() -> None:
     assert "expired" in refusal(HMAC_CHECK, f"Bearer {hs(exp=NOW - 60)}").detail
     told = {
         refusal(HMAC_CHECK, f"Bearer {FORGED[name]()}").detail for name in ("wrong aud", "wrong iss", "another key")

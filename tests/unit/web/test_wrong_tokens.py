@@ -18,7 +18,7 @@ def test_an_address_may_try_again_in_the_next_minute() -> None:
     assert wrong.count("a") is None
 
 
-def test_it_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_tokens_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     wrong = WrongTokens(2, clock=lambda: 0.0)
     with caplog.at_level(logging.WARNING):
         for _ in range(9):

@@ -22,7 +22,7 @@ def test_short_types_are_trusted_gradually_up_to_a_bound() -> None:
     assert (seen[0], seen[-1]) == (1, LARGEST_BATCH)
 
 
-def test_a_batch_takes_no_longer_than_others_may_be_kept_waiting() -> None:
+def test_batch_is_bounded_by_the_wait_of_others() -> None:
     assert learnt(TARGET_SECONDS / 4).of("odd") in (3, 4)
 
 

@@ -62,7 +62,7 @@ def test_whoever_comes_has_the_children_that_are_free() -> None:
     ]
 
 
-def test_with_all_at_long_jobs_there_is_room_for_others() -> None:
+def test_long_jobs_in_all_children_leave_room() -> None:
     assert pool(at("a"), at("a")).free == FreeSlots(1, frozenset({"a"}))
     assert pool(at("a"), at("b"), FakeChild()).free == FreeSlots(1, frozenset({"a", "b"}))
 
@@ -114,7 +114,7 @@ def test_the_minimum_is_kept_however_long_they_idle() -> None:
     assert not any(child.leaving for child in children)
 
 
-def test_who_is_spare_goes_and_nobody_in_its_place() -> None:
+def test_spare_child_is_dismissed_without_replacement() -> None:
     children = FakeChild(), FakeChild(), FakeChild()
     kept = pool(*children, size=replace(SIZE, minimum=2), idle_after=0.0)
     assert kept.dismissal_due < math.inf

@@ -21,7 +21,7 @@ def test_a_report_is_read_before_the_end_of_its_child() -> None:
     assert told == ["reported", "ended"]
 
 
-def test_hints_are_those_of_the_present_connection() -> None:
+def test_hints_belong_to_the_present_connection() -> None:
     told: list[str] = []
     with closing(Descriptors()) as descriptors:
         for name in ("first", "second"):

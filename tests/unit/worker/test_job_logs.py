@@ -78,7 +78,7 @@ def test_lines_wait_for_a_database_that_is_away_up_to_a_bound(monkeypatch: pytes
     assert engine.written == [("one", "said")] * 2
 
 
-def test_lines_of_a_locked_tenant_displace_no_other_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_locked_tenant_displace_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "MOST_WAITING", 4)
     engine = FakeEngine()
     logs = JobLogs(engine, keep=9)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSourc
     assert [take(source, free=1) for _ in range(3)] == [[1], [LARGEST_BATCH], [2]]
 
 
-def test_a_report_comes_by_itself_however_short_it_is(engine: FakeEngine) -> None:
+def test_report_is_claimed_alone(engine: FakeEngine) -> None:
     """Its claim brings all branches of its company along."""
     registry = Registry({"report": "tests.unit.worker.test_pool_source:Report"})
     source = PoolSource(engine=engine, hints=engine, registry=registry, chance=lambda: 0.5)

@@ -117,7 +117,7 @@ def killed(rescuing: Rescuer, *claims: Claim) -> None:
         rescuing.child_ended(unfinished(claim), -9, None)
 
 
-def test_one_refused_rescue_holds_up_nobody_else_s(database: Database, rescuing: Rescuer) -> None:
+def test_refused_rescue_delays_no_rescue_of_others(database: Database, rescuing: Rescuer) -> None:
     bad, good = database.claim(1), database.claim(2)
     database.refused[bad] = LOCKED
     killed(rescuing, bad, good)
@@ -298,7 +298,7 @@ def test_unhanded_jobs_are_given_back_by_ticket(database: Database, rescuing: Re
     assert database.rescued == {}
 
 
-def test_a_claim_that_was_never_heard_of_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
+def test_unacknowledged_claim_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
     unheard = database.claim(2)
     rescuing.reply_lost(unheard)
     rescuing.flush()
@@ -317,7 +317,7 @@ def test_batch_rescue_blames_running_job_and_returns_others(database: Database, 
     assert list(told(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
 
 
-def test_where_nobody_knows_which_it_was_nobody_is_blamed(database: Database, rescuing: Rescuer) -> None:
+def test_unknown_cause_blames_no_job(database: Database, rescuing: Rescuer) -> None:
     claims = database.claim(1), database.claim(1)
     assert rescuing.child_ended(Unfinished(PID, claims, (), None), -9, None) == ()
     rescuing.flush()

@@ -26,7 +26,7 @@ def written(world: ExampleInstallation) -> list[str]:
     return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")]
 
 
-def test_one_that_fails_costs_the_others_nothing(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_costs_no_neighbour(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     async def handle(_self: object, job: JobContext, payload: Any) -> dict[str, Any]:
         await job.async_connection.execute(INSERT, (payload.text,))
         if payload.text == "G1":

@@ -82,7 +82,7 @@ def test_a_job_that_a_worker_died_with_runs_alone(world: ExampleInstallation) ->
     assert sorted(batches) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
 
 
-def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: ExampleInstallation) -> None:
+def test_repaired_ticket_keeps_the_order_to_run_alone(world: ExampleInstallation) -> None:
     first, _ = put(world, "ok", "ok")
     start_and_take_back(world, claim(world), blamed=[first])
     world.rows("DELETE FROM turno.tickets WHERE job_id = %s", first)

@@ -34,7 +34,7 @@ def test_they_share_a_transaction_and_keep_their_own_history(world: ExampleInsta
     assert len(world.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8
 
 
-def test_each_has_its_own_end_and_the_others_keep_theirs(world: ExampleInstallation) -> None:
+def test_each_job_of_a_batch_keeps_its_own_end(world: ExampleInstallation) -> None:
     deeds = ["ok", "error", "permanent", "reschedule_after", "cancel", "nan", "leave_aborted", "ok"]
     jobs = run(world, *deeds)
     ends = [(job["status"], job["reason"]) for job in jobs]
@@ -132,7 +132,7 @@ def test_refusal_at_commit_fails_the_job_that_wrote_it(world: ExampleInstallatio
     assert written(world) == {"G0", "G2"}
 
 
-def test_alone_each_has_a_commit_of_its_own(world: ExampleInstallation) -> None:
+def test_alone_handler_has_a_separate_commit(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "transaction", "text": f"G{n}"}, handler=OddAlone) for n in range(3)]
     (claims,) = claim_batches_here(world)
     execute_batch_here(world, claims)
@@ -141,7 +141,7 @@ def test_alone_each_has_a_commit_of_its_own(world: ExampleInstallation) -> None:
     assert len({job["result"]["backend"] for job in found}) == 1
 
 
-def test_never_retried_each_has_a_commit_of_its_own(
+def test_never_retried_handler_has_a_separate_commit(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trouble of another job would have its handler run a second time."""

@@ -88,7 +88,7 @@ def test_a_savepoint_of_a_handler_hides_none_of_the_executor(world: ExampleInsta
 
 
 @pytest.mark.parametrize("user", ["ana", "mallory"])
-def test_constraint_modes_of_one_job_fail_no_other(world: ExampleInstallation, user: str) -> None:
+def test_constraint_modes_of_a_job_fail_no_neighbour(world: ExampleInstallation, user: str) -> None:
     world.rows("CREATE TABLE deferring (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     world.rows(f"GRANT ALL ON deferring TO {world.one.handler_role}")
 

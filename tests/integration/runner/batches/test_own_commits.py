@@ -40,7 +40,7 @@ def test_driver_commit_is_refused_as_the_job_s_failure(world: ExampleInstallatio
     assert jobs[1]["error"]["class"] == "HandlerMisuse"
 
 
-def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: ExampleInstallation) -> None:
+def test_broken_session_costs_only_its_job(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "end_own_backend", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert [job["errors"] for job in jobs] == [0, 1, 0]

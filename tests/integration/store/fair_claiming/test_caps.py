@@ -19,7 +19,7 @@ from turno.store.engine.engine import Engine, Orphan
 from turno.tenancy.identity.session import handler_session, service_session
 
 
-def test_a_cap_counts_what_runs_already(world: ExampleInstallation) -> None:
+def test_cap_counts_running_jobs(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
     wait(world, 10)
     wait(world, 10, "suc0002")
@@ -52,7 +52,7 @@ def test_a_named_claim_respects_the_tenant_s_cap(world: ExampleInstallation) -> 
     assert world.engine.claim_job(start(world), second, types=KNOWN) is None
 
 
-def test_a_paused_type_waits_whoever_asks(world: ExampleInstallation) -> None:
+def test_paused_type_waits_for_every_claimer(world: ExampleInstallation) -> None:
     world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('work', now())")
     wait(world, 1)
     wait(world, 1, type="other")

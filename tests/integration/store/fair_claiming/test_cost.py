@@ -140,7 +140,7 @@ def test_a_visit_after_a_gap_or_a_pause_costs_no_more(world: ExampleInstallation
         assert walked(world, 12) < 300
 
 
-def test_a_late_commit_is_claimed_soon_whatever_is_marked(world: ExampleInstallation) -> None:
+def test_late_commit_is_claimed_soon_despite_marks(world: ExampleInstallation) -> None:
     with left_open(world):
         run_through(world, 2000, "suc0001")
         wait(world, 50, age=0)

@@ -27,7 +27,7 @@ def test_a_tenant_that_is_left_out_has_no_turn(world: ExampleInstallation) -> No
     assert 9 <= slugs(claim(world, 13))["suc0002"] <= 10
 
 
-def test_a_cap_holds_for_whom_is_not_left_out(world: ExampleInstallation) -> None:
+def test_cap_holds_beside_a_left_out_tenant(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0002'")
     wait(world, 5)
     wait(world, 5, "suc0002")
@@ -44,7 +44,7 @@ def test_turns_go_on_from_claim_to_claim(world: ExampleInstallation, slots: int)
     assert 5 <= slugs(taken)["suc0001"] <= 7
 
 
-def test_a_gap_in_the_tenants_numbers_favours_nobody(world: ExampleInstallation) -> None:
+def test_gap_in_tenant_numbers_favours_no_tenant(world: ExampleInstallation) -> None:
     *_, last = more_tenants(world, 200)
     for tenant in ("suc0001", "suc0002", last):
         wait(world, 30, tenant)
@@ -63,7 +63,7 @@ def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: ExampleInstall
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
 
 
-def test_one_tenant_s_urgent_jobs_delay_nobody_else(world: ExampleInstallation) -> None:
+def test_urgent_jobs_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
     wait(world, 300, priority=0)
     wait(world, 10, "suc0002", priority=2, age=0)
     assert slugs(claim(world, 20))["suc0002"] == 10

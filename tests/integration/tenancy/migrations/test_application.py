@@ -50,7 +50,7 @@ def test_failed_library_step_stops_application_steps(applied: Place) -> None:
     assert applied.application_versions() == dict.fromkeys(SLUGS, 1)
 
 
-def test_another_folder_than_the_application_s_is_said_to_be_one(applied: Place) -> None:
+def test_wrong_application_folder_is_refused(applied: Place) -> None:
     applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
     applied.migrate()
     (applied.folder / "application/0002_more.sql").unlink()

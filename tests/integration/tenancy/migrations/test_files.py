@@ -120,7 +120,7 @@ CREATE = "CREATE OR REPLACE FUNCTION {}() RETURNS integer LANGUAGE sql RETURN 1;
         ("job_again", CREATE.format("job_again") + CREATE.format("job_end")),
     ],
 )
-def test_a_function_stands_in_the_one_file_of_its_name(place: Place, name: str, text: str) -> None:
+def test_function_is_in_the_file_of_its_name(place: Place, name: str, text: str) -> None:
     place.write(f"tenant/functions/{name}.sql", text)
     with pytest.raises(InvalidMigrations, match=r"^job_end.sql: |^(empty|other).sql: "):
         _ = place.migrations

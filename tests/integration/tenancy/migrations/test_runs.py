@@ -38,13 +38,13 @@ def test_new_things_have_their_rights_at_once(place: Place) -> None:
     assert row.fetchone() == (True,)
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+def test_dry_run_prints_the_plan_and_changes_nothing(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert [outcome.done for outcome in place.migrate(dry_run=True)] == [("0002",)] * 3
     assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
 
 
-def test_an_empty_database_can_be_asked(database: str) -> None:
+def test_empty_database_can_be_inspected(database: str) -> None:
     logins = Logins(database, KEY)
     steps = tuple(Migrations.read(PACKAGED).control.steps)
     with psycopg.connect(database, autocommit=True) as admin:
@@ -54,7 +54,7 @@ def test_an_empty_database_can_be_asked(database: str) -> None:
     assert planned.done == steps
 
 
-def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
+def test_failure_of_a_tenant_is_named_and_stops_no_tenant(place: Place) -> None:
     place.in_schema(place.tenants[1], "CREATE TABLE widgets ()")
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.write("tenant/schema/0003_more.sql", "ALTER TABLE widgets ADD COLUMN size integer;")
@@ -66,7 +66,7 @@ def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
     assert place.versions() == {"": 1, "suc0001": 3, "suc0002": 1, "suc0003": 3}
 
 
-def test_a_failed_step_leaves_nothing_and_the_next_run_goes_on(place: Place) -> None:
+def test_failed_step_leaves_nothing_and_the_next_run_resumes(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.write("tenant/schema/0003_broken.sql", "CREATE TABLE half (); SELECT 1 / 0;")
     assert {outcome.done for outcome in failed(place.migrate())} == {()}
@@ -76,19 +76,19 @@ def test_a_failed_step_leaves_nothing_and_the_next_run_goes_on(place: Place) -> 
     assert {outcome.done for outcome in place.migrate()} == {("0002", "0003")}
 
 
-def test_a_failed_canary_spares_the_others(place: Place) -> None:
+def test_failed_canary_spares_the_rest(place: Place) -> None:
     place.write("tenant/schema/0002_broken.sql", "SELECT 1 / 0;")
     (only,) = place.migrate(canary="suc0002")
     assert only.slug == "suc0002"
     assert only.error
 
 
-def test_a_canary_that_lives_is_followed_by_the_others(place: Place) -> None:
+def test_living_canary_is_followed_by_the_rest(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert [outcome.slug for outcome in place.migrate(canary="suc0002")] == ["suc0002", "suc0001", "suc0003"]
 
 
-def test_several_at_a_time_tell_of_each(place: Place) -> None:
+def test_parallel_run_reports_each_tenant(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     told: list[tuple[str, int, int]] = []
     place.migrate(jobs=3, progress=lambda outcome, ended, total: told.append((outcome.slug, ended, total)))
@@ -96,7 +96,7 @@ def test_several_at_a_time_tell_of_each(place: Place) -> None:
     assert [(ended, total) for _, ended, total in told] == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_an_interrupt_drops_what_has_not_begun(place: Place) -> None:
+def test_interrupt_drops_unbegun_tenants(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
 
     def interrupted(_outcome: Outcome, _ended: int, _total: int) -> None:
@@ -140,7 +140,7 @@ def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
         release.join()
 
 
-def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
+def test_tampered_rights_are_restored_on_request(place: Place) -> None:
     place.in_schema(place.tenants[0], f"GRANT UPDATE ON background_jobs TO {place.tenants[0].handler_role}")
     place.in_schema(place.tenants[1], "GRANT SELECT ON background_jobs TO PUBLIC")
     place.in_schema(place.tenants[2], f"REVOKE ALL ON background_jobs FROM {place.tenants[2].handler_role}")
@@ -158,12 +158,12 @@ def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch
     assert place.migrate() == []
 
 
-def test_ledgers_are_read_together_whatever_their_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledgers_are_read_together_in_any_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "TOGETHER", 2)
     assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
 
 
-def test_a_path_leads_to_no_other_schema(place: Place) -> None:
+def test_search_path_reaches_no_second_schema(place: Place) -> None:
     place.write(
         "tenant/schema/0002_path.sql",
         "CREATE TABLE path AS SELECT current_setting('search_path') AS is, current_user AS me;",

@@ -31,7 +31,7 @@ def test_advice_leaves_an_application_its_variables() -> None:
     assert problems(DATABASE_USER="shop", TURNO_RETENTION_DAYS="7", TURNO_VISIBLE="yes") == []
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_wrong_settings_are_reported_at_once() -> None:
     wrong = problems(TURNO_QUEUE_BACKENDS="pool", TURNO_WEB_THREADS="many", TURNO_RETENTION_DAYS="0")
     names = {one.partition("=")[0].partition(" ")[0] for one in wrong}
     assert names == {"TURNO_QUEUE_BACKENDS", "TURNO_RETENTION_DAYS", "TURNO_WEB_THREADS"}
