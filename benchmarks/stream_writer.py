@@ -15,7 +15,7 @@ from turno.environment import read_settings
 from turno.jobs.claim import Claim
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.shared import engine_of
-from turno.worker.change_notifier import ChangeNotifier
+from turno.worker.running_jobs import ChangeNotifier
 
 STEP = (
     "INSERT INTO {schema}.background_job_progress_rows AS p (job_id, done, total) VALUES (%(job)s, 0, 1000000)"

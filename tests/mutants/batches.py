@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 CLAIM = "turno/migrations/control/functions/claim.sql"
 EXECUTOR = "turno/runner/executor.py"
 TRANSACTION = "turno/runner/transaction.py"
-ASYNC = "turno/runner/async_session.py"
+ASYNC = "turno/runner/session.py"
 SHARED = "turno/runner/shared_state.py"
 FETCH = "turno/migrations/tenant/functions/jobs_fetch.sql"
 FINISH = "turno/migrations/tenant/functions/jobs_finish.sql"
@@ -318,7 +318,7 @@ MUTANTS = (
     Mutant(
         "a session that a job has used is not cleaned",
         "section 5: between jobs a session is cleaned",
-        "turno/runner/lent_session.py",
+        "turno/runner/transaction.py",
         "self._lent, self._session.cleaned = True, None",
         "self._lent = True",
         (f"{SESSIONS}::test_session_given_back_is_cleaned_again[used]",),

@@ -60,7 +60,7 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     ),
     "savepoint": (
         Cut(
-            "turno/runner/item_savepoint.py",
+            "turno/runner/items.py",
             "ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}",
             "RELEASE SAVEPOINT {self._name}",
         ),

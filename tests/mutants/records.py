@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a thread that an earlier job left behind logs into the next tenant's job",
         "section 5: no tenant's data reaches another's",
-        "turno/runner/kept_lines.py",
+        "turno/runner/line_ring.py",
         "        if record.process == self._process and record.thread == self._thread:\n",
         "        if record.process == self._process:\n",
         ("tests/unit/runner/test_kept_lines.py::test_line_of_another_thread_is_kept_with_its_job_id",),

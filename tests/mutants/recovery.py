@@ -375,7 +375,7 @@ MUTANTS = (
     Mutant(
         "a session that died while idle is not replaced",
         CRASHES,
-        "turno/runner/lent_session.py",
+        "turno/runner/transaction.py",
         "            if not self._session.broken:\n                raise",
         "            if True:\n                raise",
         ("tests/faults/test_ended_sessions.py::test_session_ended_between_jobs_costs_nothing",),

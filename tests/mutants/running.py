@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a failed item keeps its writes",
         ONCE,
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         'f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}"',
         'f"RELEASE SAVEPOINT {self._name}"',
         (f"{LEDGER}::test_failed_item_keeps_nothing_and_the_rest_is_kept",),
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "constraints of a later item are deferred",
         "of an item that sets constraint modes no other suffers",
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         'f"SET CONSTRAINTS {immediate} IMMEDIATE; " if immediate else ""',
         '""',
         (f"{LEDGER}::test_each_item_has_the_default_modes_of_constraints[DEFERRED]",),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a savepoint of an item has a name that handlers use",
         "of a failed item nothing is kept",
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         'f"item_{token_hex(8)}"',
         '"item"',
         (f"{LEDGER}::test_a_failed_item_with_sql_of_the_executor_keeps_nothing[SAVEPOINT item]",),
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for an error of the database",
         BLAME,
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         "isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
         "isinstance(error, NOT_THE_ITEMS_FAULT):",
         (f"{LEDGER}::test_item_is_not_blamed_for_a_database_error",),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for a misuse",
         BLAME,
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         "(HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)",
         "(InvalidResult, MemoryError, EndsAttempt)",
         (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),

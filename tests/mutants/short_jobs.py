@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "a busy machine makes batches smaller, and claims more",
         "alone at least 0.6 x the floor",
-        "turno/worker/batch_sizer.py",
+        "turno/worker/sources/polling.py",
         "max(TARGET_SECONDS, CLAIMS_PER_BATCH * self._claim)",
         "TARGET_SECONDS",
         (f"{LENGTHS}::test_slow_claims_enlarge_batches_within_a_bound",),
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "a slow claim keeps other tenants waiting for as long as it likes",
         "no other tenant waits for more than a group",
-        "turno/worker/batch_sizer.py",
+        "turno/worker/sources/polling.py",
         "min(LONGEST_SECONDS, max(",
         "max(0, max(",
         (f"{LENGTHS}::test_slow_claims_enlarge_batches_within_a_bound",),

@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "a handler's settings reach the record of its error",
         "section 6: errors are counted",
-        "turno/runner/lent_session.py",
+        "turno/runner/transaction.py",
         "            self._session.clean()\n        except psycopg.Error:\n            self._replace()\n",
         "            pass\n        except psycopg.Error:\n            self._replace()\n",
         (f"{KEPT}[SET default_transaction_read_only = on]",),

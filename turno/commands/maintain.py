@@ -41,8 +41,7 @@ def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> No
         _run_once(dry_run=dry_run, json_wanted=json_wanted)
         return
     from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
-    from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415
-    from turno.wiring.shared import liveness, regular_maintenance  # noqa: PLC0415
+    from turno.wiring.shared import liveness, regular_maintenance, run_deliveries  # noqa: PLC0415
 
     settings = read_settings()
     log_to_stderr(settings.log_level, settings.redact)
@@ -66,8 +65,7 @@ def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> No
 
 
 def _run_once(*, dry_run: bool, json_wanted: bool) -> None:
-    from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415 - after `seal`
-    from turno.wiring.shared import maintenance  # noqa: PLC0415
+    from turno.wiring.shared import maintenance, run_deliveries  # noqa: PLC0415 - after `seal`
 
     settings = read_settings()
     tasks = maintenance(settings, dry_run=dry_run)

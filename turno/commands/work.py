@@ -14,7 +14,7 @@ from turno.errors import InvalidSettings
 from turno.logs import log_to_stderr
 from turno.named import load
 from turno.without_secrets import RESIDENTS_NEED, seal
-from turno.worker.timings import PoolSize
+from turno.worker.child_pool import PoolSize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,13 +1,14 @@
-"""One attempt of one job: the call of the handler, the outcome, and the record."""
+"""An attempt of a job: the call of the handler, which may be asynchronous, the outcome, and the record."""
 
+import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import psycopg
 
@@ -46,7 +47,6 @@ from turno.jobs.outcome import (
 )
 from turno.jobs.payload import load_payload
 from turno.runner import exit_codes
-from turno.runner.awaiting import run_to_end
 from turno.runner.context import AttemptContext
 from turno.runner.resource_limits import limited_memory
 from turno.runner.session import HandlerConnection
@@ -70,6 +70,8 @@ REFUSED = (
     psycopg.ProgrammingError,
 )
 POSTPONED_SECONDS = 5.0  # until a job checks again whether another job has finished the work that both need
+# Yields the functions to call, and receives their results.
+Steps: TypeAlias = Generator[Callable[[], Any], Any, Any]
 
 
 @dataclass(slots=True)
@@ -214,3 +216,47 @@ def _in_this_process(handle: Callable[[], T]) -> T:
     finally:
         if os.getpid() != here:
             os._exit(exit_codes.BROKEN)
+
+
+def run_to_end(answer: T | Awaitable[T]) -> T:
+    """Return the answer of a handler; an asynchronous handler runs here, and its tasks end with it."""
+    return asyncio.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
+
+
+def drive(steps: Steps) -> Any:
+    """Make the calls that the steps yield, and return their result; within an event loop, return an awaitable."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        result = _result(steps, _refused)
+        try:
+            result.send(None)  # to its end: it waits for nothing
+        except StopIteration as end:
+            return end.value
+    return _result(steps, _awaited)
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+async def _refused(answer: Awaitable[object]) -> NoReturn:
+    if isinstance(answer, Coroutine):
+        answer.close()
+    raise HandlerMisuse("job.once takes an asynchronous function only where `handle` is asynchronous")
+
+
+async def _result(steps: Steps, wait: Callable[[Awaitable[Any]], Awaitable[Any]]) -> Any:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = call()
+                if isinstance(answer, Awaitable):
+                    answer = await wait(answer)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the step waits
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        return end.value

@@ -16,13 +16,18 @@ import psycopg
 from turno import crash_points, tracing
 from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
-from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
-from turno.runner.kept_lines import KeptLines
+from turno.runner import exit_codes, leftover_processes, resource_limits
+from turno.runner.line_ring import KeptLines
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.session import collided
 from turno.runner.shared_state import SharedState, WorkerCallbacks
 from turno.store.outage import in_short, unreachable
 from turno.tenancy.identity.session import LoginRefused, NotConfined
+
+try:
+    import setproctitle
+except ImportError:  # the extra `titles` is not installed
+    setproctitle = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +90,11 @@ class BatchLoop:
 
     def run(self) -> int:
         """Run them all, then return the exit code."""
-        process_title.show(())
+        _show_title(())
         if self._lines is not None:
             logging.getLogger().addHandler(self._lines)
         while batch := self._receive():
-            process_title.show(batch)
+            _show_title(batch)
             self._shared.next_batch()
             if self._lines is not None:
                 self._lines.next_batch(batch)
@@ -100,7 +105,7 @@ class BatchLoop:
                 return ended
             took = 0.0 if self._began is None else monotonic() - self._began
             self._jobs_run += len(ended)
-            process_title.show(())
+            _show_title(())
             last = self._has_run_enough()
             self._channel.send(Word(LEAVING if last else FREE, len(ended), int(1e6 * took)).packed())
             if last:
@@ -128,6 +133,17 @@ class BatchLoop:
     def _has_run_enough(self) -> bool:
         most = self._config.memory_mb
         return self._jobs_run >= self._config.jobs or (most is not None and resource_limits.resident_megabytes() > most)
+
+
+def _show_title(batch: Batch) -> None:
+    """Show the batch in `ps`: the type, tenant and id of its first job, never a payload."""
+    if setproctitle is None:
+        return
+    doing = "idle"
+    if batch:
+        first, more = batch[0], len(batch) - 1
+        doing = f"{first.login.slug} {first.type} {first.job_id}" + (f" and {more} more" if more else "")
+    setproctitle.setproctitle(f"turno: {doing}")
 
 
 def _end_leftovers() -> None:

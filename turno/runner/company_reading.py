@@ -6,7 +6,7 @@ from typing import LiteralString
 import psycopg
 
 from turno.errors import HandlerMisuse
-from turno.runner.session import HandlerConnection, SessionSource
+from turno.runner.session import HandlerConnection, Sessions
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.identity.tenant import CompanyLogin
 
@@ -22,7 +22,7 @@ class CompanyReading:
     The session ends with the attempt: another company's job may come next to this process.
     """
 
-    def __init__(self, company: CompanyLogin, sessions: SessionSource) -> None:
+    def __init__(self, company: CompanyLogin, sessions: Sessions) -> None:
         self._company = company
         self._sessions = sessions
         self._session: HandlerConnection | None = None

@@ -18,12 +18,11 @@ from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.jobs.payload import check_payload
 from turno.jobs.registry import Registry
-from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import AttemptLedger, LedgerBatch
-from turno.runner.session import HandlerConnection, SessionSource
+from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
@@ -84,7 +83,7 @@ class AttemptContext(CapabilityMembers):
         transaction: BatchTransaction,
         started: Started,
         shared: SharedState,
-        sessions: SessionSource,
+        sessions: Sessions,
         progressed: Callable[[], None],
         handler: type[JobHandler[Any]],
         registry: Registry,

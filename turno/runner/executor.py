@@ -19,7 +19,7 @@ from turno.jobs.outcome import Completed, NotCompleted
 from turno.jobs.registry import Registry
 from turno.runner.attempt import Attempt
 from turno.runner.context import AttemptContext
-from turno.runner.session import SessionSource, collided
+from turno.runner.session import Sessions, collided
 from turno.runner.shared_state import WorkerCallbacks
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
@@ -40,7 +40,7 @@ class Executor:
         self,
         *,
         registry: Registry,
-        sessions: SessionSource,
+        sessions: Sessions,
         worker: str,
         callbacks: WorkerCallbacks,
         chance: Callable[[], float] = random.random,

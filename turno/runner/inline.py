@@ -13,12 +13,11 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.payload import restore_payload
-from turno.runner.async_session import AsyncHandlerConnection
-from turno.runner.awaiting import run_to_end
+from turno.runner.attempt import run_to_end
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.context import AttemptErrors
 from turno.runner.items import LedgerBatch
-from turno.runner.session import HandlerConnection, SessionSource
+from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
 from turno.settings import Settings
 from turno.store.handler import attempts
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
@@ -29,7 +28,7 @@ T = TypeVar("T")
 class InlineRunner:
     """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
 
-    def __init__(self, sessions: SessionSource, settings: Settings) -> None:
+    def __init__(self, sessions: Sessions, settings: Settings) -> None:
         self._sessions = sessions
         self._settings = settings
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
+from typing import Any, LiteralString, NoReturn, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
@@ -35,6 +35,7 @@ CLEAN: tuple[Statement, ...] = (
 )
 UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 IDLE_SECONDS = 30.0
+IN_USE = "a task of this handler is using the session: await it first"
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
 
@@ -123,16 +124,6 @@ class HandlerConnection(ConfirmedConnection):
     def close(self) -> NoReturn:
         """Refuse: the executor closes the session."""
         raise HandlerMisuse("a handler must not close its session; the executor does")
-
-
-class SessionSource(Protocol):
-    """Lends a tenant's sessions."""
-
-    def take(self, login: HandlerLogin) -> HandlerConnection:
-        """Return a session that is this tenant's alone; raises LoginRefused."""
-
-    def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
-        """Keep the session for the tenant's next job, or end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +231,41 @@ def _answers(pgconn: PGconn) -> PQGen[list[PGresult]]:
     yield from send(pgconn)
     answers: list[PGresult] = yield from fetch_many(pgconn)
     return answers
+
+
+class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
+    """The session inside its job's transaction, for `await`, with the same refusals."""
+
+    def __init__(self, session: HandlerConnection) -> None:
+        super().__init__(session.pgconn)
+        self.session = session
+        self._autocommit = True  # its setter would refuse where a transaction is open
+        self._pool = None  # so that psycopg does not warn: the session is not left open, its executor has it
+        self.prepare_threshold = None  # the other object would give its statements the same names
+
+    async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Run a statement as the session does; raises HandlerMisuse while this is refused."""
+        session = self.session
+        if session.refusal is not None:
+            gen.close()
+            raise HandlerMisuse(session.refusal)
+        session.refusal = IN_USE  # for uses of the other object in the meantime; this object waits for its own lock
+        try:
+            if (savepoint := session.savepoint()) is not None:
+                session.savepoint_set(await super().wait(savepoint))
+            return await super().wait(gen, *arguments, **options)
+        finally:
+            if session.refusal is IN_USE:
+                session.refusal = None
+
+    async def commit(self) -> NoReturn:
+        """Refuse, as the session does."""
+        self.session.commit()
+
+    async def rollback(self) -> NoReturn:
+        """Refuse, as the session does."""
+        self.session.rollback()
+
+    async def close(self) -> NoReturn:
+        """Refuse, as the session does."""
+        self.session.close()

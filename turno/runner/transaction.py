@@ -1,19 +1,18 @@
-"""The transaction that the jobs of a batch share, one after another."""
+"""The session and the transaction that the jobs of a batch share, one after another."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from turno.errors import HandlerMisuse, NotStarted
 from turno.jobs.claim import Batch, Claim
-from turno.runner.lent_session import LentSession
-from turno.runner.session import HandlerConnection, SessionSource, transient
+from turno.runner.session import HandlerConnection, Sessions, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
@@ -25,6 +24,8 @@ from turno.tenancy.identity.session import NotConfined, believe_confined
 if TYPE_CHECKING:
     from uuid import UUID
 
+T = TypeVar("T")
+AT_REST = "the call of job.once must not use the database: no transaction is open around it"
 FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, within which its other jobs begin without another fetch
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
@@ -40,15 +41,18 @@ NEXT = (
 )
 
 
-class BatchTransaction(LentSession):
+class BatchTransaction:
     """Holds the work of completed jobs until it commits together with their ends; undoes the work of other jobs.
 
     `claim` is the present job's, `found` are the jobs that were fetched with the transaction, `kept` the ends of its
     completed jobs. `opened` is the monotonic time of its begin, None without a transaction.
     """
 
-    def __init__(self, batch: Batch, sessions: SessionSource, shared: SharedState, worker: str) -> None:
-        super().__init__(batch[0].login, sessions)
+    def __init__(self, batch: Batch, sessions: Sessions, shared: SharedState, worker: str) -> None:
+        self._login = batch[0].login
+        self._sessions = sessions
+        self._session = sessions.take(self._login)
+        self._lent = False  # whether the present job has had the session
         self.claim = batch[0]
         self.found: Mapping[UUID, Started] = {}
         self.kept: list[Result] = []
@@ -79,6 +83,77 @@ class BatchTransaction(LentSession):
         """Return the error that prevents the commit of the kept jobs and that the present job did not cause."""
         refused = self._session.refused
         return HandlerMisuse(ENDED) if refused and refused.sqlstate in NOT_OURS else refused or self._broken
+
+    # The session, which each job has as another object ------------------------------------------
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session, lent to the present job."""
+        self._lent, self._session.cleaned = True, None
+        return self._session
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the session from being used within the block, in which no transaction is open."""
+        session = self._session
+        session.refusal = AT_REST
+        try:
+            yield
+        finally:
+            if session.refusal is AT_REST:
+                session.refusal = None
+
+    def rollback(self) -> None:
+        """Undo everything since the transaction began; a session that cannot even do that is replaced."""
+        self._session.before = self._session.refusal = None
+        healthy = not self._session.busy
+        if healthy:
+            try:
+                psycopg.Connection.rollback(self._session)
+                healthy = self._session.info.transaction_status == TransactionStatus.IDLE
+            except psycopg.Error:
+                healthy = False
+        if not healthy:
+            self._replace()
+        self._broken = self._refused = None
+        self._over()
+
+    def take_over(self) -> None:
+        """Undo everything, and leave to the record no setting, mode or adapter of a handler's."""
+        self.rollback()
+        self._session, self._lent = self._session.rewrapped(), False
+        try:
+            self._session.clean()
+        except psycopg.Error:
+            self._replace()
+        self._session.cleaned = None  # it is not given back yet
+
+    def retry_on_new_session(self, write: Callable[[HandlerConnection], T]) -> T:
+        """Call a write that is not in a handler's transaction; if the session turns out dead, once more on another.
+
+        If the first was written and only its reply was lost, the token refuses the second: ClaimLost.
+        """
+        self._session.cleaned = None
+        try:
+            return write(self._session)
+        except psycopg.OperationalError:
+            if not self._session.broken:
+                raise
+            self.take_over()
+            return write(self._session)
+
+    def close(self) -> None:
+        """Give the session back to the cache."""
+        self._sessions.give_back(self._login, self._session)
+
+    def _take_back(self) -> None:
+        """Make a new object for the session, if the present job has had the old one: its handler may have kept that."""
+        if self._lent:
+            self._session, self._lent = self._session.rewrapped(), False
+
+    def _replace(self) -> None:
+        psycopg.Connection.close(self._session)
+        self._session, self._lent = self._sessions.take(self._login), False
 
     # One transaction, from its fetch to its commit ---------------------------------------------
 
@@ -229,12 +304,6 @@ class BatchTransaction(LentSession):
             self._note_savepoint()
             self._commit(go_on=go_on)
             self._recorded = True
-
-    def rollback(self) -> None:
-        """Undo everything since it was opened; a session that cannot even do that is thrown away."""
-        super().rollback()
-        self._broken = self._refused = None
-        self._over()
 
     # ---------------------------------------------------------------------------------------------
 

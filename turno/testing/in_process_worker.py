@@ -12,8 +12,8 @@ from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.claims import Claimer
-from turno.store.engine.companies import with_company
 from turno.tenancy.identity.session import handler_session
+from turno.worker.claim_logins import with_company
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -1,5 +1,6 @@
 """The composition root shared by web, workers and cron; a spawned worker loads this, but neither flask nor pika."""
 
+import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,13 +9,16 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from turno.capability import BACKENDS, backends
+import psycopg
+
+from turno.capability import BACKENDS, backends, enabled
 from turno.environment import variables
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
 from turno.maintenance.rounds import PERIOD, Maintenance, beside
 from turno.maintenance.tasks import Terms
 from turno.named import load
+from turno.process_name import process_name
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface
@@ -30,6 +34,9 @@ from turno.wiring.logins import logins_of
 from turno.without_secrets import WORKERS_NEED
 from turno.worker.liveness import Liveness
 
+log = logging.getLogger(__name__)
+
+DELIVERY_LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
 MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
 
@@ -156,6 +163,20 @@ def regular_maintenance(
     rescue = maintenance(settings, registry=registry)
     with closing(tasks), closing(rescue), beside(partial(rescue.rescue_leased, after), every):
         yield tasks
+
+
+def run_deliveries(settings: Settings) -> None:
+    """Run each delivery that no other process of the installation runs; an outage of the database is logged."""
+    prepared = {one.name: load(one.prepare)(settings) for it in enabled(settings.capabilities) for one in it.deliveries}
+    for name, run in prepared.items():
+        if run is None:
+            continue  # without the lease: another process may have receivers
+        try:
+            with engine_of(settings) as engine:
+                if engine.take_lease(name, process_name(), DELIVERY_LEASE):
+                    run(engine)
+        except psycopg.Error as error:
+            log.warning("%s were not delivered, the next round tries again: %s", name, error)
 
 
 def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:

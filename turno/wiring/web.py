@@ -1,9 +1,12 @@
 """The composition root of the web; called in each web process after the fork, and nowhere else."""
 
 import atexit
+import logging
 import resource
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
+from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +20,8 @@ from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.registry import Registry
+from turno.maintenance.rounds import UNATTENDED
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
@@ -30,14 +35,17 @@ from turno.web.live import Live, NoLive
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import inline_runner, queue_named
-from turno.wiring.web_maintenance import WebMaintenance
+from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
 
-# Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
-# does not answer, and the caller should hear of that soon.
+log = logging.getLogger(__name__)
+
+EVERY = timedelta(seconds=3)  # one query of a lease
+STOPS_WITHIN = 2.0  # seconds that the end of the process waits for a round
+# Seconds for which a request waits for a connection. Each thread has a connection, so only a database that does not
+# answer causes a wait, and the caller needs an early error.
 POOL_TIMEOUT_SECONDS = 2.0
-# Seconds after which the pool gives up until the next request asks: its own pauses grow to minutes, and a database
-# that is back would not be noticed for as long.
+# Seconds after which the pool gives up until the next request: its own pauses grow to minutes, and would delay the use
+# of a database that is back.
 POOL_RECONNECT_SECONDS = 2.0
 SPARE_DESCRIPTORS = 1000
 MOST_OPERATORS = 4  # sessions of the operator's login that a web process has open, while operators ask
@@ -45,6 +53,41 @@ MOST_OPERATORS = 4  # sessions of the operator's login that a web process has op
 MAINTENANCE = "turno.maintenance"  # the WebMaintenance among a Flask application's extensions
 
 OpenQueue = Callable[[str], QueueInterface]
+
+
+class WebMaintenance:
+    """A thread that runs the due tasks whenever the lease of maintenance was not taken in time by another process."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._starting = Lock()
+        self._thread: Thread | None = None
+        self._stopped = Event()
+
+    def start(self) -> None:
+        """Start the thread, once in a process."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="maintenance", daemon=True)
+                self._thread.start()
+                atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Begin no further round."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(STOPS_WITHIN)
+
+    def _run(self) -> None:
+        with regular_maintenance(self._settings, self._registry, every=EVERY, after=UNATTENDED) as tasks:
+            while True:
+                try:
+                    tasks.run_unattended()
+                except Exception:
+                    log.exception("maintenance failed, the next round tries again")
+                if self._stopped.wait(EVERY.total_seconds()):
+                    return
 
 
 class Turno:
@@ -170,7 +213,7 @@ def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
 
 
 def operator_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
-    """Return a pool of sessions as the operator's role, in autocommit; none is opened before somebody asks."""
+    """Return a pool of sessions as the operator's role, in autocommit; the first is opened at its first use."""
     logins = logins_of(settings)
     return _pool(logins, logins.operator, "admin", min_size=0, max_size=MOST_OPERATORS, max_idle=30.0)
 

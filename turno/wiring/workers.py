@@ -24,7 +24,8 @@ from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import open_session
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import liveness, regular_maintenance, supervisor_engine
+from turno.wiring.shared import liveness, regular_maintenance, run_deliveries, supervisor_engine
+from turno.worker.child_pool import PoolSize
 from turno.worker.claim_logins import ClaimLogins
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
@@ -32,7 +33,7 @@ from turno.worker.sources.polling import PoolSource
 from turno.worker.sources.source import Source
 from turno.worker.sources.spawned import ExecSource
 from turno.worker.supervisor import Supervisor
-from turno.worker.timings import PoolSize, Timings
+from turno.worker.time_limits import Timings
 
 FIRST_MAINTENANCE = 1.0  # seconds after its start in which a spawned worker does no maintenance
 
@@ -132,8 +133,6 @@ def _maintenance(
             tasks.run_leased(steady=steady)
             # A worker that a request launched has the web's secrets, and no receiver of alerts.
             if steady:
-                from turno.wiring.deliveries import run_deliveries  # noqa: PLC0415 - unused by launched workers
-
                 run_deliveries(settings)
 
     return MaintenanceProcess(run_round, every=PERIOD.total_seconds(), first=first)

@@ -3,13 +3,25 @@
 import logging
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
 from turno.worker.child import Child
-from turno.worker.timings import PoolSize
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSize:
+    """The number of children: `minimum` when idle, `maximum` under load.
+
+    While all children run long jobs, up to `reserve` more children run jobs of other tenants.
+    """
+
+    minimum: int
+    maximum: int
+    reserve: int = 0
 
 
 class FreeSlots(NamedTuple):

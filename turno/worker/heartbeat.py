@@ -13,7 +13,7 @@ from turno.jobs.claim import Claim
 from turno.store.engine.engine import Engine, Orders
 from turno.store.engine_link import RETRY
 from turno.store.outage import in_short
-from turno.worker.timings import Timings
+from turno.worker.time_limits import Timings
 
 log = logging.getLogger(__name__)
 

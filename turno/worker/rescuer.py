@@ -18,8 +18,8 @@ from turno.runner import exit_codes
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short, unreachable
 from turno.worker import crash_reasons
-from turno.worker.change_notifier import ChangeNotifier
 from turno.worker.child import Unfinished
+from turno.worker.running_jobs import ChangeNotifier
 
 log = logging.getLogger(__name__)
 

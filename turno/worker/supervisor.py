@@ -18,9 +18,8 @@ from turno.runner import leftover_processes
 from turno.store.engine.engine import Engine, Orders
 from turno.store.outage import in_short
 from turno.worker import crash_reasons
-from turno.worker.change_notifier import ChangeNotifier
 from turno.worker.child import Child
-from turno.worker.child_pool import ChildPool
+from turno.worker.child_pool import ChildPool, PoolSize
 from turno.worker.descriptors import Descriptors
 from turno.worker.distributor import Distributor
 from turno.worker.fork_server import ForkServer
@@ -29,12 +28,11 @@ from turno.worker.job_logs import JobLogs
 from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.rescuer import Rescuer
-from turno.worker.running_jobs import RunningJobs
+from turno.worker.running_jobs import ChangeNotifier, RunningJobs
 from turno.worker.session_watch import SessionWatch
 from turno.worker.shutdown import Shutdown
 from turno.worker.sources.source import Source
-from turno.worker.time_limits import TimeLimits
-from turno.worker.timings import PoolSize, Timings
+from turno.worker.time_limits import TimeLimits, Timings
 
 log = logging.getLogger(__name__)
 

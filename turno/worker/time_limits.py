@@ -1,11 +1,21 @@
 """The time limits of jobs: a child is asked to stop at the limit of its job, and killed after a grace."""
 
+from dataclasses import dataclass
 from time import monotonic
 
 from turno.jobs.registry import Registry
 from turno.worker import crash_reasons
 from turno.worker.child import Child
-from turno.worker.timings import Timings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """The supervisor's times, in seconds."""
+
+    heartbeat: float
+    dead_after: float
+    grace: float
+    kill_after: float  # between asking an overdue child to stop and killing it
 
 
 class TimeLimits:

@@ -10,7 +10,7 @@ import pytest
 from tests.capabilities.adoption.host_application import Host
 from turno.errors import HandlerMisuse
 from turno.runner.company_reading import CompanyReading
-from turno.runner.session import HandlerConnection
+from turno.runner.session import HandlerConnection, Sessions
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
@@ -35,25 +35,13 @@ ATTACKS = {
 }
 
 
-class Sessions:
-    """Sessions of the host's installation."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-
-    def take(self, login: HandlerLogin) -> HandlerConnection:
-        return handler_session(self.host.logins, login, application="test", kind=HandlerConnection)
-
-    def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
-        raise NotImplementedError
-
-
 @pytest.fixture
 def report(host: Host) -> Iterator[CompanyReading]:
     tenant = host.adopt()
     company = read_company(host.admin, "suc0001")
     login = HandlerLogin(slug="suc0001", schema=tenant.schema, role=company.report_role, epoch=company.login_epoch)
-    reading = CompanyReading(CompanyLogin(login, {"suc0001": "suc0001"}), Sessions(host))
+    sessions = Sessions(lambda login: handler_session(host.logins, login, application="test", kind=HandlerConnection))
+    reading = CompanyReading(CompanyLogin(login, {"suc0001": "suc0001"}), sessions)
     yield reading
     reading.close()
 

@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "an item is committed by half",
         "promise 2: each piece of work commits together with its own record",
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         "        if attempts.writing_savepoints(self._ledger.connection):\n",
         "        if False:\n",
         (f"{ITEMS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for doubt",
         "decision 0015: doubt is no item's fault",
-        "turno/runner/item_savepoint.py",
+        "turno/runner/items.py",
         "(HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)",
         "(HandlerMisuse, InvalidResult, MemoryError)",
         (f"{ITEMS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
-        "turno/runner/lent_session.py",
+        "turno/runner/transaction.py",
         "        self._session, self._lent = self._session.rewrapped(), False\n        try:",
         "        try:",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),

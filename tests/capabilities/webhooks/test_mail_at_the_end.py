@@ -20,9 +20,8 @@ from turno.catalogue import catalogues
 from turno.jobs.registry import Registry
 from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
-from turno.wiring.deliveries import run_deliveries
 from turno.wiring.logins import operator_session
-from turno.wiring.shared import engine_of
+from turno.wiring.shared import engine_of, run_deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

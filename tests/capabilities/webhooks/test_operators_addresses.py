@@ -14,8 +14,8 @@ from turno.capabilities.webhooks.rounds import PAUSES, Webhooks
 from turno.capabilities.webhooks.signature import headers_of
 from turno.commands.main import main
 from turno.settings import Settings
-from turno.wiring.deliveries import run_deliveries
 from turno.wiring.logins import operator_session
+from turno.wiring.shared import run_deliveries
 
 if TYPE_CHECKING:
     from uuid import UUID

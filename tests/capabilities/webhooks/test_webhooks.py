@@ -19,8 +19,7 @@ from turno.capabilities.webhooks.delivery import webhook_secret
 from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
 from turno.capabilities.webhooks.signature import headers_of
 from turno.servers.wait import wait_until
-from turno.wiring.deliveries import run_deliveries
-from turno.wiring.shared import engine_of
+from turno.wiring.shared import engine_of, run_deliveries
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

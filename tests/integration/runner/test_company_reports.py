@@ -9,10 +9,10 @@ from psycopg.errors import ProgramLimitExceeded
 from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
 from turno.servers.wait import wait_until
-from turno.store.engine.companies import with_company
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
 from turno.tenancy.provisioning.removal import remove_tenant
+from turno.worker.claim_logins import with_company
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_report_without_its_login_waits_alone(world: ExampleInstallation) -> Non
 def test_what_a_message_cannot_hold_is_refused_by_a_sentence(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turno.store.engine.companies.MOST_BRANCHES", 1)
+    monkeypatch.setattr("turno.worker.claim_logins.MOST_BRANCHES", 1)
     claim = world.here.claim(world.enqueue({}, handler=Consolidated))
     assert claim is not None
     with pytest.raises(ProgramLimitExceeded, match="northwind has 2 branches, and a report reads at most 1"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turno.store.engine.claim_memory import NEAR, OLDEST_EVERY, ClaimMemory
+from turno.store.engine.claims import NEAR, OLDEST_EVERY, ClaimMemory
 
 
 def lanes(tenant: int, head: str = "2026-01-01") -> list[dict[str, Any]]:

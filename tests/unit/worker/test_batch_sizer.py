@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turno.worker.batch_sizer import CLAIMS_PER_BATCH, LARGEST_BATCH, LONGEST_SECONDS, TARGET_SECONDS, BatchSizer
+from turno.worker.sources.polling import CLAIMS_PER_BATCH, LARGEST_BATCH, LONGEST_SECONDS, TARGET_SECONDS, BatchSizer
 
 
 def learnt(seconds: float, *, times: int = 40) -> BatchSizer:

@@ -8,8 +8,8 @@ from uuid import uuid4
 from turno.jobs.claim import Claim
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker import change_notifier
-from turno.worker.change_notifier import LONGEST_REST, ChangeNotifier
+from turno.worker import running_jobs
+from turno.worker.running_jobs import LONGEST_REST, ChangeNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ class SlowLink(Engine):
 
 def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     link = SlowLink()
-    monkeypatch.setattr(change_notifier, "monotonic", lambda: link.now)
+    monkeypatch.setattr(running_jobs, "monotonic", lambda: link.now)
     telling = ChangeNotifier(link)
     for _ in range(2):
         claim = Claim(

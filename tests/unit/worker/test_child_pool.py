@@ -14,8 +14,7 @@ import pytest
 from turno.jobs.claim import Batch, Claim
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.child import LONG_SECONDS, Child
-from turno.worker.child_pool import ChildPool, FreeSlots
-from turno.worker.timings import PoolSize
+from turno.worker.child_pool import ChildPool, FreeSlots, PoolSize
 
 SIZE = PoolSize(minimum=0, maximum=2, reserve=1)
 PIDS = count(1)

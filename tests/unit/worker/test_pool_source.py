@@ -14,8 +14,7 @@ from turno.jobs.registry import Registry
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.batch_sizer import LARGEST_BATCH
-from turno.worker.sources.polling import AFTER_END, PollTimer, PoolSource
+from turno.worker.sources.polling import AFTER_END, LARGEST_BATCH, PollTimer, PoolSource
 
 WORKER = uuid4()
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)

@@ -16,9 +16,9 @@ from turno.runner import exit_codes
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import crash_reasons
-from turno.worker.change_notifier import ChangeNotifier
 from turno.worker.child import Unfinished
 from turno.worker.rescuer import Rescuer
+from turno.worker.running_jobs import ChangeNotifier
 
 LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
 

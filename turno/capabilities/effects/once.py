@@ -23,7 +23,7 @@ from turno.errors import (
 from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
 from turno.jobs.job_context import JobContext
 from turno.jobs.json_text import serialise_answer
-from turno.runner.awaiting import Steps, drive
+from turno.runner.attempt import Steps, drive
 from turno.runner.context import AttemptContext, attempt_of
 
 log = logging.getLogger(__name__)

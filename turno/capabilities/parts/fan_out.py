@@ -15,7 +15,7 @@ from turno.jobs.new_job import NewJob
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.part import Part
 from turno.jobs.payload import check_payload, restore_payload
-from turno.runner.awaiting import run_to_end
+from turno.runner.attempt import run_to_end
 from turno.runner.context import AttemptContext
 
 Handler = type[JobHandler[Any]]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from turno.jobs.registry import Registry
     from turno.settings import Settings
     from turno.store.engine.engine import Engine
+    from turno.worker.child_pool import PoolSize
     from turno.worker.supervisor import Supervisor
-    from turno.worker.timings import PoolSize
 
 BROKER_NEEDS = (*WORKERS_NEED, "rabbitmq_url", "rabbitmq_relay_url")
 

@@ -1,18 +1,60 @@
 """Connections that raise an error where the server never answers, or confirms a commit that a failover may lose."""
 
-from time import monotonic
+from datetime import UTC, date, datetime
 from typing import Any
 
 import psycopg
-from psycopg.abc import RV, PQGen
-from psycopg.adapt import AdaptersMap
+from psycopg import DataError, adapters
+from psycopg.abc import RV, AdaptContext, PQGen
+from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.errors import Diagnostic
+from psycopg.pq import Format
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from turno.tenancy.identity.loaders import BOUNDED
+# A time before the year 1, or minus infinity, becomes the first time; a time after 9999, or infinity, the last.
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
-LOOK_EVERY = 0.1  # seconds between two looks at the clock while waiting
+
+class _Bounded(Loader):
+    """Loads as psycopg does; a value that psycopg refuses becomes the bound that it exceeds."""
+
+    first: Any
+    last: Any
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        usual = adapters.get_loader(oid, Format.TEXT)
+        assert usual is not None, "psycopg loads these types"  # noqa: S101
+        self._usual = usual(oid, context)
+
+    def load(self, data: Buffer) -> Any:
+        """Return the value, or its bound."""
+        try:
+            return self._usual.load(data)
+        except DataError:
+            text = bytes(data)
+            return self.first if text.startswith(b"-") or text.endswith(b"BC") else self.last
+
+
+class Moments(_Bounded):
+    """Loads timestamptz."""
+
+    first, last = FIRST, LAST
+
+
+class Days(_Bounded):
+    """Loads date."""
+
+    first, last = date.min, date.max
+
+
+BOUNDED = AdaptersMap(adapters)
+BOUNDED.register_loader("timestamptz", Moments)
+BOUNDED.register_loader("date", Days)
+
+
+LOOK_EVERY = 0.1  # seconds between two checks for signals while waiting
 # A little more than the services' statement timeout: a server that lives would have answered by then.
 ANSWER_WITHIN = 35.0
 
@@ -70,19 +112,11 @@ class TimeoutConnection(ConfirmedConnection):
         return self._bounded
 
     def wait(self, gen: PQGen[RV], interval: float = LOOK_EVERY, timeout: float | None = None) -> RV:
-        """Wait as psycopg does, and raise AnswerOverdue after `answer_within` seconds."""
-        return super().wait(self._until_answered(gen), interval, timeout)
-
-    def _until_answered(self, gen: PQGen[RV]) -> PQGen[RV]:
-        end = monotonic() + self.answer_within
+        """Wait as psycopg does, and raise AnswerOverdue after `answer_within` seconds unless the caller sets a time."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
         try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and monotonic() > end:
-                    self.close()
-                    raise AnswerOverdue(f"the server did not answer within {self.answer_within:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            answer: RV = done.value
-            return answer
+            return super().wait(gen, interval, self.answer_within)
+        except psycopg.errors._WaitTimeout:  # noqa: SLF001 - the only sign of the end of the time
+            self.close()
+            raise AnswerOverdue(f"the server did not answer within {self.answer_within:g} s") from None

@@ -20,7 +20,7 @@ from tests.integration.store.fair_claiming.work import (
     start,
     wait,
 )
-from turno.store.engine.claim_memory import GAP_BELIEVED, ClaimMemory
+from turno.store.engine.claims import GAP_BELIEVED, ClaimMemory
 
 WALKED = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
 
