@@ -163,7 +163,7 @@ def php() -> Path:
 
 
 @pytest.mark.deep
-def test_php_enqueues_in_its_own_transaction(adopted: PlainHost, php: Path) -> None:
+def test_php_enqueues_and_follows_a_job(adopted: PlainHost, php: Path) -> None:
     script = str(EXAMPLES / "php" / "enqueue.php")
     server = conninfo_to_dict(adopted.url)
     dsn = f"pgsql:host={server['host']};port={server.get('port', 5432)};dbname={server['dbname']}"
@@ -175,3 +175,8 @@ def test_php_enqueues_in_its_own_transaction(adopted: PlainHost, php: Path) -> N
         sql.Identifier(schema, "background_jobs")
     )
     assert adopted.admin.execute(jobs).fetchall() == [(first, "monthly_report", {"month": "2026-06"}, "report-2026-06")]
+    follow = (str(php), str(EXAMPLES / "php" / "follow.php"), dsn, adopted.role, "x", "suc0001")
+    with pool_of(adopted):
+        assert adopted.run(*follow, first) == "completed {}\n"
+    unknown = "00000000-0000-0000-0000-000000000000"
+    assert adopted.run(*follow, unknown) == f"The tenant has no job {unknown}.\n"

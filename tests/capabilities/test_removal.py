@@ -54,6 +54,7 @@ ROWS = {
     " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",
     "streams": "INSERT INTO turno.stream_tickets VALUES"
     " (sha256(random()::text::bytea), 'suc0001', 'ana', false, NULL, 0, 1, 'infinity')",
+    "sql_api": "SELECT",  # it has functions alone
     "tags": "INSERT INTO job_tags VALUES (gen_random_uuid(), 'march')",
     "webhooks": "INSERT INTO turno.webhook_addresses (tenant_id, url)"
     " SELECT id, 'https://hooks.example/' FROM turno.tenants WHERE schema = current_schema();"

@@ -1,0 +1,150 @@
+"""An application follows, cancels and retries jobs in SQL, under its own role."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, erp, role, url
+from tests.misbehaving_handlers import Odd
+from turno import enqueue
+from turno.servers.wait import wait_until
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+__all__ = ["erp", "role", "url"]
+
+Session = psycopg.Connection[Any]
+
+
+def call(session: Session, function: str, *arguments: Any) -> list[dict[str, Any]]:
+    """Return the rows of a function of the schema `turno`."""
+    statement = sql.SQL("SELECT * FROM {}({})").format(
+        sql.Identifier("turno", function), sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
+    )
+    with session.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement, arguments).fetchall()
+
+
+def test_job_shows_progress_result_and_end(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue({"order_ids": world.order_ids()[:2], "point_of_sale": 1})
+    [waiting] = call(erp, "job", "suc0001", job_id)
+    assert (waiting["type"], waiting["status"], waiting["outcome"]) == ("batch_invoicing", "pending", None)
+    world.attempt(job_id)
+    [ended] = call(erp, "job", "suc0001", job_id)
+    assert (ended["status"], ended["outcome"], ended["done"], ended["total"]) == ("completed", "completed", 2, 2)
+    assert ended["result"] == world.job(job_id)["result"]
+    assert ended["error"] is None
+
+
+def test_job_shows_the_error_without_a_traceback(world: ExampleInstallation, erp: Session) -> None:
+    world.odd = True
+    job_id = world.enqueue({"how": "error"}, handler=Odd, max_attempts=1)
+    world.attempt(job_id)
+    [ended] = call(erp, "job", "suc0001", job_id)
+    assert ended["status"] == "failed"
+    assert ended["error"] == "{class}: {message}".format(**world.job(job_id)["error"])
+
+
+def test_job_of_another_tenant_is_unknown(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue(ORDERS, tenant=world.other)
+    for unknown in (job_id, uuid4()):
+        assert call(erp, "job", "suc0001", unknown) == call(erp, "wait", "suc0001", unknown, 60) == []
+        assert call(erp, "cancel", "suc0001", unknown) == [{"cancel": "unknown"}]
+        assert call(erp, "retry", "suc0001", unknown) == [{"new_job_id": None, "verdict": "unknown"}]
+    assert world.job(job_id, tenant=world.other)["status"] == "pending"
+
+
+@pytest.mark.parametrize("function", ["job", "wait", "cancel", "retry"])
+def test_caller_needs_the_right_to_the_tenant(world: ExampleInstallation, erp: Session, function: str) -> None:
+    job_id = world.enqueue(ORDERS)
+    with pytest.raises(psycopg.Error, match="no active tenant is called 'nobody'") as unknown:
+        call(erp, function, "nobody", job_id)
+    assert unknown.value.sqlstate == "TU010"
+    erp.rollback()
+    world.admin.execute(
+        "CREATE SCHEMA erp_tables; UPDATE turno.tenants SET adopted_schema = 'erp_tables' WHERE slug = 'suc0001'"
+    )
+    try:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not use the schema erp_tables"):
+            call(erp, function, "suc0001", job_id)
+    finally:
+        world.admin.execute("UPDATE turno.tenants SET adopted_schema = NULL; DROP SCHEMA erp_tables")
+
+
+@pytest.mark.parametrize("name", ["application_job", "application_cancel", "application_retry"])
+def test_functions_of_a_tenant_are_closed(world: ExampleInstallation, erp: Session, name: str) -> None:
+    arguments = "NULL, NULL" if name == "application_retry" else "NULL"
+    place = sql.Identifier(world.one.schema, name)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        erp.execute(sql.SQL("SELECT {}({})").format(place, sql.SQL(arguments)))
+
+
+def test_cancel_of_a_waiting_and_an_ended_job(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue(ORDERS)
+    assert call(erp, "cancel", "suc0001", job_id) == [{"cancel": "cancelled"}]
+    assert call(erp, "cancel", "suc0001", job_id) == [{"cancel": "ended"}]
+    erp.rollback()
+    assert world.job(job_id)["status"] == "pending", "the caller's transaction decides"
+    call(erp, "cancel", "suc0001", job_id)
+    erp.commit()
+    assert (world.job(job_id)["status"], world.job(job_id)["reason"]) == ("cancelled", "cancelled by the application")
+
+
+def test_retry_makes_one_job(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue(ORDERS)
+    assert call(erp, "retry", "suc0001", job_id) == [{"new_job_id": None, "verdict": "not_retryable"}]
+    erp.rollback()
+    world.cancel(job_id)
+    [first] = call(erp, "retry", "suc0001", job_id)
+    erp.commit()
+    assert first["verdict"] == "accepted"
+    assert call(erp, "retry", "suc0001", job_id) == [first | {"verdict": "replayed"}]
+    [old] = call(erp, "job", "suc0001", job_id)
+    erp.commit()
+    assert old["retried_as"] == first["new_job_id"]
+    assert world.ticket(UUID(str(first["new_job_id"]))) is not None
+
+
+def test_wait_returns_at_the_end(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue(ORDERS)
+    erp.autocommit = True
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(call, erp, "wait", "suc0001", job_id, 60)
+        pid = erp.info.backend_pid
+        query = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+        assert wait_until(lambda: world.admin.execute(query, [pid]).fetchone() is not None, within=30)
+        world.cancel(job_id)
+        [ended] = waiting.result()
+    assert (ended["status"], ended["outcome"]) == ("cancelled", "cancelled")
+
+
+def test_wait_returns_an_open_job_after_its_time(world: ExampleInstallation, erp: Session) -> None:
+    [open_job] = call(erp, "wait", "suc0001", world.enqueue(ORDERS), 0.01)
+    assert open_job["status"] == "pending"
+
+
+@pytest.mark.parametrize("seconds", [-1, 61, float("nan"), float("inf"), None])
+def test_wait_refuses_a_wrong_time(world: ExampleInstallation, erp: Session, seconds: float | None) -> None:
+    with pytest.raises(psycopg.Error, match="seconds is not possible"):
+        call(erp, "wait", "suc0001", world.enqueue(ORDERS), seconds)
+
+
+def test_wait_refuses_a_snapshot_that_stays(world: ExampleInstallation, erp: Session) -> None:
+    erp.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with pytest.raises(psycopg.Error, match="a transaction in repeatable read sees no later change"):
+        call(erp, "wait", "suc0001", world.enqueue(ORDERS), 1)
+
+
+@pytest.mark.usefixtures("world")
+def test_wait_refuses_a_job_of_the_open_transaction(erp: Session) -> None:
+    made = enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+    with pytest.raises(psycopg.Error, match="the transaction that enqueued the job is still open"):
+        call(erp, "wait", "suc0001", made.job_id, 60)

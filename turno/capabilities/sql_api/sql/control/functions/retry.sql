@@ -1,0 +1,12 @@
+-- Retry an ended job with a new job that skips the items done: `accepted`, `replayed` with the job of an earlier retry,
+-- `not_retryable` or `unknown`.
+--   SELECT new_job_id, verdict FROM turno.retry('suc0001', '…')
+CREATE OR REPLACE FUNCTION retry(tenant text, job_id uuid, OUT new_job_id uuid, OUT verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    target CONSTANT record := tenant_for_caller(tenant);
+BEGIN
+    EXECUTE format('SELECT * FROM %I.application_retry($1, $2)', target.schema)
+    INTO new_job_id, verdict USING job_id, target.backend;
+    PERFORM hint_at_commit();
+END $$;

@@ -1,0 +1,31 @@
+-- The job as `turno.job` returns it, after its end or after this many seconds.
+--   SELECT outcome, result FROM turno.wait('suc0001', '…', 30)
+-- Each look has a snapshot of its own, but the caller's statement keeps its snapshot, so the time is bounded.
+CREATE OR REPLACE FUNCTION wait(tenant text, job_id uuid, seconds double precision DEFAULT 25) RETURNS SETOF application_job
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    target CONSTANT text := (tenant_for_caller(tenant)).schema;
+    until timestamptz;
+    pause double precision := 0.02;
+    found application_job;
+BEGIN
+    IF (seconds BETWEEN 0 AND 60) IS NOT TRUE THEN
+        PERFORM not_enqueued('TU012', format('a wait of %s seconds is not possible', seconds), 'give 0 to 60 seconds');
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM not_enqueued('TU012', format('a transaction in %s sees no later change', current_setting('transaction_isolation')),
+                             'wait in a transaction in READ COMMITTED');
+    END IF;
+    until := clock_timestamp() + make_interval(secs => seconds);
+    LOOP
+        EXECUTE format('SELECT * FROM %I.application_job($1)', target) INTO found USING job_id;
+        IF found.uncommitted AND found.status = 'pending' THEN
+            PERFORM not_enqueued('TU012', 'the transaction that enqueued the job is still open', 'commit it, then wait');
+        END IF;
+        EXIT WHEN found.job_id IS NULL OR found.finished_at IS NOT NULL OR clock_timestamp() >= until;
+        PERFORM pg_sleep(least(pause, extract(epoch FROM until - clock_timestamp())));
+        pause := least(2 * pause, 0.5);
+    END LOOP;
+    IF found.job_id IS NOT NULL THEN
+        RETURN NEXT found;
+    END IF;
+END $$;

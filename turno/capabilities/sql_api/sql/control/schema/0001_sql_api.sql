@@ -1,0 +1,5 @@
+-- A job as its application sees it. `outcome` is null while the job is open.
+CREATE TYPE application_job AS (
+    job_id uuid, type text, status text, outcome text, reason text, done integer, failed integer, total integer, message text,
+    result jsonb, error text, run_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz,
+    retried_as uuid, uncommitted boolean);
