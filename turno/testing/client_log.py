@@ -44,12 +44,14 @@ class ClientLog:
 
     def accepted(self, tenant: str) -> list[UUID]:
         """Return every job that a client of the tenant was promised."""
-        return [job for asked, jobs in self._answers.items() if asked.tenant == tenant for job in jobs]
+        with self._lock:  # clients add answers while a checker reads them
+            return [job for asked, jobs in self._answers.items() if asked.tenant == tenant for job in jobs]
 
     def contradictions(self) -> list[str]:
         """Name the keys for which clients received two jobs."""
-        return [f"I1: one key was answered with two jobs: {asked.tenant} {asked.key}"
-                for asked, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
+        with self._lock:
+            return [f"I1: one key was answered with two jobs: {asked.tenant} {asked.key}"
+                    for asked, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
 
     def unasked(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
         """Name the jobs, as (user, type, key), without a request."""
