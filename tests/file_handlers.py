@@ -76,7 +76,7 @@ class Groups(JobHandler[GroupsPayload]):
                     (good,),
                 )
                 if payload.breaks in [item.value for item in items]:
-                    raise ValueError("this one breaks its group")
+                    raise ValueError("this number breaks its group")
         counts = batch.counts
         return {"groups": groups, "done": counts.done, "failed": counts.failed}
 

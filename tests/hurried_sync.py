@@ -64,7 +64,7 @@ class HurriedSync(JobHandler[HurriedPayload]):
         if (granted := ask("GET", effect.outside_key)) is not None:
             return Done(granted)
         if effect.age < LATEST:
-            raise Unclear("what was sent may still be done")
+            raise Unclear("the request may still take effect")
         return Absent()
 
 

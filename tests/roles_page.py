@@ -38,13 +38,13 @@ S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
 ADOPTED = """\
 ## An adopted schema of the application
 
-Its owner, its objects and the rights of the application's roles stay as they are. What Turno's roles get there, by the
-rights that `turno schema adopt` was given ([existing-schemas.md](existing-schemas.md)):
+Its owner, its objects and the rights of the application's roles stay unchanged. Turno's roles have these rights there,
+by the rights of `turno schema adopt` ([existing-schemas.md](existing-schemas.md)):
 
 | | handler, `read` | handler, `write` | handler, listed | report |
 |---|---|---|---|---|
 | the schema | u | u | u | u |
-| tables, now and later made by its owner | S | SIUD | of those listed: S or SIUD, none later | S where the handler has it |
+| tables, now and later made by its owner | S | SIUD | of listed tables: S or SIUD, none later | S where the handler has it |
 | views and partitioned tables within the schema | S | S, tables SIUD | as tables | S where the handler has it |
 | views, tables and foreign tables that read elsewhere | | | as tables | S where the handler has it |
 | sequences | | u | u of listed tables with SIUD | |
@@ -55,15 +55,15 @@ In a schema of `turno schema share`, the group of handlers has S on every table 
 AROUND = """\
 ## Around them
 
-Revoked from PUBLIC, and kept by the roles that were there before (`host`): CONNECT and TEMP on the database, everything
-on the schema `public`, all advisory-lock functions (the owners and control keep what quotas and migrations need), the
-functions that make large objects, and those that write messages into the write-ahead log. A handler's and a report's
+Revoked from PUBLIC, and kept by the earlier roles (`host`): CONNECT and TEMP on the database, everything on the schema
+`public`, all advisory-lock functions (the owners and control keep the locks of quotas and migrations), the functions
+that make large objects, and the functions that write messages into the write-ahead log. A handler's and a report's
 session has a bound of temporary files.
-Each login has CONNECT by name. What an owner will make is closed to everybody from the start (default privileges).
+Each login has CONNECT by name. PUBLIC has no right on later objects of an owner (default privileges).
 
-Open by nature, and bounded to the role that does it: a login may change its own password and its own defaults (startup
-options win over those; `turno tenant reset-login` mends both), end its own sessions, and use LISTEN and NOTIFY.
-A handler's password also opens the cluster's other databases as far as those let everybody in: keep `r_*` and `c_*` to
+Always permitted, and limited to the role itself: a login may change its own password and its own defaults (startup
+options override the defaults; `turno tenant reset-login` restores both), end its own sessions, and use LISTEN and
+NOTIFY. A handler's password also opens the cluster's further databases as far as their PUBLIC may connect: keep `r_*` and `c_*` to
 this database in pg_hba.conf if the cluster is shared. Names, sizes and row counts can be read by every login.
 """
 

@@ -22,7 +22,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.command()
 @click.option("--exit", "leave", is_flag=True, help="Stop everything at the end instead of leaving the pages open.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The web's port; by default one that is free.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the web; a free one by default.")
 def demo(*, leave: bool, as_json: bool, port: int | None) -> None:
     """Start a database, three branches and the web here, invoice 830 orders over HTTP, and leave the pages open.
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def docs(*, folder: Path) -> None:
     """Build the documentation as a site into FOLDER, by default .turno/docs.
 
-    A link or an anchor that leads nowhere fails, and so does a page that docs/index.md does not lead to.
+    A dead link or anchor fails, and so does a page outside docs/index.md.
     """
     if not (ROOT / "docs").is_dir():
         raise click.ClickException("the documentation is not part of the installed package: run this in a checkout")

@@ -21,13 +21,17 @@ GUARDS = ("sweep", "rescue", "unique", "savepoint", "order")
 
 
 @click.command()
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the faults and of the clients' jobs.")
-@click.option("--minutes", type=click.FloatRange(0.1, 24 * 60), default=2.0, show_default=True, help="Time of faults.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the faults and of the clients' jobs.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.1, 24 * 60), default=2.0, show_default=True, help="Minutes with faults."
+)
 @click.option("--faults", help=f"Inject only these kinds, by comma: {', '.join(WEIGHTS)}.")
 @click.option("--work", help=f"Submit only these kinds of work, by comma: {', '.join(KINDS)}.")
-@click.option("--open", "most_open", type=int, default=MOST_OPEN, show_default=True, help="Ask while fewer are open.")
-@click.option("--patience", type=float, default=30.0, show_default=True, help="Seconds of standstill that are stuck.")
-@click.option("--without", type=click.Choice(GUARDS), help="Switch a guard off, in a copy of a checkout.")
+@click.option("--open", "most_open", type=int, default=MOST_OPEN, show_default=True, help="Most open jobs.")
+@click.option(
+    "--patience", type=float, default=30.0, show_default=True, help="Seconds without progress before the run fails."
+)
+@click.option("--without", type=click.Choice(GUARDS), help="Remove a guard, in a copy of the checkout.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def nemesis(
     *,

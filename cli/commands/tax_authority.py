@@ -17,11 +17,11 @@ pem = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.group("tax-authority")
 def tax_authority() -> None:
-    """Give branches their certificates for the tax authority, and say until when these are valid."""
+    """Store and show the certificates of branches for the tax authority."""
 
 
 @tax_authority.command()
-@click.option("--tenant", required=True, help="Whose certificate.")
+@click.option("--tenant", required=True, help="Tenant of the branch.")
 @click.option("--cuit", required=True, help="The branch's taxpayer number, such as 30-71234567-1.")
 @click.option("--certificate", required=True, type=pem, help="The file that the tax authority returned, in PEM.")
 @click.option("--key", required=True, type=pem, help="The unencrypted private key of the certificate, in PEM.")
@@ -33,11 +33,11 @@ def certificate(*, tenant: str, cuit: str, certificate: Path, key: Path) -> None
         raise click.ClickException(str(error)) from error
     with Administration().as_owner(tenant) as owner:
         keep_access(owner, credentials, expires_at)
-    click.echo(f"{tenant} asks as CUIT {credentials.cuit} until {_until(expires_at)}")
+    click.echo(f"{tenant} uses CUIT {credentials.cuit} until {_until(expires_at)}")
 
 
 @tax_authority.command()
-@click.option("--tenant", required=True, help="Whose access.")
+@click.option("--tenant", required=True, help="Tenant of the branch.")
 def show(*, tenant: str) -> None:
     """Show the CUIT of a branch and the end of its certificate; exit status 1 without a valid certificate."""
     with Administration().as_owner(tenant) as owner:
@@ -48,7 +48,7 @@ def show(*, tenant: str) -> None:
         raise click.ClickException(
             f"the certificate of {tenant} expired on {access.expires_at:%Y-%m-%d}: get a new one"
         )
-    click.echo(f"{tenant} asks as CUIT {access.credentials.cuit} until {_until(access.expires_at)}")
+    click.echo(f"{tenant} uses CUIT {access.credentials.cuit} until {_until(access.expires_at)}")
 
 
 def _until(expires_at: datetime) -> str:

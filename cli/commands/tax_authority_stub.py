@@ -9,7 +9,7 @@ import click
 
 
 @click.command("tax-authority-stub")
-@click.option("--port", type=click.IntRange(1, 65535), default=8099, show_default=True, help="Where it listens.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8099, show_default=True, help="Port on loopback.")
 def tax_authority_stub(*, port: int) -> None:
     """Simulate the tax authority (AFIP) on this machine, until Ctrl-C or SIGTERM.
 

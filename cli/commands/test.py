@@ -19,9 +19,11 @@ DEEP = (*(package.marker for package in system_packages.WANTED), "root", "deep")
 
 
 @click.command("test", context_settings={"ignore_unknown_options": True})
-@click.option("--deep", is_flag=True, help="Everything: also RabbitMQ, the browser, faults, mutants and the nemesis.")
-@click.option("--yes", is_flag=True, help="Install the system packages that the deep ring misses without asking.")
-@click.option("--coverage", is_flag=True, help="Measure the coverage, of which 85 % are required.")
+@click.option(
+    "--deep", is_flag=True, help="Run every test: also RabbitMQ, the browser, faults, mutants and the nemesis."
+)
+@click.option("--yes", is_flag=True, help="Install missing system packages without a confirmation.")
+@click.option("--coverage", is_flag=True, help="Measure the coverage; fails below 85 %.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(*, deep: bool, yes: bool, coverage: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run the static checks and the fast ring of the tests, or with --deep every test there is.

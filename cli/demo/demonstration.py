@@ -90,7 +90,7 @@ class Demo:
                 f"        (a schedule: /schedules?branch={first}, next at {next_at})",
                 f"        (an import with three bad lines: /jobs/{imported}?branch={first})",
                 f"        (a report to download: /jobs/{reported}?branch={first})",
-                f"        (what the stub of the tax authority granted: {self._stub.url})",
+                f"        (the authorisations of the stub of the tax authority: {self._stub.url})",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",

@@ -276,7 +276,7 @@ def test_certificate_command_stores_or_refuses_access(branch: FiscalBranch, tmp_
     assert (refused.exit_code, f"for CUIT {branch.cuit}, not for CUIT {cuit_of(2)}" in refused.output) == (1, True)
     assert branch.world.rows("SELECT FROM private_tax_authority_access") == []
     kept = run("certificate", *given, "--cuit", f"{branch.cuit[:2]}-{branch.cuit[2:10]}-{branch.cuit[10]}")
-    assert f"suc0001 asks as CUIT {branch.cuit} until 20" in kept.output
+    assert f"suc0001 uses CUIT {branch.cuit} until 20" in kept.output
     assert run("show", "--tenant", "suc0001").output == kept.output
     (invoice,) = branch.invoices(1)
     assert branch.attempt(branch.enqueue(invoice))["status"] == "completed"
