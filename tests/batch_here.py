@@ -58,3 +58,14 @@ def execute_batch_here(
         return executor.execute(claims)
     finally:
         lent.close()
+
+
+def sessions_here(world: ExampleInstallation, keep: int) -> Sessions:
+    """Return a cache of sessions of the tenants' handlers."""
+    version = world.admin.info.server_version
+    return Sessions(
+        lambda login: handler_session(
+            world.logins, login, application="turno-handler", kind=HandlerConnection, server_version=version
+        ),
+        keep=keep,
+    )

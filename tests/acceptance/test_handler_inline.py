@@ -4,14 +4,10 @@ from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from tests.raise_prices import RaisePrices
-from turno.runner.inline import InlineRunner
-from turno.wiring.shared import sessions
 
 
 def test_unknown_product_does_not_stop_the_job(world: ExampleInstallation) -> None:
-    lent = sessions(world.settings, server_version=lambda: world.admin.info.server_version)
-    runner = InlineRunner(lent, world.settings)
-    result = runner.run(world.one, RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"}, "ana")
+    result = world.run(RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"})
     assert result == {"raised": 2, "failed": 1}
 
 

@@ -22,9 +22,9 @@ from turno.runner.session import HandlerConnection
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_processes import processes_in
 from turno.servers.wait import wait_until
-from turno.store.engine import sessions
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
+from turno.worker import session_watch
 from turno.worker.crash_reasons import SERVER_REPLACED
 
 STREAMING = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"
@@ -195,9 +195,9 @@ def test_login_at_a_standby_is_an_outage_not_a_refusal(tmp_path: Path, postgres_
 def test_a_promoted_server_behind_the_same_address_is_noticed(tmp_path: Path, postgres_template: Path) -> None:
     with own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world):
 
-        def server() -> sessions.Server:
+        def server() -> session_watch.Server:
             with service_session(world.logins, world.logins.engine, application="test") as session:
-                return sessions.measure(Engine.on(session), more_than=0).server
+                return session_watch.measure(Engine.on(session), more_than=0).server
 
         first = server()
         cluster.kill()

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "a new primary behind the same address goes unnoticed",
         "FAULTS D4, D8: jobs at a replaced server are given back, and an alert names it",
-        "turno/store/engine/sessions.py",
+        "turno/worker/session_watch.py",
         "self.timeline != other.timeline or",
         "False or",
         ("tests/faults/test_disk_and_failover.py::test_a_promoted_server_behind_the_same_address_is_noticed",),

@@ -16,28 +16,26 @@ from turno.jobs.payload import restore_payload
 from turno.runner.attempt import run_to_end
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.context import AttemptErrors
-from turno.runner.items import LedgerBatch
-from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
+from turno.runner.items import Ledger, LedgerBatch
+from turno.runner.session import AsyncHandlerConnection, HandlerConnection
 from turno.settings import Settings
-from turno.store.handler import attempts
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
 T = TypeVar("T")
 
 
 class InlineRunner:
-    """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
+    """Runs a handler in one transaction of a separate session of its tenant; there is no job and no retry."""
 
-    def __init__(self, sessions: Sessions, settings: Settings) -> None:
-        self._sessions = sessions
+    def __init__(self, log_in: Callable[[HandlerLogin], HandlerConnection], settings: Settings) -> None:
+        self._log_in = log_in
         self._settings = settings
 
     def run(
         self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
     ) -> dict[str, Any] | None:
-        """Return the handler's result, committed; whatever the handler raises passes through, rolled back."""
-        login = HandlerLogin.of(tenant)
-        connection = self._sessions.take(login)
+        """Return the handler's result, committed; an error of the handler passes through, and its work is undone."""
+        connection = self._log_in(HandlerLogin.of(tenant))
         try:
             connection.execute("BEGIN")
             job = InlineContext(connection, tenant.slug, user_id, handler, self._settings)
@@ -51,7 +49,7 @@ class InlineRunner:
             psycopg.Connection.commit(connection)
             return result
         finally:
-            self._sessions.give_back(login, connection)
+            psycopg.Connection.close(connection)
 
 
 class InlineContext(CapabilityMembers):
@@ -101,7 +99,7 @@ class InlineContext(CapabilityMembers):
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run each item under a savepoint; the error of an item is counted and does not stop the rest."""
-        batch = LedgerBatch(InlineLedger(self.connection), self._errors, list(items), key=key, chunk=chunk)
+        batch = LedgerBatch(Ledger(self.connection), self._errors, list(items), key=key, chunk=chunk)
         self._batches.append(batch)
         return batch
 
@@ -112,29 +110,3 @@ class InlineContext(CapabilityMembers):
 
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""
-
-
-class InlineLedger:
-    """The ledger of a request, which keeps no items: the request is one transaction."""
-
-    def __init__(self, connection: HandlerConnection) -> None:
-        self.connection = connection
-        self._immediate: str | None = None
-
-    def initially_immediate(self) -> str:
-        """Return the constraints that are checked at once by default, read once."""
-        if self._immediate is None:
-            self._immediate = attempts.initially_immediate(self.connection)
-        return self._immediate
-
-    def known(self) -> dict[str, str]:
-        """Return no items."""
-        return {}
-
-    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
-        """Record nothing; the request is not to stop."""
-        del entries, total
-        return False
-
-    def commit(self, *, asked: bool) -> None:
-        """Commit nothing."""

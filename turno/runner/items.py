@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from turno import crash_points
 from turno.errors import EndsAttempt, HandlerMisuse, InvalidResult
@@ -15,6 +15,10 @@ from turno.store.handler import attempts
 if TYPE_CHECKING:
     from turno.runner.context import AttemptContext, AttemptErrors
 
+T = TypeVar("T")
+LARGEST_CHUNK = 50
+LARGEST_GROUP = 500  # items that few statements write: they take no longer than 50 that take their own
+LONGEST_KEY = 255
 # These are not caused by an item: they end the chunk, or the attempt.
 NOT_THE_ITEMS_FAULT = (HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)
 
@@ -64,12 +68,6 @@ class ItemSavepoint:
         self._ledger.connection.execute(text.encode())
 
 
-T = TypeVar("T")
-LARGEST_CHUNK = 50
-LARGEST_GROUP = 500  # items that few statements write: they take no longer than 50 that take their own
-LONGEST_KEY = 255
-
-
 @dataclass(slots=True)
 class Counts:
     """The counts of a batch, in items; `skipped` were done by the job that this job continues."""
@@ -80,47 +78,58 @@ class Counts:
     total: int = 0
 
 
-class Ledger(Protocol):
-    """The record of a batch, and the session of its items."""
+class Ledger:
+    """The session of a batch without a record of its items: a request is one transaction."""
+
+    def __init__(self, connection: HandlerConnection) -> None:
+        self._connection = connection
+        self._immediate: str | None = None
 
     @property
     def connection(self) -> HandlerConnection:
         """The session in the transaction of the items."""
+        return self._connection
 
     def initially_immediate(self) -> str:
-        """Return the constraints that are checked at once by default; see `attempts`."""
+        """Return the constraints whose mode an item may have changed, read once; see `attempts`."""
+        if self._immediate is None:
+            self._immediate = attempts.initially_immediate(self.connection)
+        return self._immediate
 
     def known(self) -> dict[str, str]:
         """Return the state of each recorded item, by key."""
+        return {}
 
     def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
-        """Record items in the transaction that did their work; returns whether to stop."""
+        """Record items in the transaction that did their work; return whether to stop."""
+        del entries, total
+        return False
 
     def commit(self, *, asked: bool) -> None:
         """Commit a chunk, and open the next transaction; stop there if asked."""
 
 
-class AttemptLedger:
+class AttemptLedger(Ledger):
     """The ledger of a job's attempt."""
 
     def __init__(self, context: "AttemptContext", transaction: BatchTransaction) -> None:
+        super().__init__(transaction.connection)
         self._context = context
         self._transaction = transaction
-        self.initially_immediate = transaction.initially_immediate
 
     @property
     def connection(self) -> HandlerConnection:
-        """The session in the transaction of the items."""
+        """The session in the transaction of the items, which an outage may have replaced."""
         return self._transaction.connection
 
     def known(self) -> dict[str, str]:
         """Return the state of each recorded item, by key."""
-        return attempts.ledger(self._transaction.connection, self._transaction.claim)
+        return attempts.ledger(self.connection, self._transaction.claim)
 
     def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
-        """Record items in the transaction that did their work; returns whether to stop."""
+        """Record items in the transaction that did their work; return whether to stop."""
         self._transaction.prove()
-        return attempts.items(self._transaction.connection, self._transaction.claim, entries, total)
+        return attempts.items(self.connection, self._transaction.claim, entries, total)
 
     def commit(self, *, asked: bool) -> None:
         """Commit a chunk, and open the next transaction; stop there if asked."""

@@ -104,11 +104,6 @@ class SharedState:
         self._words[AT_WORK] = 0
 
     @property
-    def at_work_now(self) -> int:
-        """Return at which job of its batch this process is."""
-        return max(0, self._words[AT_WORK] - 1)
-
-    @property
     def at_work_at(self) -> int | None:
         """Return at which job of its batch a handler is at work in this process; None between two."""
         at = self._words[AT_WORK]

@@ -65,7 +65,6 @@ class BatchTransaction:
         self._fetched = 0.0  # monotonic time of the last fetch
         self._entered = 0.0  # monotonic time of the present job's begin
         self._recorded = False  # whether the present attempt has its row
-        self._immediate: str | None = None  # see `initially_immediate`
         self._written = 0  # how many of `kept` have their ends in the transaction
         self._first = self.claim  # the job that the transaction was opened for
         self._started = ""  # the transaction's start on the server
@@ -179,7 +178,7 @@ class BatchTransaction:
             text = NEXT.format(started=self._started, savepoint=self._next_savepoint)
             self._session.before = (release + text).encode()
         self._shared.works(number)
-        self._entered, self._recorded, self._immediate = monotonic(), False, None
+        self._entered, self._recorded = monotonic(), False
         return self.found.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
@@ -276,12 +275,6 @@ class BatchTransaction:
     def prove(self) -> None:
         """Raise HandlerMisuse if the handler has ended the transaction: then no record may be written."""
         attempts.prove(self.connection, self._started, self._login.schema)
-
-    def initially_immediate(self) -> str:
-        """Return the constraints whose mode an item may have changed, read once for each job; see `attempts`."""
-        if self._immediate is None:
-            self._immediate = attempts.initially_immediate(self.connection)
-        return self._immediate
 
     def begin(self) -> None:
         """Open the present job's own transaction."""

@@ -1,44 +1,47 @@
-"""How the database says that it cannot serve now, for rooms that do not know its driver."""
+"""Errors that show an outage of the database, for modules that do not import its driver."""
 
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
-# Lost and refused connections, a pool without a free one in time, timeouts, a full disk, a server in recovery:
-# psycopg makes them all OperationalErrors. A server that became a standby refuses writes with the other.
+# psycopg raises OperationalError for a lost or refused connection, a pool without a free connection, a timeout, a full
+# disk and a server in recovery. A server that became a standby refuses writes with ReadOnlySqlTransaction.
 OUTAGE: tuple[type[psycopg.Error], ...] = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
-# SQLSTATEs of a lock that was not got in time, and of a statement that took too long.
+# SQLSTATEs of a lock timeout and of a statement timeout.
 _BUSY = frozenset({"55P03", "57014"})
 
 
 def busy(error: Exception) -> bool:
-    """Say whether the server answers, and only what was asked for could not be had in time."""
+    """Return whether the server answers, and only a lock or a statement took too long."""
     return getattr(error, "sqlstate", None) in _BUSY
 
 
 def unreachable(error: psycopg.Error) -> bool:
-    """Say whether no server could be asked that may write; whatever else it answers is about what it was asked."""
+    """Return whether no writable server was reachable; any other error concerns the statement."""
     if (state := error.sqlstate) is None:
         return isinstance(error, psycopg.OperationalError)
     return state.startswith(("08", "57P")) or state == psycopg.errors.ReadOnlySqlTransaction.sqlstate
 
 
 def in_short(error: psycopg.Error) -> str:
-    """Return one line for a log: who refused, and the first line of what was said, which holds no row's values."""
+    """Return a line for a log: the first line of the error, which contains no value of a row."""
     line, _, _ = str(error).strip().partition("\n")
     return f"the database does not answer: {line}" if unreachable(error) else f"PostgreSQL refused: {line}"
 
 
 @contextmanager
 def apart(troubles: MutableMapping[str, str], whose: str) -> Iterator[None]:
-    """Run what is one's alone: what the database refuses of it is noted under its name, and stops nobody else.
-
-    Raises the error if no database can be asked.
-    """
+    """Run the work of `whose` apart: record a refusal of the database in `troubles`; raise the error of an outage."""
     try:
         yield
     except psycopg.Error as error:
         if unreachable(error):
             raise
         troubles[whose] = in_short(error)
+
+
+def answers(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the database runs a statement; raises psycopg.OperationalError during an outage."""
+    return connection.execute("SELECT 1").fetchone() is not None

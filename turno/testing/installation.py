@@ -115,9 +115,8 @@ class Installation(WorkerProcesses):
 
         The payload is checked as by POST; errors of the handler pass through, and its work is rolled back.
         """
-        return inline_runner(self.settings, lambda: self.admin.info.server_version).run(
-            tenant or self.one, handler, check_payload(handler, payload), "ana"
-        )
+        runner = inline_runner(self.settings, lambda: self.admin.info.server_version)
+        return runner.run(tenant or self.one, handler, check_payload(handler, payload), "ana")
 
     # Jobs in the test's own process ----------------------------------------------------------------
 

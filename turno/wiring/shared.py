@@ -23,7 +23,7 @@ from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface
 from turno.runner.inline import InlineRunner
-from turno.runner.session import HandlerConnection, Sessions
+from turno.runner.session import HandlerConnection
 from turno.settings import PREFIX, Settings
 from turno.store.engine.engine import Engine
 from turno.store.engine_link import RETRY
@@ -39,18 +39,6 @@ log = logging.getLogger(__name__)
 DELIVERY_LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
 MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
-
-
-def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int]) -> Sessions:
-    """Return the cache of tenants' handler sessions; up to `keep` stay open between jobs."""
-    logins = logins_of(settings)
-
-    def log_in(login: HandlerLogin) -> HandlerConnection:
-        return handler_session(
-            logins, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
-        )
-
-    return Sessions(log_in, keep=keep)
 
 
 def engine_of(settings: Settings) -> Engine:
@@ -180,5 +168,12 @@ def run_deliveries(settings: Settings) -> None:
 
 
 def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:
-    """Return the function that runs a service inside a request."""
-    return InlineRunner(sessions(settings, server_version=server_version), settings)
+    """Return the runner of handlers inside requests."""
+    logins = logins_of(settings)
+
+    def log_in(login: HandlerLogin) -> HandlerConnection:
+        return handler_session(
+            logins, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
+        )
+
+    return InlineRunner(log_in, settings)

@@ -33,7 +33,7 @@ from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
 from turno.web.live import Live, NoLive
 from turno.web.pages.page_routes import Pages
-from turno.web.services import AskPrincipal, Inline, services_of
+from turno.web.services import AskPrincipal, services_of
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
 
@@ -146,7 +146,9 @@ class Turno:
             operator=operators.connection,
             live=live,
             readiness=partial(_pending, pool),
-            inline=None if settings.enable_background_jobs else _inline(settings, pool),
+            inline=None
+            if settings.enable_background_jobs
+            else inline_runner(settings, partial(_server_version, pool)).run,
             pages=pages,
             url_prefix=url_prefix,
             principal=principal,
@@ -237,9 +239,6 @@ def _pool(logins: Logins, role: str, name: str, **sizes: Any) -> ConnectionPool[
     return pool
 
 
-def _inline(settings: Settings, pool: ConnectionPool[TimeoutConnection]) -> Inline:
-    def server_version() -> int:
-        with pool.connection() as connection:
-            return connection.info.server_version
-
-    return inline_runner(settings, server_version).run
+def _server_version(pool: ConnectionPool[TimeoutConnection]) -> int:
+    with pool.connection() as connection:
+        return connection.info.server_version

@@ -28,6 +28,7 @@ from turno.wiring.shared import liveness, regular_maintenance, run_deliveries, s
 from turno.worker.child_pool import PoolSize
 from turno.worker.claim_logins import ClaimLogins
 from turno.worker.fork_server import ForkServer
+from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.sources.polling import PoolSource
 from turno.worker.sources.source import Source
@@ -53,17 +54,15 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     engine = supervisor_engine(settings, gone_after=settings.dead_after_seconds, removed=removed)
     # A launched worker runs maintenance if no other process does. Short jobs have ended before it would begin.
     rounds = _maintenance(settings, registry, first=FIRST_MAINTENANCE if slot is not None else math.inf, steady=False)
-    return Supervisor(
-        backend="exec",
+    return _supervisor(
+        "exec",
+        settings,
+        forks=forks,
         engine=engine,
         source=ExecSource(engine=engine, registry=registry, job_id=job_id, slot=slot),
-        forks=forks,
-        unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
         registry=registry,
-        timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
         maintenance_process=rounds,
-        log_lines=settings.limits.job_log_lines,
     )
 
 
@@ -95,18 +94,48 @@ def resident_worker(
     )
     settings = read_settings().require(*needs)
     engine = supervisor_engine(settings)
-    return Supervisor(
-        backend=backend,
+    return _supervisor(
+        backend,
+        settings,
+        forks=forks,
         engine=engine,
         source=source(settings, engine, registry),
-        forks=forks,
-        unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
         registry=registry,
-        timings=_timings(settings),
         size=size,
         maintenance_process=_maintenance(settings, registry),
-        log_lines=settings.limits.job_log_lines,
         liveness=signs,
+    )
+
+
+def _supervisor(
+    backend: str,
+    settings: Settings,
+    *,
+    forks: ForkServer,
+    engine: Engine,
+    source: Source,
+    registry: Registry,
+    size: PoolSize,
+    maintenance_process: MaintenanceProcess,
+    liveness: Liveness | None = None,
+) -> Supervisor:
+    return Supervisor(
+        backend=backend,
+        forks=forks,
+        engine=engine,
+        source=source,
+        registry=registry,
+        size=size,
+        maintenance_process=maintenance_process,
+        liveness=liveness,
+        unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
+        timings=Timings(
+            heartbeat=settings.heartbeat_seconds,
+            dead_after=settings.dead_after_seconds,
+            grace=settings.shutdown_grace_seconds,
+            kill_after=settings.kill_after_seconds,
+        ),
+        log_lines=settings.limits.job_log_lines,
     )
 
 
@@ -155,15 +184,6 @@ def _child_config(
         memory_mb=memory_mb,
         at_rest=cache.close_idle,
         log_level=public.log_level if public.limits.job_log_lines else "OFF",
-    )
-
-
-def _timings(settings: Settings) -> Timings:
-    return Timings(
-        heartbeat=settings.heartbeat_seconds,
-        dead_after=settings.dead_after_seconds,
-        grace=settings.shutdown_grace_seconds,
-        kill_after=settings.kill_after_seconds,
     )
 
 

@@ -4,14 +4,17 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from time import monotonic
+from typing import Any, LiteralString
 
 import psycopg
 
-from turno.store.engine import sessions
 from turno.store.engine.engine import Engine
-from turno.store.engine.sessions import Load, Server
 from turno.store.outage import in_short
+from turno.store.statements import qualified
 from turno.worker import crash_reasons
 from turno.worker.child import Child
 
@@ -24,6 +27,70 @@ CROWDED_LOCKS = 200  # of one session while the lock table is more than half ful
 FULL = 0.5  # of the lock table, or of the notification queue
 PATIENCE = 5  # measurements in a row until a session is ended that is no child's: its own supervisor acts first
 QUEUE_PAUSE = 60.0  # seconds until another transaction is ended for the queue if the last one was not the cause
+Address = tuple[str | int | None, ...]
+# Only functions, no view and no catalog: a relation has to be locked, and the lock table may be full. A lock of the
+# fast path is no entry of the table, and a predicate lock is one of another table.
+_MEASURE: LiteralString = """
+WITH held AS MATERIALIZED (
+    SELECT l.pid, count(*) AS locks FROM pg_lock_status() AS l
+    WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND l.pid IS NOT NULL GROUP BY l.pid)
+SELECT pg_postmaster_start_time() AS started_at, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) AS timeline,
+       inet_server_addr()::text AS address, inet_server_port() AS port,
+       pg_notification_queue_usage() AS notifications,
+       current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint AS lock_table,
+       (SELECT coalesce(sum(locks), 0) FROM held)::bigint AS locks,
+       (SELECT coalesce(jsonb_object_agg(pid, locks), '{}') FROM held WHERE locks > %s) AS largest
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its start, the address at which it was reached, and the timeline of its history."""
+
+    started_at: datetime
+    address: Address
+    timeline: str
+
+    def replaces(self, other: "Server") -> bool:
+        """Return whether this is another server, or another history behind the same address; a restart is neither."""
+        return self.timeline != other.timeline or (
+            self.started_at != other.started_at and self.address != other.address
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The use of the server's shared resources.
+
+    `lock_table` is the number of locks that the server has memory for, `locks` the present number, `largest` the number
+    of each large holder by its process; `notifications` is how full the notification queue is, up to 1.
+    """
+
+    server: Server
+    notifications: float
+    lock_table: int
+    locks: int
+    largest: dict[int, int]
+
+
+def measure(engine: Engine, *, more_than: int) -> Load:
+    """Return the present load; a session that holds `more_than` locks is listed."""
+    (measured,) = engine.rows(partial(_load, engine.address), _MEASURE, more_than)
+    return measured
+
+
+def _load(
+    reached_at: Address,
+    *,
+    started_at: datetime,
+    timeline: str,
+    address: str | None,
+    port: int | None,
+    largest: dict[str, int],
+    **use: Any,
+) -> Load:
+    server = Server(started_at, (*reached_at, address, port), timeline)
+    return Load(server=server, largest={int(pid): locks for pid, locks in largest.items()}, **use)
 
 
 class SessionWatch:
@@ -54,7 +121,7 @@ class SessionWatch:
             return
         self._due, children = now + PERIOD, list(children)
         try:
-            load = sessions.measure(self._engine, more_than=CROWDED_LOCKS)
+            load = measure(self._engine, more_than=CROWDED_LOCKS)
             self._follow_server(load.server, children)
             self._bound_locks(load, children, now)
             self._bound_queue(load.notifications, children, now)
@@ -82,9 +149,10 @@ class SessionWatch:
             self._end(strangers, too_many)
 
     def _end(self, pids: list[int], locks: dict[int, int]) -> None:
-        for pid, schema in sessions.schemas(self._engine, pids).items():
+        found = self._engine.execute("SELECT pid, schema FROM session_schemas(%s)", (pids,)).fetchall()
+        for pid, schema in found:
             log.error("session ended, it held %d locks", locks[pid], extra={"alert": "session", "schema": schema})
-            sessions.end(self._engine, schema, [pid])
+            self._engine.execute(qualified("SELECT {}.sessions_end(%s)", schema), ([pid],))
 
     def _bound_queue(self, usage: float, children: list[Child], now: float) -> None:
         if usage < FULL:

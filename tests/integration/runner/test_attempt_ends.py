@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.attempt_here import attempt, claim_here
-from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.batch_here import claim_batches_here, execute_batch_here, sessions_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddBatched
 from tests.misdeeds.deed import DEEDS, OddPayload
@@ -29,7 +29,6 @@ from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import LoginRefused, handler_session
 from turno.testing.in_process_worker import InProcessWorker
-from turno.wiring.shared import sessions
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -144,7 +143,7 @@ def test_failed_job_is_one_log_line_without_message(
 
 @pytest.fixture
 def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions(world.settings, keep=2, server_version=lambda: world.admin.info.server_version)
+    lent = sessions_here(world, keep=2)
     yield lent
     lent.close()
 

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from tests.attempt_here import attempt, claim_here
+from tests.batch_here import sessions_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.jobs.claim import Claim
@@ -20,12 +21,11 @@ from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.wiring.shared import sessions
 
 
 @pytest.fixture
 def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions(world.settings, keep=1, server_version=lambda: world.admin.info.server_version)
+    lent = sessions_here(world, keep=1)
     yield lent
     lent.close()
 
@@ -146,7 +146,7 @@ def test_job_sessions_are_kept_and_first_is_lent_first(world: ExampleInstallatio
 
 def test_session_cache_is_bounded_and_keeps_the_latest(world: ExampleInstallation) -> None:
     one, other = world.handler_login(), world.handler_login(world.other)
-    with closing(sessions(world.settings, keep=2, server_version=lambda: world.admin.info.server_version)) as lent:
+    with closing(sessions_here(world, keep=2)) as lent:
         lendings = [(login, lent.take(login)) for login in (one, one, other)]
         for login, session in lendings:
             lent.give_back(login, session)

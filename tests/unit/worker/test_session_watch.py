@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from turno.store.engine import sessions
-from turno.worker import crash_reasons
+from turno.worker import crash_reasons, session_watch
 from turno.worker.session_watch import PERIOD, SessionWatch
 
 if TYPE_CHECKING:
     from turno.worker.child import Child
 
-FIRST = sessions.Server(started_at=datetime(2030, 1, 1, tzinfo=UTC), address=("10.0.0.1", 5432), timeline="1")
+FIRST = session_watch.Server(started_at=datetime(2030, 1, 1, tzinfo=UTC), address=("10.0.0.1", 5432), timeline="1")
 RESTARTED = replace(FIRST, started_at=FIRST.started_at + timedelta(hours=1))
 
 
@@ -31,15 +30,15 @@ RESTARTED = replace(FIRST, started_at=FIRST.started_at + timedelta(hours=1))
     ],
 )
 def test_children_at_a_replaced_server_are_killed(
-    monkeypatch: pytest.MonkeyPatch, later: sessions.Server, killed: list[str]
+    monkeypatch: pytest.MonkeyPatch, later: session_watch.Server, killed: list[str]
 ) -> None:
     servers = iter([FIRST, later, later])
 
-    def measure(_engine: Any, *, more_than: int) -> sessions.Load:
+    def measure(_engine: Any, *, more_than: int) -> session_watch.Load:
         assert more_than > 0
-        return sessions.Load(server=next(servers), lock_table=10_000, locks=0, largest={}, notifications=0)
+        return session_watch.Load(server=next(servers), lock_table=10_000, locks=0, largest={}, notifications=0)
 
-    monkeypatch.setattr(sessions, "measure", measure)
+    monkeypatch.setattr(session_watch, "measure", measure)
     moments = count(0, PERIOD)
     watch = SessionWatch(cast("Any", SimpleNamespace(again_at=0)), clock=lambda: next(moments))
     causes = list[str]()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from turno.store.health import answers
+from turno.store.outage import answers
 from turno.web.http.responses import Kind, Problem
 from turno.web.routes import Routes
 from turno.web.services import services
