@@ -63,8 +63,8 @@ Each login has CONNECT by name. PUBLIC has no right on later objects of an owner
 
 Always permitted, and limited to the role itself: a login may change its own password and its own defaults (startup
 options override the defaults; `turno tenant reset-login` restores both), end its own sessions, and use LISTEN and
-NOTIFY. A handler's password also opens the cluster's further databases as far as their PUBLIC may connect: keep `r_*` and `c_*` to
-this database in pg_hba.conf if the cluster is shared. Names, sizes and row counts can be read by every login.
+NOTIFY. A handler's password also opens the cluster's further databases as far as their PUBLIC may connect: keep `r_*`
+and `c_*` to this database in pg_hba.conf if the cluster is shared. Names, sizes and row counts can be read by every login.
 """
 
 LETTERS = {"SELECT": "S", "INSERT": "I", "UPDATE": "U", "DELETE": "D", "EXECUTE": "E", "USAGE": "u"}

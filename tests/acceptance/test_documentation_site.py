@@ -83,9 +83,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path, pages: dict[Path, Page]) 
         assert set(named) <= {"http://www.w3.org/2000/svg"}, script.name
 
 
-def test_what_leads_nowhere_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dead_link_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "docs"
     shutil.copytree(ROOT / "docs" / "site", folder / "site")
     shutil.copy(ROOT / "docs" / "conf.py", folder)

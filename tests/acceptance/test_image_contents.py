@@ -73,7 +73,7 @@ def at_work(image: Path, environment: dict[str, str], programs: Path) -> Iterato
         assert [process.wait(45) for process in started] == [0, 0], (image.parent / "log").read_text()
 
 
-def test_what_the_image_holds_serves_and_runs_jobs(
+def test_image_contents_serve_and_run_jobs(
     image: Path, environment: dict[str, str], programs: Path, request: pytest.FixtureRequest
 ) -> None:
     pins = programs.parent.parent / "pins.txt"

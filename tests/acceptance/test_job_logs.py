@@ -63,7 +63,7 @@ def test_log_lines_survive_the_rollback_of_each_attempt(
     assert [one["line"] for one in as_json] == [row["line"] for row in world.rows(LOGS, job_id)]
 
 
-def test_what_a_process_logged_before_it_was_killed_is_kept(world: ExampleInstallation) -> None:
+def test_log_lines_of_a_killed_process_are_kept(world: ExampleInstallation) -> None:
     job_id = logging_job(world, "kill_self", lines=5)
     log = world.work(job_id, TURNO_LIMITS="job_log_lines=3", TURNO_LOG_LEVEL="INFO")
     job = world.job(job_id)

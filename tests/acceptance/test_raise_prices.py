@@ -32,6 +32,6 @@ def test_prices_are_raised_once_despite_a_killed_worker(world: ExampleInstallati
 
 
 @pytest.mark.parametrize("percent", ["0", "-5", "51"])
-def test_what_is_no_raise_is_refused_before_a_job_exists(percent: str) -> None:
+def test_invalid_raise_is_refused_before_a_job_exists(percent: str) -> None:
     with pytest.raises(InvalidPayload, match="percent"):
         RaisePrices.validate(RaisePricesPayload(product_ids=(1,), percent=Decimal(percent)))

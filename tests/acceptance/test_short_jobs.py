@@ -69,7 +69,7 @@ def test_death_at_the_end_of_a_job_harms_no_neighbour(world: ExampleInstallation
     assert {(job["attempt"], job["errors"], job["crashes"]) for job in jobs} == {(1, 0, 0)}
 
 
-def test_who_is_worn_out_leaves_the_rest_of_its_batch(world: ExampleInstallation) -> None:
+def test_worn_out_child_leaves_the_rest_of_its_batch(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "pid")
     world.start_pool(TURNO_LIMITS="child_jobs=1", **PATIENT)
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
@@ -144,7 +144,7 @@ def beat(world: ExampleInstallation) -> bool:
     return wait_until(lambda: world.rows(alive) != before, within=10)
 
 
-def test_what_is_cancelled_before_its_turn_does_not_run(world: ExampleInstallation) -> None:
+def test_job_cancelled_before_its_turn_does_not_run(world: ExampleInstallation) -> None:
     first, others = enqueue_batch(world, "wait_for_cancel")
     world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)

@@ -130,7 +130,7 @@ def state(process: subprocess.Popen[str]) -> str:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_what_a_handler_starts_cannot_speak_for_its_worker(world: ExampleInstallation, manager: ServiceManager) -> None:
+def test_handler_process_cannot_speak_for_its_worker(world: ExampleInstallation, manager: ServiceManager) -> None:
     job_id = world.enqueue({"how": "environment", "text": "NOTIFY_SOCKET"}, handler=Odd)
     world.start_pool(**manager.environment)
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)

@@ -37,7 +37,7 @@ def failed(world: ExampleInstallation) -> None:
         assert attempt(world, job_id)["status"] == "failed"
 
 
-def test_what_failed_tonight_is_grouped_tried_and_retried(world: ExampleInstallation, turno_said: Any) -> None:
+def test_failed_jobs_are_grouped_previewed_and_retried(world: ExampleInstallation, turno_said: Any) -> None:
     failed(world)
     status, said = turno_said(
         "job", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"

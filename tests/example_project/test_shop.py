@@ -33,7 +33,7 @@ def test_every_customer_is_entered(turno: Installation) -> None:
     assert len(turno.rows("SELECT id FROM customers")) == 5
 
 
-def test_what_the_door_refuses_is_refused(turno: Installation) -> None:
+def test_invalid_submission_is_refused(turno: Installation) -> None:
     with pytest.raises(InvalidPayload):
         turno.run(ImportCustomers, {"names": []})
 

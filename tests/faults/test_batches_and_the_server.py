@@ -26,7 +26,7 @@ def own(
 
 
 @pytest.mark.parametrize("step", ["started", "member", "completing", "completed"])
-def test_what_it_had_not_committed_is_done_once(
+def test_uncommitted_work_is_done_once(
     own: tuple[Cluster, ExampleInstallation], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     cluster, world = own

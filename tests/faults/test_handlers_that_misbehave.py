@@ -107,9 +107,7 @@ def test_a_job_that_takes_a_little_too_long_is_not_completed(world: ExampleInsta
         ("skip_the_context", "HandlerMisuse", "with step as item"),
     ],
 )
-def test_what_trying_again_cannot_mend_fails_at_once_by_name(
-    world: ExampleInstallation, how: str, name: str, says: str
-) -> None:
+def test_permanent_error_fails_at_once_by_name(world: ExampleInstallation, how: str, name: str, says: str) -> None:
     job = run(world, how)
     assert (job["status"], job["attempt"], job["errors"]) == ("failed", 1, 1), job["log"]
     assert job["error"]["class"] == name
@@ -193,7 +191,7 @@ def test_lock_timeout_is_retried(world: ExampleInstallation, tmp_path: Path) -> 
     assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0)
 
 
-def test_what_a_handler_started_ends_with_it(world: ExampleInstallation) -> None:
+def test_processes_of_a_handler_end_with_it(world: ExampleInstallation) -> None:
     job = run(world, "leave_a_grandchild")
     assert job["status"] == "completed"
     state = Path(f"/proc/{job['result']['pid']}/stat")

@@ -26,7 +26,7 @@ from time import monotonic
 from tests.mutants import short_waits
 from turno.servers.wait import wait_until
 short_waits.LEAST_SECONDS, short_waits.SHARE = 0.1, 0.01  # also ten times as long on a crowded machine it is too short
-def test_what_takes_longer():
+def test_run_beyond_its_patience():
     end = monotonic() + 2
     assert wait_until(lambda: monotonic() > end, within=8)
 """

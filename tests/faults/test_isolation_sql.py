@@ -166,7 +166,7 @@ def test_no_role_is_left_to_fall_back_to(
     assert_confined(session, module_world.one.handler_role)
 
 
-def test_what_holds_the_web_would_not_hold_a_handler(module_world: ExampleInstallation) -> None:
+def test_web_session_could_reset_its_role(module_world: ExampleInstallation) -> None:
     with as_api(module_world.web, module_world.one) as cursor:
         cursor.execute("RESET ROLE")
         cursor.execute("SELECT current_user AS me")
@@ -384,7 +384,7 @@ def test_another_tenants_session_cannot_be_ended(module_world: ExampleInstallati
         assert session.execute(END[how].encode(), [victim.info.backend_pid]).fetchone() == (True,)
 
 
-def test_what_another_tenant_runs_is_not_shown(module_world: ExampleInstallation, session: Session) -> None:
+def test_queries_of_another_tenant_are_hidden(module_world: ExampleInstallation, session: Session) -> None:
     with log_in(module_world, module_world.other) as neighbour:
         neighbour.execute(sql.SQL("SELECT {}").format(sql.Literal(CANARY)))
         shown = session.execute(

@@ -129,7 +129,7 @@ def test_slow_clients_hold_no_thread_and_are_ended(world: ExampleInstallation, w
         assert set().union(*status.values()) == {b"408"}
 
 
-def test_what_is_kept_for_slow_clients_is_bounded(web: DemoWeb) -> None:
+def test_buffers_for_slow_clients_are_bounded(web: DemoWeb) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": "1000000"}
     almost = head("POST", "/sign-in", form) + b"\r\n" + b"x" * 999_999
     before = resident_kb(web)

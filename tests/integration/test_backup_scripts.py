@@ -110,9 +110,7 @@ def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(world: ExampleInstal
     world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
-def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
-    world: ExampleInstallation, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_control_rows_of_a_tenant_are_derived(world: ExampleInstallation, cluster: Cluster, tmp_path: Path) -> None:
     world.odd = True
     waiting, ended, failed = (world.enqueue({"how": how}, handler=Odd) for how in ("ok", "ok", "permanent"))
     half_done = world.enqueue({"how": "items", "number": 3, "text": "0,2"}, handler=Odd)

@@ -56,6 +56,6 @@ MUTANTS = (
         "turno/tenancy/rights/matrix.py",
         'thing.name.startswith("private_")',
         "False",
-        (f"{TESTS}::test_nobody_but_the_branch_s_handlers_reads_its_key",),
+        (f"{TESTS}::test_only_handlers_of_the_branch_read_its_key",),
     ),
 )

@@ -114,7 +114,7 @@ MUTANTS = (
         ASYNC,
         "if session.refusal is not None:",
         "if False:",
-        ("tests/integration/runner/batches/test_async_handlers.py::test_what_one_has_kept_reaches_no_later_one",),
+        ("tests/integration/runner/batches/test_async_handlers.py::test_kept_reference_reaches_no_later_job",),
     ),
     Mutant(
         "work is committed before its attempt has a row",
@@ -122,7 +122,7 @@ MUTANTS = (
         TRANSACTION,
         "if not self._recorded:",
         "if False:",
-        ("tests/integration/runner/test_ledger.py::test_who_sees_a_piece_of_work_sees_the_attempt_that_did_it",),
+        ("tests/integration/runner/test_ledger.py::test_visible_work_has_its_attempt",),
     ),
     Mutant(
         "a supervisor forgets a child that is slow to begin",
@@ -186,7 +186,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         'f"ROLLBACK TO SAVEPOINT {self._next_savepoint}"',
         '"SELECT 1"',
-        (f"{ENDS}::test_what_a_failed_one_wrote_is_undone",),
+        (f"{ENDS}::test_writes_of_a_failed_job_are_undone",),
     ),
     Mutant(
         "a batch fetches another worker's claims",
@@ -266,7 +266,7 @@ MUTANTS = (
         "turno/runner/shared_state.py",
         "self._words[CALLED_BACK] <= self._words[BATCH]",
         "True",
-        (f"{LOST_CLAIMS}::test_what_was_called_back_is_not_begun",),
+        (f"{LOST_CLAIMS}::test_recalled_job_is_not_begun",),
     ),
     Mutant(
         "a job that another worker may have is begun here, too",
@@ -307,7 +307,7 @@ MUTANTS = (
             TRANSACTION,
             statement,
             "",
-            (f"{NEIGHBOURS}::test_what_it_leaves_in_the_session_is_not_its_neighbour_s[{case}]",),
+            (f"{NEIGHBOURS}::test_session_state_does_not_reach_the_neighbour[{case}]",),
         )
         for what, statement, case in (
             ("cursors", " CLOSE ALL;", "cursor"),
@@ -393,7 +393,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "            or monotonic() - opened > SHARED_SECONDS\n",
         "",
-        (f"{ENDS}::test_who_takes_long_is_the_last_to_share_its_commit",),
+        (f"{ENDS}::test_long_job_is_the_last_of_its_commit",),
     ),
     Mutant(
         "all of a batch are blamed for the death of its child",
@@ -473,7 +473,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_running.sql",
         " AND token = p_token",
         "",
-        (f"{FENCING}::test_who_lost_its_claim_is_not_shown_as_running",),
+        (f"{FENCING}::test_lost_claim_is_not_shown_as_running",),
     ),
     Mutant(
         "a cancel ends a job in the middle of its batch",

@@ -30,7 +30,7 @@ MUTANTS = (
         "                return cursor.execute(statement, parameters).fetchall()\n",
         "                rows = cursor.execute(statement, parameters).fetchall()\n                connection.commit()\n"
         "                return rows\n",
-        (f"{TESTS}::test_what_is_rolled_back_was_never_there",),
+        (f"{TESTS}::test_rolled_back_job_was_never_there",),
     ),
     Mutant(
         "SQLAlchemy does not know that its transaction has begun",
@@ -135,7 +135,7 @@ MUTANTS = (
         DOOR,
         "        PERFORM pg_notify('turno_jobs', '');\n",
         "        NULL;\n",
-        (f"{TESTS}::test_what_is_rolled_back_was_never_there",),
+        (f"{TESTS}::test_rolled_back_job_was_never_there",),
     ),
     Mutant(
         "the hint is sent without a receiver",

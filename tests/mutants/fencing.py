@@ -21,7 +21,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_start.sql",
         "    PERFORM claim_hold(p_job, p_token);\n",
         "",
-        (f"{TESTS}::test_who_lost_its_claim_does_not_start_to_fail",),
+        (f"{TESTS}::test_lost_claim_does_not_start_to_fail",),
     ),
     Mutant(
         "claim_hold does not compare the token",

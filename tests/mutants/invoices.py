@@ -59,7 +59,7 @@ MUTANTS = (
         INVOICING,
         '            elif len(order_ids) > 1:\n                raise InvoicedMeanwhile(row["order_id"])\n',
         "",
-        (f"{TESTS}::test_who_loses_one_of_several_orders_keeps_no_number",),
+        (f"{TESTS}::test_lost_order_of_several_keeps_no_number",),
     ),
     Mutant(
         "the IVA of a large amount is rounded twice",

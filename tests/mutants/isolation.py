@@ -109,7 +109,7 @@ MUTANTS = (
         "turno/commands/output/tables.py",
         'return printable(" ".join(str(cell).split()))',
         'return " ".join(str(cell).split())',
-        ("tests/unit/commands/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
+        ("tests/unit/commands/test_tables.py::test_stored_text_does_not_steer_the_terminal",),
     ),
     Mutant(
         "a master key may be short",

@@ -47,7 +47,7 @@ MUTANTS = (
         TAKE,
         ",commands_per_minute_per_tenant}'",
         "}'",
-        (f"{RATES}::test_what_the_tenant_may_not_costs_the_user_nothing",),
+        (f"{RATES}::test_refusal_for_the_tenant_costs_the_user_nothing",),
     ),
     Mutant(
         "jobs of a user are counted and never refused",
@@ -63,7 +63,7 @@ MUTANTS = (
         TAKE,
         "SET empty_at = l.empty_at - costs[i]",
         "SET empty_at = l.empty_at",
-        (f"{RATES}::test_what_the_tenant_may_not_costs_the_user_nothing",),
+        (f"{RATES}::test_refusal_for_the_tenant_costs_the_user_nothing",),
     ),
     Mutant(
         "a tenant's jobs are not counted together",

@@ -166,7 +166,7 @@ MUTANTS = (
         "turno/runner/line_ring.py",
         "copied[max(0, self._words[TAIL] - start) :]",
         "copied",
-        ("tests/unit/runner/test_kept_lines.py::test_what_is_overwritten_while_the_parent_reads_is_left_out",),
+        ("tests/unit/runner/test_kept_lines.py::test_lines_overwritten_during_the_read_are_left_out",),
     ),
     Mutant(
         "a purge takes a thousand ledgers at once",
@@ -192,7 +192,7 @@ MUTANTS = (
         "WHERE t.job_id = p_job;",
         (
             f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",
-            "tests/capabilities/events/test_events.py::test_whoever_lost_the_claim_publishes_nothing",
+            "tests/capabilities/events/test_events.py::test_lost_claim_publishes_nothing",
         ),
     ),
     Mutant(

@@ -201,7 +201,7 @@ MUTANTS = (
         "turno/jobs/outcome.py",
         "if errors + 1 >= max_attempts:",
         "if errors >= max_attempts:",
-        ("tests/unit/jobs/test_outcome.py::test_what_follows_from_an_outcome",),
+        ("tests/unit/jobs/test_outcome.py::test_outcome_has_its_consequence",),
     ),
     Mutant(
         "a job may end twice",

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 LEDGER = "tests/integration/runner/test_ledger.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
-REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
+REFUSED = f"{MISBEHAVE}::test_permanent_error_fails_at_once_by_name"
 START = "tests/integration/runner/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
 SIGNS = "tests/acceptance/test_signs_of_life.py"
@@ -48,7 +48,7 @@ MUTANTS = (
         "turno/migrations/control/functions/tenant_of.sql",
         ' COLLATE "default"',
         "",
-        (f"{LOOKUPS}::test_whose_a_role_is_is_found_without_reading_every_tenant",),
+        (f"{LOOKUPS}::test_tenant_of_a_role_is_found_without_a_scan",),
     ),
     Mutant(
         "the engine's plan made for a small table is kept for a large one",
@@ -81,7 +81,7 @@ MUTANTS = (
         "turno/worker/liveness.py",
         'environment.pop("NOTIFY_SOCKET", "")',
         'environment.get("NOTIFY_SOCKET", "")',
-        (f"{SIGNS}::test_what_a_handler_starts_cannot_speak_for_its_worker[path]",),
+        (f"{SIGNS}::test_handler_process_cannot_speak_for_its_worker[path]",),
     ),
     Mutant(
         "a forked copy of a handler may end its job",
@@ -313,7 +313,7 @@ MUTANTS = (
         "turno/worker/sources/spawned.py",
         "if self._slot is None or not self._waits() or",
         "if True or",
-        (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[True]",),
+        (f"{EXEC}::test_leaving_worker_looks_once_more_without_its_place[True]",),
     ),
     Mutant(
         "a worker continues without a place",
@@ -321,7 +321,7 @@ MUTANTS = (
         "turno/worker/sources/spawned.py",
         "not self._waits() or not self._slot.regain():",
         "not self._waits():",
-        (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[False]",),
+        (f"{EXEC}::test_leaving_worker_looks_once_more_without_its_place[False]",),
     ),
     Mutant(
         "an expired job runs all the same",

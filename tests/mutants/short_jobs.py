@@ -58,7 +58,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "batch[: max(1, self._config.jobs - self._jobs_run)]",
         "batch",
-        ("tests/acceptance/test_short_jobs.py::test_who_is_worn_out_leaves_the_rest_of_its_batch",),
+        ("tests/acceptance/test_short_jobs.py::test_worn_out_child_leaves_the_rest_of_its_batch",),
     ),
     Mutant(
         "jobs before a child are given back as if unclaimed",
@@ -66,7 +66,7 @@ MUTANTS = (
         SUPERVISOR,
         "            known |= child.tokens\n",
         "            known |= {claim.token for claim in child.claims[:1]}\n",
-        ("tests/unit/worker/test_held_claims.py::test_what_waits_behind_the_first_of_a_batch_is_known",),
+        ("tests/unit/worker/test_held_claims.py::test_jobs_behind_the_first_of_a_batch_are_known",),
     ),
     Mutant(
         "the time limit of one job ends the next",

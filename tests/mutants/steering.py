@@ -95,7 +95,7 @@ MUTANTS = (
         "turno/web/admission.py",
         "        return self.principal.user if self.principal.operator else None\n",
         "        return None\n",
-        (f"{API}::test_what_an_operator_does_to_one_job_is_on_record[cancel]",),
+        (f"{API}::test_operator_change_of_one_job_is_on_record[cancel]",),
     ),
     Mutant(
         "an operator of one company changes a shared setting",

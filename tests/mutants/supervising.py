@@ -75,7 +75,7 @@ MUTANTS = (
         "turno/worker/rescuer.py",
         "TENANT_GONE = psycopg.errors.InvalidSchemaName\n",
         "TENANT_GONE = (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction)\n",
-        (f"{RESCUER}::test_what_is_owed_to_a_tenant_of_a_newer_release_stays_owed[UndefinedFunction]",),
+        (f"{RESCUER}::test_debts_to_a_tenant_of_a_newer_release_stay[UndefinedFunction]",),
     ),
     Mutant(
         "a rescue waits for a lock as long as any statement",

@@ -136,6 +136,6 @@ MUTANTS = (
         CONTROL,
         "min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest",
         "min(run_at) AS oldest",
-        (f"{TESTS}::test_what_operators_read_of_parked_tickets_has_a_time",),
+        (f"{TESTS}::test_parked_ticket_has_a_readable_time",),
     ),
 )

@@ -294,7 +294,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
         "SERVICE_TIMEOUTS",
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs]",),
+        (f"{BUSY}::test_lock_is_awaited_for_a_short_time[GET-/api/jobs]",),
     ),
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
@@ -302,7 +302,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'COMMAND_LOCK_TIMEOUT = "1000"',
         'COMMAND_LOCK_TIMEOUT = "5000"',
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings]",),
+        (f"{BUSY}::test_lock_is_awaited_for_a_short_time[POST-/api/jobs/greetings]",),
     ),
     Mutant(
         "one tenant may have every thread",
@@ -390,7 +390,7 @@ MUTANTS = (
         "turno/http_server/client_connection.py",
         "while sum(sizes.values()) > self._most_held:",
         "while False:",
-        (f"{SLOW}::test_what_is_kept_for_slow_clients_is_bounded",),
+        (f"{SLOW}::test_buffers_for_slow_clients_are_bounded",),
     ),
     Mutant(
         "slow clients take every connection",

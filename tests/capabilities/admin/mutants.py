@@ -24,7 +24,7 @@ MUTANTS = (
         "if False and (shared",
         (
             f"{API}::test_only_operators_of_all_companies_set_shares[weight]",
-            f"{PAGES}::test_who_may_not_changes_no_tenant",
+            f"{PAGES}::test_unauthorised_user_changes_no_tenant",
         ),
     ),
     Mutant(
@@ -73,7 +73,7 @@ MUTANTS = (
         "turno/web/pages/operator_pages.py",
         "            require_change(visitor.principal)\n",
         "            pass\n",
-        (f"{PAGES}::test_who_may_not_changes_no_tenant",),
+        (f"{PAGES}::test_unauthorised_user_changes_no_tenant",),
     ),
     Mutant(
         "a form of no page of ours changes a tenant",
@@ -81,7 +81,7 @@ MUTANTS = (
         "turno/web/pages/page_routes.py",
         "    if not hmac.compare_digest(",
         "    if False and not hmac.compare_digest(",
-        (f"{PAGES}::test_who_may_not_changes_no_tenant",),
+        (f"{PAGES}::test_unauthorised_user_changes_no_tenant",),
     ),
     Mutant(
         "another site changes a tenant",
@@ -89,7 +89,7 @@ MUTANTS = (
         "turno/web/pages/page_routes.py",
         "    require_same_origin(request)\n",
         "",
-        (f"{PAGES}::test_who_may_not_changes_no_tenant",),
+        (f"{PAGES}::test_unauthorised_user_changes_no_tenant",),
     ),
     Mutant(
         "an operator of one company stops all workers",

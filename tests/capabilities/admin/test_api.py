@@ -83,7 +83,7 @@ def test_users_are_shown_nothing_and_every_role_is(service: Service, path: str) 
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGE)
 @pytest.mark.parametrize("who", ["user", "reader", "of another company"])
-def test_who_may_not_changes_nothing(service: Service, method: str, path: str, body: Any, who: str) -> None:
+def test_unauthorised_user_changes_nothing(service: Service, method: str, path: str, body: Any, who: str) -> None:
     failed(service)
     before = everything(service)
     asker = {
@@ -167,7 +167,7 @@ def test_a_command_is_tried_then_done_and_is_on_record(service: Service) -> None
         pytest.param("/api/admin/dead-letters/{}/replay", "failed", id="replay"),
     ],
 )
-def test_what_an_operator_does_to_one_job_is_on_record(service: Service, path: str, status: str) -> None:
+def test_operator_change_of_one_job_is_on_record(service: Service, path: str, status: str) -> None:
     eva, ana = operator(service), service.caller()
     jobs = [ana.job(), ana.job()]
     for job_id in jobs if status == "failed" else ():

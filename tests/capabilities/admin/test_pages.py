@@ -103,7 +103,7 @@ def test_a_tenant_s_user_sees_none_of_it(service: Service, screen: str) -> None:
 
 @pytest.mark.parametrize("role", ["reader", "operator", "admin"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_whoever_has_an_operator_s_role_sees_every_company(service: Service, screen: str, role: str) -> None:
+def test_operator_role_sees_every_company(service: Service, screen: str, role: str) -> None:
     page = operator(service, role=role).get(screen)
     assert page.status_code == 200
     if screen in NAMES_TENANTS:
@@ -120,7 +120,7 @@ def test_an_operator_of_one_company_sees_nothing_of_another(service: Service, sc
 
 
 @pytest.mark.parametrize("address", ["/admin/tenants/east", "/admin/jobs/east/{job}", "/admin/tenants/nobody"])
-def test_what_is_another_company_s_is_unknown(service: Service, address: str) -> None:
+def test_foreign_company_is_unknown(service: Service, address: str) -> None:
     job = service.caller("east").job()
     assert operator(service, "acme").get(address.format(job=job)).status_code == 404
     if "nobody" not in address:
@@ -178,7 +178,7 @@ def test_a_tenant_s_settings_are_set_by_a_form_and_audited(service: Service) -> 
     "fields", [{"weight": "0"}, {"weight": "101"}, {"weight": ""}, {"cap": "-1"}, {"cap": "99999"}, {"cap": "x"},
                {"backend": "fax"}, {"schema": "t_0"}, {}]
 )  # fmt: skip
-def test_what_is_no_setting_changes_nothing(service: Service, fields: dict[str, str]) -> None:
+def test_unknown_setting_changes_nothing(service: Service, fields: dict[str, str]) -> None:
     eva, before = operator(service), settings_of(service, "north")
     answer = eva.post("/admin/tenants/north", form(eva, **fields))
     assert answer.headers["Location"] == "/admin/tenants/north?notice=wrong"
@@ -221,7 +221,7 @@ def test_type_settings_form_shows_the_values_of_the_code(service: Service) -> No
                      " alert_wait_minutes = NULL")  # fmt: skip
 
 
-def test_who_may_not_changes_no_tenant(service: Service) -> None:
+def test_unauthorised_user_changes_no_tenant(service: Service) -> None:
     before = settings_of(service, "east"), settings_of(service, "north")
     eva, foreign, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
     assert foreign.post("/admin/tenants/east", form(foreign, weight="9")).status_code == 404
@@ -524,7 +524,7 @@ def test_mounted_below_a_prefix_every_address_is_below_it(service: Service) -> N
     assert client.get("/work/jobs/admin").status_code == 403
 
 
-def test_who_operates_is_led_there_from_the_tenant_s_page(service: Service) -> None:
+def test_operator_finds_the_link_on_the_tenant_page(service: Service) -> None:
     assert 'href="/admin"' in operator(service).get("/?branch=north").text
 
 

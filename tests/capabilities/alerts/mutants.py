@@ -55,7 +55,7 @@ MUTANTS = (
         STATES,
         "DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval",
         "DELETE FROM alert_states a WHERE true",
-        (f"{TESTS}::test_what_is_gone_for_a_moment_has_not_recovered",),
+        (f"{TESTS}::test_paused_problem_has_not_recovered",),
     ),
     Mutant(
         "a receiver that fails is tried in every round",
@@ -103,7 +103,7 @@ MUTANTS = (
         "turno/capabilities/alerts/rules.py",
         "if name not in COUNTS}",
         "if name}",
-        (f"{TESTS}::test_what_is_counted_differently_is_the_same_alert",),
+        (f"{TESTS}::test_changed_counts_are_the_same_alert",),
     ),
     Mutant(
         "a type's name adds a line to a mail",

@@ -169,7 +169,7 @@ def test_recovery_is_sent_once_and_a_relapse_again(world: ExampleInstallation, w
     assert [event for event, _ in events(webhook)] == ["raised", "recovered", "raised"]
 
 
-def test_what_is_gone_for_a_moment_has_not_recovered(world: ExampleInstallation, webhook: Hook) -> None:
+def test_paused_problem_has_not_recovered(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     for _ in range(3):
         fail(world, world.one)
@@ -189,7 +189,7 @@ def test_lasting_alert_is_repeated_after_the_period(world: ExampleInstallation, 
     assert [event for event, _ in events(webhook)] == ["raised", "repeated"]
 
 
-def test_what_is_counted_differently_is_the_same_alert(world: ExampleInstallation, webhook: Hook) -> None:
+def test_changed_counts_are_the_same_alert(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     for _ in range(2):
         fail(world, world.one, many=2, well=1)

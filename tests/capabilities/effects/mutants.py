@@ -12,7 +12,7 @@ ONCE = "tests/capabilities/effects/test_once.py"
 API = "tests/capabilities/effects/test_api.py"
 FAULTS = "tests/faults/test_outside_effects.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
-DOUBT = f"{ONCE}::test_what_follows_from_doubt"
+DOUBT = f"{ONCE}::test_doubt_has_its_consequence"
 NEVER_BLIND = "section 6: nothing is ever issued blind"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 OWN = "section 6: intent and settlement are transactions of their own; none is open during the call"
@@ -176,7 +176,7 @@ MUTANTS = (
         "turno/capabilities/effects/sql/tenant/functions/effect_decide.sql",
         "        verdict := 'busy';\n",
         SETTLE_ALL_THE_SAME,
-        (f"{API}::test_what_may_be_under_way_is_left_alone",),
+        (f"{API}::test_effect_possibly_under_way_is_left_alone",),
     ),
     Mutant(
         "a job that reached outside expires",

@@ -90,7 +90,7 @@ def test_an_operator_may_say_it_and_a_stranger_may_not(service: Service, ana: Ca
     assert service.rows(on_record, own) == [], "a user's settlement of their own job is in the job's history"
 
 
-def test_what_may_be_under_way_is_left_alone(service: Service, ana: Caller, parked: str) -> None:
+def test_effect_possibly_under_way_is_left_alone(service: Service, ana: Caller, parked: str) -> None:
     service.rows(
         "UPDATE turno.tickets t SET state = 'running', token = e.token, worker_id = gen_random_uuid()"
         " FROM external_effects e WHERE e.job_id = t.job_id AND t.job_id = %s",

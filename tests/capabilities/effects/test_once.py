@@ -93,7 +93,7 @@ CANNOT_TELL = Unknown("the authority cannot tell")
     ],
     ids=lambda doubt: f"{type(doubt.finding).__name__}-{doubt.buried}-{doubt.idempotent}",
 )
-def test_what_follows_from_doubt(world: ExampleInstallation, place: Place, doubt: Doubt) -> None:
+def test_doubt_has_its_consequence(world: ExampleInstallation, place: Place, doubt: Doubt) -> None:
     job_id = place.enqueue(idempotent=doubt.idempotent, look=doubt.finding is not None)
     place.die(job_id, buried=doubt.buried)
     place.outside.findings = [doubt.finding]

@@ -55,7 +55,7 @@ def test_parked_job_asks_its_user_once_and_resumes(world: ExampleInstallation, p
     assert (told["read_at"] is not None, ended["kind"]) == (True, "completed")
 
 
-def test_what_a_person_calls_absent_is_issued_again(world: ExampleInstallation, place: Place) -> None:
+def test_effect_settled_as_absent_is_issued_again(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)

@@ -102,7 +102,7 @@ def test_each_subscriber_has_one_job_after_the_commit(
     assert world.rows("SELECT id FROM background_events", tenant=world.other) == []
 
 
-def test_what_is_rolled_back_was_never_published(world: ExampleInstallation, business: psycopg.Connection[Any]) -> None:
+def test_rolled_back_event_was_never_published(world: ExampleInstallation, business: psycopg.Connection[Any]) -> None:
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.rollback()
     assert (jobs(world), world.rows("SELECT id FROM background_events")) == (Counter(), [])
@@ -281,7 +281,7 @@ def test_a_job_publishes_with_its_own_work(world: ExampleInstallation) -> None:
     assert parent["parent_id"] == good
 
 
-def test_whoever_lost_the_claim_publishes_nothing(world: ExampleInstallation) -> None:
+def test_lost_claim_publishes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_id": 7}, handler=Pay)
     assert InProcessWorker(world, REGISTRY).claim(job_id) is not None
     call = "SELECT event_id FROM event_publish_child(%s, %s, 'order.paid', NULL, '{\"order_id\": 7}')"

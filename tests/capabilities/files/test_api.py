@@ -102,7 +102,7 @@ def test_complete_file_stays_unchanged(service: Service, ana: Caller) -> None:
     assert open_link(service, link(ana, file_id), ana.app).data == CONTENT
 
 
-def test_nobody_else_sends_sees_or_opens_it(service: Service, ana: Caller) -> None:
+def test_foreign_user_neither_sends_sees_nor_opens_it(service: Service, ana: Caller) -> None:
     file_id = uploaded(ana)
     for stranger in (service.caller(), service.caller("south", user=ana.user)):
         problem_of(stranger.get(f"/api/files/{file_id}"), 404)
@@ -168,7 +168,7 @@ def test_interrupted_download_resumes(ana: Caller, asked: str, part: slice) -> N
 
 
 @pytest.mark.parametrize("asked", ["bytes=0-1,5-6", f"bytes={len(CONTENT)}-", "lines=1-2", "bytes=9-2", "bytes=", "x"])
-def test_what_cannot_be_sent_in_one_part_is_sent_whole(ana: Caller, asked: str) -> None:
+def test_unusable_range_is_answered_with_the_whole_file(ana: Caller, asked: str) -> None:
     answer = ana.app.test_client().get(link(ana, uploaded(ana)), headers={"Range": asked}, buffered=True)
     assert (answer.status_code, answer.data) == (200, CONTENT)
 

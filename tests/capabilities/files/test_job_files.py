@@ -66,7 +66,7 @@ def test_a_job_reads_an_upload_and_writes_a_file(world: ExampleInstallation, upl
     assert b"".join(row["data"] for row in written) == CONTENT
 
 
-def test_what_a_failed_attempt_wrote_never_was(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
+def test_files_of_a_failed_attempt_are_rolled_back(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
     job = run(world, Copy, {"file_id": str(upload()), "fail": True})
     assert job["status"] == "failed"
     assert [(name, owner) for name, _, _, owner, _ in files(world)] == [("orders.csv", None)]

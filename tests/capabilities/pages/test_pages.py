@@ -55,7 +55,7 @@ def jobs_of(service: Service, visitor: Visitor) -> list[tuple[Any, ...]]:
     return service.rows("SELECT payload->'order_ids' FROM background_jobs WHERE user_id = %s ORDER BY id", visitor.user)
 
 
-def test_what_is_stored_is_shown_as_text(ana: Visitor) -> None:
+def test_stored_markup_is_shown_as_text(ana: Visitor) -> None:
     page = ana.get("/?branch=north").text
     assert "&lt;b&gt;Ann&lt;/b&gt; &amp; Söhne" in page
     assert "<b>Ann" not in page

@@ -42,7 +42,7 @@ MUTANTS = (
         END,
         "    PERFORM parts_cancel(NEW.id, 'the job that it is a part of has ended');\n",
         "",
-        (f"{PARTS}::test_who_cancels_a_job_cancels_its_parts",),
+        (f"{PARTS}::test_cancelled_job_cancels_its_parts",),
     ),
     Mutant(
         "a retry does the parts that are done again",

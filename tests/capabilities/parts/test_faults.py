@@ -29,7 +29,7 @@ def split(northwind: ExampleInstallation) -> Iterator[ExampleInstallation]:
         pytest.param("completing:self:2", marks=pytest.mark.deep),
     ],
 )
-def test_whoever_is_killed_each_order_is_invoiced_once(split: ExampleInstallation, crash_at: str) -> None:
+def test_kills_invoice_each_order_once(split: ExampleInstallation, crash_at: str) -> None:
     orders = split.order_ids()
     job_id = split.enqueue({"order_ids": orders})
     split.work(job_id, crash_at=crash_at)

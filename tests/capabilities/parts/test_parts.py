@@ -223,7 +223,7 @@ def test_failure_resumes_no_parent_without_its_request(world: ExampleInstallatio
     assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
 
 
-def test_who_cancels_a_job_cancels_its_parts(world: ExampleInstallation, split: Split) -> None:
+def test_cancelled_job_cancels_its_parts(world: ExampleInstallation, split: Split) -> None:
     job_id = split()
     attempt(world, job_id)
     claim = claim_here(world, parts(world, job_id)[0]["id"])

@@ -49,7 +49,7 @@ MUTANTS = (
         "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "               least(p_window, n.cap - (SELECT",
         "               least(p_window, p_window + (SELECT",
-        (f"{RELAY}::test_what_could_not_be_claimed_is_not_published",),
+        (f"{RELAY}::test_unclaimable_job_is_not_published",),
     ),
     Mutant(
         "one tenant's messages come before another's",

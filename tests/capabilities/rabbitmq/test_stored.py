@@ -200,7 +200,7 @@ def test_paused_type_hides_no_job_in_its_band(world: ExampleInstallation, fifo: 
     assert claim.job_id == urgent
 
 
-def test_what_could_not_be_claimed_is_not_published(world: ExampleInstallation) -> None:
+def test_unclaimable_job_is_not_published(world: ExampleInstallation) -> None:
     put(world, 5)
     put(world, 5, other=True)
     world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0001'")

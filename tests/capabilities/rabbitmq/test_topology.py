@@ -164,7 +164,7 @@ def test_client_refuses_a_broker_without_valid_certificate(broker: Deployed, tmp
 
 
 @pytest.mark.rabbitmq
-def test_nobody_is_served_without_tls(broker: Deployed) -> None:
+def test_client_without_tls_is_refused(broker: Deployed) -> None:
     assert not broker.node.answers()
     with pytest.raises(AMQPConnectionError):
         prepare(broker.url("setup").replace("amqps:", "amqp:").partition("?")[0])

@@ -20,7 +20,7 @@ MUTANTS = (
         FIRE,
         "s.id = p_schedule AND s.next_at = p_was FOR UPDATE",
         "s.id = p_schedule FOR UPDATE",
-        (f"{SWEEPS}::test_whoever_read_an_older_state_makes_nothing",),
+        (f"{SWEEPS}::test_outdated_schedule_makes_no_job",),
     ),
     Mutant(
         "a clock set back stops a schedule until that time comes again",
@@ -44,7 +44,7 @@ MUTANTS = (
         PUT,
         "IF p_only <> own.user_id THEN",
         "IF p_only <> p_only THEN",
-        ("tests/capabilities/schedules/test_api.py::test_nobody_else_sees_or_changes_it_but_an_operator",),
+        ("tests/capabilities/schedules/test_api.py::test_only_owner_and_operator_see_and_change_a_schedule",),
     ),
     Mutant(
         "the schedules of a paused tenant fire",
@@ -60,7 +60,7 @@ MUTANTS = (
         "turno/worker/sources/polling.py",
         "else min(due_in, self._interval * (0.8 + 0.4 * chance)))",
         "else self._interval * (0.8 + 0.4 * chance))",
-        ("tests/unit/worker/test_pool_source.py::test_who_found_nothing_looks_again_when_something_is_due",),
+        ("tests/unit/worker/test_pool_source.py::test_empty_source_looks_at_the_next_due_time",),
     ),
     Mutant(
         "a time that exists twice fires twice",

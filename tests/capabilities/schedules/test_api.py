@@ -69,7 +69,7 @@ def test_pause_resume_and_removal_are_repeatable(service: Service) -> None:
     problem_of(ana.post("/api/schedules/nightly/pause"), 404)
 
 
-def test_nobody_else_sees_or_changes_it_but_an_operator(service: Service) -> None:
+def test_only_owner_and_operator_see_and_change_a_schedule(service: Service) -> None:
     ana, eve = service.caller(), service.caller()
     operator, reader = service.caller("north", "operator"), service.caller("north", "reader")
     put(ana)
@@ -100,7 +100,7 @@ def test_nobody_else_sees_or_changes_it_but_an_operator(service: Service) -> Non
         ({"name": "Not a name"}, "name"),
     ],
 )
-def test_what_is_wrong_is_named(service: Service, changes: dict[str, Any], field: str) -> None:
+def test_errors_are_named(service: Service, changes: dict[str, Any], field: str) -> None:
     ana = service.caller()
     body = problem_of(put(ana, **changes), 400)
     assert field in {one["field"] for one in body["errors"]}

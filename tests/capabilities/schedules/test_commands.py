@@ -65,7 +65,7 @@ def test_a_schedule_from_the_shell(world: ExampleInstallation, said: Any) -> Non
     assert listed(said, "--all") == []
 
 
-def test_what_is_wrong_is_named(world: ExampleInstallation, said: Any) -> None:
+def test_errors_are_named(world: ExampleInstallation, said: Any) -> None:
     for given, told in (
         (("--cron", "61 3 * * *"), "cron: the field minute is not in order: 0 to 59"),
         (("--every", "1s"), "every: must be 60 (a minute)"),

@@ -126,7 +126,7 @@ def test_sweep_killed_before_commit_fires_at_the_next(world: ExampleInstallation
     assert moments(world) == [noon, noon + MINUTE]
 
 
-def test_whoever_read_an_older_state_makes_nothing(world: ExampleInstallation, noon: datetime) -> None:
+def test_outdated_schedule_makes_no_job(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
     (one,) = due_schedules.due(world.engine, world.one.id, AHEAD)
     assert sweep(world) == 2

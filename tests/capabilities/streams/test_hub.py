@@ -368,7 +368,7 @@ def test_many_viewers_cost_one_session_and_one_reading(world: ExampleInstallatio
     assert len({frame for watching in crowd for frame in watching.frames if '"done": 4' in frame}) == 1
 
 
-def test_what_a_process_announces_reaches_another(world: ExampleInstallation, hinted: Hub) -> None:
+def test_announcement_of_a_process_reaches_another(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     with hub_of(world, sweep=3600) as elsewhere:

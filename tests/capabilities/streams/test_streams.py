@@ -169,7 +169,7 @@ def test_an_event_is_the_very_json_of_the_job(world: ExampleInstallation, web: D
         assert json.loads(asked.body()) == streamed
 
 
-def test_what_a_command_changes_is_shown_without_a_look(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_change_by_command_is_shown_without_a_look(world: ExampleInstallation, web: DemoWeb) -> None:
     """Submitted and cancelled over HTTP: the web itself hints at it."""
     with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
         stream.first_state()

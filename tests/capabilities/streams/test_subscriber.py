@@ -38,7 +38,7 @@ def test_slow_reader_is_dropped_beyond_its_backlog() -> None:
     assert watching.take()[0] == []
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_memory_of_a_subscriber_is_bounded() -> None:
     watching = subscriber()
     for _ in range(MOST_REMEMBERED + 50):
         watching.offer(state())

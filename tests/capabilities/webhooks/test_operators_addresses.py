@@ -126,7 +126,7 @@ def test_a_discarded_one_is_tried_no_more(world: ExampleInstallation, webhooks: 
     assert (webhooks.run_round(), len(receiver.got)) == (0, 1)
 
 
-def test_what_was_given_up_goes_with_its_job(world: ExampleInstallation) -> None:
+def test_given_up_delivery_is_purged_with_its_job(world: ExampleInstallation) -> None:
     job_id = ended(world)
     world.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'x')", job_id, world.one.id)
     world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '40 days' WHERE id = %s", job_id)

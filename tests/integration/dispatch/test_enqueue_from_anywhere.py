@@ -89,7 +89,7 @@ def test_job_is_committed_with_the_caller(world: ExampleInstallation, erp: psyco
     assert world.attempt(job_id)["status"] == "completed"
 
 
-def test_what_is_rolled_back_was_never_there(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_rolled_back_job_was_never_there(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     with psycopg.connect(world.url, autocommit=True) as listener:
         listener.execute("LISTEN turno_jobs")
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
@@ -475,7 +475,7 @@ def test_a_session_of_sqlalchemy_does_so_too(world: ExampleInstallation, engine:
 
 
 @pytest.mark.parametrize("other", ["an engine", "an asynchronous session", "nothing"])
-def test_what_is_no_connection_is_refused_by_its_kind(engine: sqlalchemy.Engine, other: str) -> None:
+def test_invalid_connection_is_refused_by_its_type(engine: sqlalchemy.Engine, other: str) -> None:
     given = {"an engine": engine, "an asynchronous session": AsyncSession(), "nothing": None}[other]
     with pytest.raises(TypeError, match=f"not .*{type(given).__name__}.*run_sync"):
         turno.enqueue(given, "suc0001", BatchInvoicing, ORDERS)

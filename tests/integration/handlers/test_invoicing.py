@@ -205,7 +205,7 @@ signed = st.tuples(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ordered=st.lists(signed, min_size=1, max_size=8), point_of_sale=st.sampled_from([1, 2]))
-def test_what_was_taken_back_becomes_a_credit_note_to_the_cent(
+def test_returned_goods_become_a_credit_note_to_the_cent(
     branch: Connection[Any], ordered: list[Line], point_of_sale: int
 ) -> None:
     with branch.transaction(force_rollback=True):
@@ -393,7 +393,7 @@ def test_changes_during_the_wait_are_invoiced(database: str, loaded: Connection[
     assert_gap_free(loaded)
 
 
-def test_who_loses_one_of_several_orders_keeps_no_number(database: str, loaded: Connection[Any]) -> None:
+def test_lost_order_of_several_keeps_no_number(database: str, loaded: Connection[Any]) -> None:
     """Its numbers would have a gap; taken one by one, the order is refused and the remaining orders get theirs."""
     several = [FIRST, FIRST + 1, FIRST + 2]
     lost: list[Exception] = []

@@ -104,7 +104,7 @@ def test_two_loads_at_once_leave_one_copy(database: str, branch: Connection[Any]
     assert branch.execute("SELECT count(*) FROM orders").fetchone() == (130,)
 
 
-def test_what_we_invented_is_mostly_ordinary(branch: Connection[Any]) -> None:
+def test_invented_data_is_mostly_ordinary(branch: Connection[Any]) -> None:
     load_orders(branch, range(1))
     rates = branch.execute("SELECT iva_rate, count(*) FROM products GROUP BY 1 ORDER BY 2 DESC").fetchall()
     assert rates == [(Decimal("21.00"), 62), (Decimal("10.50"), 15)]

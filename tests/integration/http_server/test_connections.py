@@ -133,7 +133,7 @@ def test_a_large_body_in_chunks_is_refused(world: ExampleInstallation, client: C
     ],
     ids=lambda part: str(part)[:40],
 )
-def test_what_makes_no_sense_is_refused_and_ends_the_connection(
+def test_malformed_request_is_refused_and_disconnected(
     world: ExampleInstallation, client: Client, head: list[str], body: bytes
 ) -> None:
     client.send(post(world, *head) + body + HEALTH)

@@ -107,7 +107,7 @@ def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) ->
     ]  # fmt: skip
 
 
-def test_what_was_taken_back_is_imported_with_its_sign(world: ExampleInstallation) -> None:
+def test_returned_goods_are_imported_with_their_sign(world: ExampleInstallation) -> None:
     imported(world, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
     assert world.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
 

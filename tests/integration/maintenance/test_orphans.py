@@ -201,7 +201,7 @@ def test_a_relay_s_lease_by_another_clock_is_over(world: ExampleInstallation) ->
     assert not world.engine.take_lease("relay", "other", timedelta(seconds=5), renew=True)
 
 
-def test_who_holds_a_lease_has_it_to_its_end(world: ExampleInstallation) -> None:
+def test_lease_is_kept_to_its_end(world: ExampleInstallation) -> None:
     assert world.engine.take_lease("a test's", "one", MINUTE)
     assert not world.engine.take_lease("a test's", "other", MINUTE)
     assert not world.engine.take_lease("a test's", "other", 2 * MINUTE)

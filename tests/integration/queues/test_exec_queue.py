@@ -122,7 +122,7 @@ class LastPlace(SoundPlace):
 
 
 @pytest.mark.parametrize("regained", [True, False])
-def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInstallation, *, regained: bool) -> None:
+def test_leaving_worker_looks_once_more_without_its_place(world: ExampleInstallation, *, regained: bool) -> None:
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until the next sweep
     place = LastPlace(world, regained=regained)
     engine = world.engine

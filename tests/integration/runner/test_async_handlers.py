@@ -43,7 +43,7 @@ async def write(job: JobContext, name: str) -> None:
     await job.async_connection.execute(INSERT, (name,))
 
 
-def test_what_it_wrote_commits_with_its_end(world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]) -> None:
+def test_writes_commit_with_the_end(world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         await asyncio.gather(*(write(job, f"A{n}") for n in range(3)))
         job.connection.execute(INSERT, ("A3",))  # the same session and transaction

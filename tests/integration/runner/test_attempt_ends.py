@@ -102,7 +102,7 @@ def test_collision_at_commit_reruns_at_once_uncounted(meeting: ExampleInstallati
     assert len(meeting.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> None:
+def test_repeated_collision_is_an_error(meeting: ExampleInstallation) -> None:
     job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "b", "number": 99}, handler=Odd))
     assert (job["status"], job["errors"], job["error"]["sqlstate"]) == ("pending", 1, "40001")
     assert TRIES["b"] == COLLISIONS

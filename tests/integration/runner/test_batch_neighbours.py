@@ -79,7 +79,7 @@ def test_its_neighbours_complete_and_the_next_runs_once(
     ],
     ids=["settings", "local settings", "prepared", "cursor", "prepared by the driver"],
 )
-def test_what_it_leaves_in_the_session_is_not_its_neighbour_s(world: ExampleInstallation, left: list[str]) -> None:
+def test_session_state_does_not_reach_the_neighbour(world: ExampleInstallation, left: list[str]) -> None:
     def leave(job: JobContext) -> None:
         for text in left:
             job.connection.execute(text.encode())

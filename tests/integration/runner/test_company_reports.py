@@ -93,9 +93,7 @@ def test_report_without_its_login_waits_alone(world: ExampleInstallation) -> Non
         world.admin.execute(sql.SQL(f"GRANT {granted} TO {{}}").format(sql.Identifier(engine)))
 
 
-def test_what_a_message_cannot_hold_is_refused_by_a_sentence(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_beyond_the_branch_limit_is_refused(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turno.worker.claim_logins.MOST_BRANCHES", 1)
     claim = world.here.claim(world.enqueue({}, handler=Consolidated))
     assert claim is not None

@@ -72,9 +72,7 @@ def test_item_is_not_blamed_for_a_database_error(
     assert written(world) == ["N0", "N1"]
 
 
-def test_who_sees_a_piece_of_work_sees_the_attempt_that_did_it(
-    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
-) -> None:
+def test_visible_work_has_its_attempt(world: ExampleInstallation, five_items: Callable[[AtThird], UUID]) -> None:
     """Also where no supervisor shows the job as running: it may be frozen."""
     query = "SELECT j.status, a.outcome FROM background_jobs j JOIN background_job_attempts a ON a.job_id = j.id"
     seen = []

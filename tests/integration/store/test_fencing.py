@@ -128,7 +128,7 @@ def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleIn
     assert snapshot(world, new) == before
 
 
-def test_who_lost_its_claim_does_not_start_to_fail(world: ExampleInstallation, hands: Hands) -> None:
+def test_lost_claim_does_not_start_to_fail(world: ExampleInstallation, hands: Hands) -> None:
     """Before any end but completion an attempt is shown as running; its session may have lost it since."""
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
@@ -176,7 +176,7 @@ def test_a_session_takes_over_the_attempt_of_an_ended_one(world: ExampleInstalla
     assert world.rows("SELECT backend_pid FROM background_job_attempts") == [{"backend_pid": later.info.backend_pid}]
 
 
-def test_who_lost_its_claim_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
+def test_lost_claim_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
     hands.claim_again(old.job_id)
@@ -363,7 +363,7 @@ def test_a_death_counts_before_the_job_was_shown_as_running(world: ExampleInstal
     assert history == [{"attempt": number, "outcome": "crashed", "error": "Crash"} for number in (1, 2, 3)]
 
 
-def test_who_is_not_to_blame_goes_back_uncounted(world: ExampleInstallation, hands: Hands) -> None:
+def test_blameless_job_returns_uncounted(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     assert hands.rescue(claim, counted=False, child=1) == "pending"
     job = world.job(claim.job_id)

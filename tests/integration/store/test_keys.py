@@ -150,7 +150,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_whatever_becomes_of_the_first_the_second_is_next(
+def test_second_job_follows_any_end_of_the_first(
     world: ExampleInstallation, end: Callable[[ExampleInstallation, Claim], None]
 ) -> None:
     first, second = line(world, 2)
@@ -213,7 +213,7 @@ def test_a_job_that_was_let_run_has_its_start_in_reserve(world: ExampleInstallat
         assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 4}
 
 
-def test_who_rests_looks_again_when_a_key_s_next_job_may_run(world: ExampleInstallation) -> None:
+def test_idle_worker_looks_when_the_next_of_a_key_may_run(world: ExampleInstallation) -> None:
     rule(world, rate=1, period=2.5)
     claimer = Claimer(backend="exec", queues=["cold"], types=TYPES, clock=lambda: 1000.0)
     own = worker(world)
@@ -401,7 +401,7 @@ def test_a_repaired_ticket_has_its_key(world: ExampleInstallation) -> None:
     assert states(world, jobs) == ["running", "waiting"]
 
 
-def test_what_waits_for_its_key_costs_a_claim_nothing(world: ExampleInstallation) -> None:
+def test_job_waiting_for_its_key_costs_a_claim_nothing(world: ExampleInstallation) -> None:
     """A waiting ticket is in none of the indexes that a claim reads."""
     world.rows(
         """

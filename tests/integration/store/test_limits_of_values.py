@@ -293,7 +293,7 @@ def test_inexpirable_job_blocks_no_job_of_its_tenant(world: ExampleInstallation)
     assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")
 
 
-def test_what_operators_read_of_parked_tickets_has_a_time(world: ExampleInstallation) -> None:
+def test_parked_ticket_has_a_readable_time(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     with service_session(world.logins, world.logins.operator, application="test") as operator:

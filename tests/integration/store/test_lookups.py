@@ -125,7 +125,7 @@ def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) 
         assert {row["proname"] for row in settled} == set(functions)
 
 
-def test_whose_a_role_is_is_found_without_reading_every_tenant(world: ExampleInstallation) -> None:
+def test_tenant_of_a_role_is_found_without_a_scan(world: ExampleInstallation) -> None:
     """Row-level security runs this for each statement about tickets."""
     world.rows(
         "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)"

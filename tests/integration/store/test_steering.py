@@ -148,7 +148,7 @@ def test_failed_items_are_found_grouped_and_retried(world: ExampleInstallation, 
     assert [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))] == [dead]
 
 
-def test_what_failed_is_found_and_grouped_over_all_tenants(
+def test_failures_are_found_and_grouped_over_all_tenants(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     jobs = [failed(world, world.one), failed(world, world.other), failed(world, world.other)]

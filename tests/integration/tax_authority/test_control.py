@@ -37,7 +37,7 @@ def order(stub: TaxAuthorityStub, what: str, told: Any, **headers: str) -> dict[
         return dict(json.load(reply))
 
 
-def test_who_reads_the_page_can_try_everything(stub: TaxAuthorityStub) -> None:
+def test_orders_set_certificates_taxpayers_and_faults(stub: TaxAuthorityStub) -> None:
     pair = order(stub, "certificates", {"cuit": "30000000007"})
     mine = Credentials("30000000007", pair["certificate"].encode(), pair["key"].encode())
     order(stub, "taxpayers", {"cuit": "20111111112", "name": "Perez Ana", "taxes": [20], "company": False})

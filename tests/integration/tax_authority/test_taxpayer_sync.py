@@ -248,7 +248,7 @@ def test_invoices_in_another_currency_are_not_sent(branch: FiscalBranch) -> None
     assert refusals(branch, job) == [("CannotAuthorise", "B 00001-00000001 is in USD: only invoices in pesos are sent")]
 
 
-def test_nobody_but_the_branch_s_handlers_reads_its_key(branch: FiscalBranch) -> None:
+def test_only_handlers_of_the_branch_read_its_key(branch: FiscalBranch) -> None:
     world, tenant = branch.world, branch.world.one
     roles = world.rows("SELECT rolname FROM pg_roles WHERE NOT rolsuper")
     readers = {

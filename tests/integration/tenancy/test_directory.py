@@ -54,7 +54,7 @@ def test_a_tenant_is_found_by_its_slug(module_world: ExampleInstallation, direct
     assert directory.list_active() == [module_world.one, module_world.other]
 
 
-def test_who_is_not_there_is_an_error_and_never_remembered(
+def test_unknown_tenant_is_an_error_and_never_cached(
     module_world: ExampleInstallation, directory: Directory, lender: Lender
 ) -> None:
     for _ in range(2):

@@ -232,7 +232,7 @@ def test_a_removal_that_was_stopped_can_go_on(
     assert check(admin, logins) == []
 
 
-def test_who_is_not_there_cannot_be_removed_or_reset(admin: psycopg.Connection[Any], logins: Logins) -> None:
+def test_unknown_tenant_cannot_be_removed_or_reset(admin: psycopg.Connection[Any], logins: Logins) -> None:
     with pytest.raises(UnknownTenant):
         remove_tenant(admin, logins, "suc0001")
     with pytest.raises(UnknownTenant):

@@ -34,7 +34,7 @@ def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: ExampleIn
     world.enqueue({"order_ids": [1]})
 
 
-def test_what_only_the_commit_refuses_is_raised(world: ExampleInstallation) -> None:
+def test_refusal_at_commit_is_raised(world: ExampleInstallation) -> None:
     world.rows(
         """
         CREATE FUNCTION refusal() RETURNS trigger LANGUAGE plpgsql AS

@@ -58,7 +58,7 @@ def test_an_ended_job_is_retried_as_one_new_job(service: Service, status: str) -
     assert ana.get(f"/api/jobs/{job_id}").get_json()["successor_id"] == new["job_id"]
 
 
-def test_what_did_not_fail_is_not_retried(service: Service) -> None:
+def test_unfailed_job_is_not_retried(service: Service) -> None:
     ana = service.caller()
     waiting, done = ana.job(), ana.job()
     service.end(done, "completed")

@@ -171,7 +171,7 @@ def test_key_returns_first_answer_after_its_times_passed(service: Service) -> No
         assert [error["field"] for error in problem_of(unused, 400)["errors"]] == ["run_at", "expires_at"]
 
 
-def test_what_the_body_means_counts_and_not_how_it_is_written(service: Service) -> None:
+def test_equivalent_bodies_are_the_same_request(service: Service) -> None:
     ana = service.caller()
     run_at = datetime(2027, 1, 31, 12, 0, tzinfo=UTC)
     first = ana.submit(key="k2", run_at="2027-01-31T12:00:00Z", priority="normal")

@@ -57,7 +57,7 @@ def waiting(service: Service, pid: int | None = None) -> bool:
         ("POST", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/retry"),
     ],
 )
-def test_what_is_locked_is_waited_for_but_not_for_long(service: Service, method: str, path: str) -> None:
+def test_lock_is_awaited_for_a_short_time(service: Service, method: str, path: str) -> None:
     ana = service.caller()
     body = {"payload": {"greetings": [{"to": 1}], "day": "2030-01-31"}} if path.endswith("greetings") else None
     before = service.everything()

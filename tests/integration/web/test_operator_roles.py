@@ -115,7 +115,7 @@ def test_ticket_stream_shows_the_issuer_s_visible_jobs(service: Service) -> None
         assert opened(ticket(role) + ".admin").status_code == 401
 
 
-def test_what_a_job_logged_is_read_by_operators_a_page_at_a_time(service: Service) -> None:
+def test_operators_read_job_logs_page_by_page(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
     for number in (3, 4, 5):

@@ -41,7 +41,7 @@ def ana(visitor: Visitor) -> Visitor:
     return visitor
 
 
-def test_who_is_signed_out_sees_the_sign_in(visitor: Visitor) -> None:
+def test_signed_out_visitor_sees_the_sign_in(visitor: Visitor) -> None:
     answer = visitor.get("/")
     assert answer.status_code == 200
     assert '<form method="post" action="/sign-in">' in answer.text

@@ -101,7 +101,7 @@ def test_unknown_address_is_page_or_problem_document(ana: Visitor) -> None:
     shown_in_the_frame(answer)
 
 
-def test_who_is_signed_out_gets_a_page_without_a_session_s_frame(service: Service) -> None:
+def test_signed_out_visitor_gets_a_page_without_session_frame(service: Service) -> None:
     answer = Visitor(service.app).get("/nowhere", **BROWSER)
     assert (answer.status_code, answer.mimetype) == (404, "text/html")
     assert 'class="brand"' in answer.text

@@ -98,7 +98,7 @@ def test_only_own_commands_are_counted(service: Service) -> None:
     assert {operator.post(f"/api/jobs/{job_id}/cancel").status_code for _ in range(3)} == {200}
 
 
-def test_what_the_tenant_may_not_costs_the_user_nothing(service: Service) -> None:
+def test_refusal_for_the_tenant_costs_the_user_nothing(service: Service) -> None:
     app = limited(service, commands_per_minute_per_user=2, commands_per_minute_per_tenant=3)
     ana, ben = Caller(app, "north"), Caller(app, "north")
     assert [who.submit().status_code for who in (ana, ben, ben)] == [202, 202, 202]

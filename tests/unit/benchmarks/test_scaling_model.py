@@ -49,7 +49,7 @@ def test_a_lone_tenant_is_never_cold() -> None:
     assert found.turno_db_cores == pytest.approx(LOAD.peak_a_second * 1.2 / 1000 / BUSY, rel=0.01)
 
 
-def test_what_is_passed_is_named() -> None:
+def test_exceeded_limit_is_named() -> None:
     small = need(Load(tenants=100, jobs_a_day=100_000), COSTS)
     assert breaks(small) == []
     large = need(Load(tenants=10_000, jobs_a_day=10_000_000), COSTS)

@@ -32,7 +32,7 @@ def test_request_ends_decently_if_refused_in_time(given: Answer, *, decent: bool
     assert of_answers([given], within=5.0).decent is decent
 
 
-def test_what_is_granted_is_decent_only_where_it_may_be() -> None:
+def test_grant_is_decent_only_if_allowed() -> None:
     granted = [answer(202), answer(429, kind="quota-reached")]
     assert of_answers(granted, fine=(202,), within=5.0).how == "1 x 202, 1 x 429 quota-reached; slowest 0.01 s"
     assert not of_answers(granted, within=5.0).decent

@@ -21,7 +21,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_what_is_written_is_read_back_and_only_by_its_owner(tmp_path: Path) -> None:
+def test_written_values_are_read_back_only_by_the_owner(tmp_path: Path) -> None:
     folder = DemoFolder(tmp_path)
     variables = folder.variables(os.environ, URL, 8080) | {"ODD": "a 'quoted' \\ thing"}
     folder.write(variables)

@@ -75,7 +75,7 @@ def test_a_failure_is_named_and_the_exit_status_is_an_error(
 
 
 @pytest.mark.parametrize("command", [["test", "--deep", "--yes"], ["test", "--deep"]])
-def test_what_cannot_be_had_is_named_and_fails_the_run(
+def test_missing_package_is_named_and_fails_the_run(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setattr(system_packages, "missing", lambda *_: [ABSENT])

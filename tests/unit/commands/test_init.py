@@ -109,7 +109,7 @@ def test_a_file_that_is_there_is_named_and_nothing_is_written(project: Path) -> 
 
 
 @pytest.mark.parametrize("package", ["my-jobs", "jobs:HANDLERS", "../jobs", ""])
-def test_what_is_no_package_is_refused(project: Path, package: str) -> None:
+def test_invalid_package_name_is_refused(project: Path, package: str) -> None:
     assert turno("init", "--package", package).exit_code == 1
     assert texts(project) == {}
 
@@ -135,7 +135,7 @@ def test_a_list_that_is_computed_is_left_to_its_author(project: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Send", "send-letters", "1st", "class", "../x", "x" * 64])
-def test_what_is_no_type_is_refused(project: Path, name: str) -> None:
+def test_invalid_type_name_is_refused(project: Path, name: str) -> None:
     turno("init")
     before = texts(project)
     assert turno("handler", "add", name).exit_code == 1

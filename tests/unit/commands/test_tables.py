@@ -37,7 +37,7 @@ def test_a_cell_is_one_line() -> None:
         ("evil\u202etxt.exe", r"evil\u202etxt.exe"),
     ],
 )
-def test_what_was_stored_does_not_steer_the_terminal(stored: str, shown: str) -> None:
+def test_stored_text_does_not_steer_the_terminal(stored: str, shown: str) -> None:
     assert text(stored) == shown
     assert table(("error",), [(stored,)]).splitlines()[1] == shown
     assert explained(InvalidSettings([stored])) == printable(f"cannot start, please correct:\n  {stored}")

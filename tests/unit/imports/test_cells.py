@@ -68,7 +68,7 @@ def test_a_mark_is_never_guessed(texts: list[str], code: str) -> None:
         (["1.234", "0,5"], ","),
     ],
 )
-def test_what_proves_a_mark(texts: list[str], mark: str) -> None:
+def test_numbers_prove_the_decimal_mark(texts: list[str], mark: str) -> None:
     assert decimal_mark(enumerate(texts)) == mark
 
 
@@ -77,7 +77,7 @@ def test_what_proves_a_mark(texts: list[str], mark: str) -> None:
     [("12,5x", "number"), ("1.5", "number"), ("1,23456", "places"), ("-1", "range"), ("", "number"), ("1e5", "number"),
      ("NaN", "number"), ("1,2,3", "number"), (",", "number"), ("9" * 41, "number"), ("٣", "number")],
 )  # fmt: skip
-def test_what_is_no_price_with_a_decimal_comma(text: str, code: str) -> None:
+def test_invalid_price_with_decimal_comma_is_refused(text: str, code: str) -> None:
     with pytest.raises(Wrong) as wrong:
         MONEY.read(text, ",")
     assert wrong.value.code == code
@@ -91,7 +91,7 @@ def test_a_date_comes_back_however_it_is_written(day: date, form: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["31/02/2026", "12/31/2026", "1/1/26", "2026-13-01", "today", "", "46024"])
-def test_what_is_no_date(text: str) -> None:
+def test_invalid_date_is_refused(text: str) -> None:
     with pytest.raises(Wrong):
         Day().read(text, ".")
 

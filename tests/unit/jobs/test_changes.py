@@ -42,6 +42,6 @@ def test_changes_fit_into_payloads_of_the_server() -> None:
     ["", "x", f"1:{UUID(int=1)}", f"1:{UUID(int=1).hex} ", f"-1:{UUID(int=1).hex}", f"1234567890:{UUID(int=1).hex}",
      f"\u0661:{UUID(int=1).hex}", f"1:{UUID(int=1).hex}\n", f"1:{UUID(int=1).hex};2"],
 )  # fmt: skip
-def test_what_names_no_job_is_refused(payload: str) -> None:
+def test_payload_without_a_job_is_refused(payload: str) -> None:
     with pytest.raises(ValueError, match="not a payload"):
         read_payload(payload)

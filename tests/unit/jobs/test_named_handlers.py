@@ -96,7 +96,7 @@ def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
 @pytest.mark.parametrize(
     "text", ["shop", "shop:", ":HANDLERS", "shop.jobs:HANDLERS()", "os.system('x'):y", "../shop:H"]
 )
-def test_what_is_no_place_is_refused_as_a_setting(text: str) -> None:
+def test_invalid_place_is_refused_as_a_setting(text: str) -> None:
     with pytest.raises(InvalidSettings, match=r"TURNO_HANDLERS=.*: expected package\.module:name"):
         Settings.read(
             {

@@ -47,7 +47,7 @@ ERROR = {"class": "ValueError", "message": "no"}
         (HandedBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
     ],
 )
-def test_what_follows_from_an_outcome(outcome: NotCompleted, errors: int, decision: Decision) -> None:
+def test_outcome_has_its_consequence(outcome: NotCompleted, errors: int, decision: Decision) -> None:
     policy = RetryPolicy(jitter="none")
     assert decide(outcome, errors=errors, max_attempts=4, policy=policy, now=NOW, chance=0.5) == decision
 

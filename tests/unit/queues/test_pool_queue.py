@@ -33,7 +33,7 @@ def test_hint_during_a_send_is_sent_before_the_stop() -> None:
     assert sent == ["hint", "hint", "hung up"]
 
 
-def test_who_was_offered_nothing_sends_nothing() -> None:
+def test_queue_without_offers_sends_nothing() -> None:
     sent: list[str] = []
     PoolQueue(notify=lambda: sent.append("hint"), hang_up=lambda: sent.append("hung up")).close()
     assert sent == ["hung up"]

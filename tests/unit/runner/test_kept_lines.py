@@ -65,7 +65,7 @@ def test_the_lines_of_each_job_are_its_own_and_numbered() -> None:
     assert shared.lines.take() == []
 
 
-def test_what_is_below_the_level_is_not_kept() -> None:
+def test_lines_below_the_level_are_not_kept() -> None:
     shared = SharedState()
     with at_work(shared, a_batch(), "WARNING"):
         log.info("news")
@@ -116,7 +116,7 @@ def test_the_newest_lines_are_there_when_there_were_too_many(length: int) -> Non
     assert {line.text for line in found} == {"x" * length}
 
 
-def test_what_is_overwritten_while_the_parent_reads_is_left_out() -> None:
+def test_lines_overwritten_during_the_read_are_left_out() -> None:
     memory = memoryview(bytearray(SIZE))
     ring, words = LineRing(memory), memory[:16].cast("q")
     for number in range(1, 11):

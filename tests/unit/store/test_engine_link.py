@@ -111,7 +111,7 @@ def test_server_is_not_tried_during_the_pause(server: Server, link: Link) -> Non
     assert link.call(id) == id(server.sessions[0])
 
 
-def test_who_is_connected_to_a_standby_logs_in_anew(server: Server, link: Link) -> None:
+def test_link_to_a_standby_logs_in_anew(server: Server, link: Link) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         link.call(refuse(psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction")))
     server.now = link.again_at

@@ -112,7 +112,7 @@ def test_elements_that_the_authority_adds_hide_none() -> None:
         (errors(600, "ValidacionDeToken: No validaron las fechas del token"), TicketRefused, (600,)),
     ],
 )
-def test_what_was_certainly_not_granted(result: str, kind: type[AuthorityRefused], codes: tuple[int, ...]) -> None:
+def test_answer_is_a_certain_refusal(result: str, kind: type[AuthorityRefused], codes: tuple[int, ...]) -> None:
     with pytest.raises(AuthorityRefused) as caught:
         authorise(result)
     assert type(caught.value) is kind
@@ -164,7 +164,7 @@ KEPT = (
 )
 
 
-def test_what_is_kept_is_read_with_its_total_and_its_receiver() -> None:
+def test_voucher_is_read_with_its_total_and_receiver() -> None:
     found = consult(KEPT)
     assert found is not None
     assert (found.cae, found.total, found.document_number) == (CAE, Decimal("121.10"), "20111111112")
@@ -271,6 +271,6 @@ def test_look_up_without_a_result(reply: bytes, kind: type[Exception]) -> None:
 @pytest.mark.parametrize(
     "wrong", [b"", b"{", b"<a><b></a>", b"<!DOCTYPE a><a/>", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>']
 )
-def test_what_is_no_plain_document_is_not_read(wrong: bytes) -> None:
+def test_malformed_document_is_not_read(wrong: bytes) -> None:
     with pytest.raises(AuthorityUnclear):
         parse(wrong)

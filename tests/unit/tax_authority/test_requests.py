@@ -124,7 +124,7 @@ def test_amounts_are_sent_to_the_cent_as_they_are(amount: Decimal) -> None:
         {"kind": None},
     ],
 )
-def test_what_cannot_be_put_is_refused_before_anything_is_sent(wrong: dict[str, Any]) -> None:
+def test_invalid_value_is_refused_before_a_request(wrong: dict[str, Any]) -> None:
     http = Sent()
     with pytest.raises(AuthorityRefused):
         Wsfe(SoapService("wsfe.wsdl", "https://somewhere", http, ACTIONS), 1).authorise(TICKET, voucher(1, **wrong))

@@ -47,7 +47,7 @@ def test_a_place_by_name_and_the_limits() -> None:
         ({"TAX_AUTHORITY_REQUESTS_PER_MINUTE": "0"}, "TAX_AUTHORITY_REQUESTS_PER_MINUTE=0: expected a number from 1"),
     ],
 )
-def test_what_is_wrong_is_named(variables: dict[str, str], problem: str) -> None:
+def test_errors_are_named(variables: dict[str, str], problem: str) -> None:
     with pytest.raises(WrongAuthoritySettings) as refusal:
         AuthoritySettings.of_environment(variables)
     assert problem in str(refusal.value)
@@ -66,7 +66,7 @@ def made() -> CertificateAndKey:
     return make_certificate(CUIT, until=NOW + timedelta(days=30))
 
 
-def test_what_belongs_together_is_taken_with_its_end(made: CertificateAndKey) -> None:
+def test_matching_access_is_taken_with_its_end(made: CertificateAndKey) -> None:
     credentials, expires_at = checked_access(CUIT, made.certificate, made.key)
     assert (credentials.cuit, credentials.key) == (CUIT, made.key)
     assert abs(expires_at - NOW - timedelta(days=30)) < timedelta(seconds=2)

@@ -18,7 +18,7 @@ def test_the_page_is_the_matrix() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.roles_page > docs/roles.md`"
 
 
-def test_what_is_not_named_is_nobodys() -> None:
+def test_unnamed_object_has_no_grant() -> None:
     assert rights(TENANT, Kind.FUNCTION, "claim_hold") == set()
     assert rights(CONTROL, Kind.FUNCTION, "anything") == set()
     assert rights(CONTROL, Kind.TABLE, "anything") == set()
@@ -42,7 +42,7 @@ def test_an_unnamed_table_is_the_business_of_handlers() -> None:
 
 
 @pytest.mark.parametrize("table", [name for name in TENANT.relations if name.startswith(("background_", "notif"))])
-def test_nobody_writes_the_tables_of_jobs_but_through_functions(table: str) -> None:
+def test_tables_of_jobs_are_written_by_functions_alone(table: str) -> None:
     assert not {privilege for _, privilege in rights(TENANT, Kind.TABLE, table)} & WRITES
 
 

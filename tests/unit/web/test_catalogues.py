@@ -171,7 +171,7 @@ def test_every_text_of_a_job_exists_in_every_language(reason: str) -> None:
 
 
 @pytest.mark.parametrize("phrase", WORDS)
-def test_what_is_stored_may_be_any_word_of_the_pages(phrase: str) -> None:
+def test_stored_text_may_be_any_word_of_the_pages(phrase: str) -> None:
     for stored in {phrase, phrase.partition(" ")[2], f"{phrase} 7"} - {""}:
         for localizer in (EN, ES):
             assert localizer.title(stored)

@@ -88,7 +88,7 @@ def test_json_is_read(body: str, value: dict[str, Any]) -> None:
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else value,
 )
-def test_what_cannot_be_kept_is_refused(body: bytes, word: str) -> None:
+def test_unstorable_body_is_refused(body: bytes, word: str) -> None:
     with pytest.raises(Problem) as caught:
         read(body)
     assert caught.value.kind is Kind.INVALID_REQUEST

@@ -12,7 +12,7 @@ def learnt(seconds: float, *, times: int = 40) -> BatchSizer:
     return sizes
 
 
-def test_what_is_unknown_comes_one_at_a_time() -> None:
+def test_unknown_type_comes_in_batches_of_one() -> None:
     assert learnt(0.001).of("unknown") == 1
 
 

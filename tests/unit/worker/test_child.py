@@ -76,14 +76,14 @@ def test_it_is_done_with_a_batch_and_takes_the_next(scene: Scene) -> None:
     assert (scene.child.idle, scene.child.claims) == (True, ())
 
 
-def test_what_moved_has_not_ended(scene: Scene) -> None:
+def test_progressing_job_has_not_ended(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     assert scene.says(PROGRESSED, 1) == ([Report(batch[1:2])], ())
     assert scene.child.claims == batch
 
 
-def test_what_it_was_not_done_with_is_its_parents_again(scene: Scene) -> None:
+def test_unfinished_jobs_return_to_the_parent(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     scene.receives()

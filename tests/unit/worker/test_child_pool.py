@@ -53,7 +53,7 @@ def pool(*children: FakeChild, size: PoolSize = SIZE, idle_after: float = 60.0) 
     return pool
 
 
-def test_whoever_comes_has_the_children_that_are_free() -> None:
+def test_new_job_has_all_free_children() -> None:
     assert [pool(*some).free for some in ((), (FakeChild(),), (at("a"), FakeChild()))] == [
         FreeSlots(2),
         FreeSlots(2),
@@ -123,7 +123,7 @@ def test_spare_child_is_dismissed_without_replacement() -> None:
         assert kept.dismissal_due == math.inf
 
 
-def test_nobody_goes_before_its_time() -> None:
+def test_child_is_not_dismissed_before_its_time() -> None:
     children = FakeChild(since=monotonic()), FakeChild(since=monotonic())
     pool(*children, size=replace(SIZE, minimum=1)).dismiss_spare()
     assert not any(child.leaving for child in children)

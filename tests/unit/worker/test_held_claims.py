@@ -23,7 +23,7 @@ def a_claim(token: UUID | None = None) -> Any:
     return SimpleNamespace(token=token or uuid4(), job_id=uuid4())
 
 
-def test_what_waits_behind_the_first_of_a_batch_is_known() -> None:
+def test_jobs_behind_the_first_of_a_batch_are_known() -> None:
     at_work, behind, waiting, unheard = (a_claim() for _ in range(4))
     supervisor: Any = object.__new__(Supervisor)
     supervisor._worker = uuid4()

@@ -78,7 +78,7 @@ def test_source_claims_one_after_silence_then_all_free(source: PoolSource, engin
     assert engine.asked == [1, 3, 3]
 
 
-def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engine: FakeEngine) -> None:
+def test_empty_source_waits_for_a_hint_or_its_time(source: PoolSource, engine: FakeEngine) -> None:
     assert take(source) == []
     engine.waiting = ["odd"]
     assert take(source) == []
@@ -86,7 +86,7 @@ def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engi
     assert 0 < source.poll_in() < 2
 
 
-def test_who_found_nothing_looks_again_when_something_is_due() -> None:
+def test_empty_source_looks_at_the_next_due_time() -> None:
     timer = PollTimer()
     timer.found(0, chance=0.5, due_in=0.02)
     assert 0 < timer.due - monotonic() <= 0.02

@@ -193,7 +193,7 @@ def test_debts_to_a_removed_tenant_are_dropped_and_logged(
 
 
 @pytest.mark.parametrize("other", [psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable])
-def test_what_is_owed_to_a_tenant_of_a_newer_release_stays_owed(
+def test_debts_to_a_tenant_of_a_newer_release_stay(
     database: Database, rescuing: Rescuer, other: type[psycopg.Error], caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = database.claim(1)

@@ -38,7 +38,7 @@ def test_failure_costs_no_neighbour(world: ExampleInstallation, monkeypatch: pyt
     assert written(world) == ["G0", "G2"]
 
 
-def test_what_one_has_kept_reaches_no_later_one(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_reference_reaches_no_later_job(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[psycopg.AsyncConnection[Any]] = []
 
     async def handle(_self: object, job: JobContext, payload: Any) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_each_job_of_a_batch_keeps_its_own_end(world: ExampleInstallation) -> No
     assert world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL") == []
 
 
-def test_what_a_failed_one_wrote_is_undone(world: ExampleInstallation) -> None:
+def test_writes_of_a_failed_job_are_undone(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "error", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert written(world) == {"G0", "G2"}
@@ -76,7 +76,7 @@ def test_a_payload_that_no_longer_fits_fails_alone(world: ExampleInstallation) -
 
 
 @pytest.mark.parametrize("why", ["cancelled on request", "expired"])
-def test_what_is_no_longer_wanted_does_not_run(world: ExampleInstallation, why: str) -> None:
+def test_unwanted_job_does_not_run(world: ExampleInstallation, why: str) -> None:
     jobs = put(world, "ok", "ok", "ok", expires_at=datetime.now(UTC) + timedelta(hours=1))
     claims = claim(world)
     if why == "expired":
@@ -150,9 +150,7 @@ def test_never_retried_handler_has_a_separate_commit(
     assert len({job["result"]["transaction"] for job in jobs}) == 3
 
 
-def test_who_takes_long_is_the_last_to_share_its_commit(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_job_is_the_last_of_its_commit(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "SHARED_SECONDS", 0.0)
     jobs = run(world, *["transaction"] * 3)
     assert len({job["result"]["transaction"] for job in jobs}) == 3

@@ -23,7 +23,7 @@ from turno.runner.shared_state import SharedState
 from turno.store.handler.pipeline import Statement
 
 
-def test_what_was_called_back_is_not_begun(world: ExampleInstallation) -> None:
+def test_recalled_job_is_not_begun(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "hook", "ok", "ok")
     shared = SharedState()
     HOOKS["G1"] = lambda _job: called.append(shared.call_back(0))

@@ -46,7 +46,7 @@ class Forgetful(ClaimMemory):
     ],
     ids=str,
 )
-def test_what_cannot_be_run_here_is_not_walked_over(world: ExampleInstallation, foreign: dict[str, Any]) -> None:
+def test_unserved_tickets_are_not_scanned(world: ExampleInstallation, foreign: dict[str, Any]) -> None:
     wait(world, 200)
     before = walked(world, 10)
     wait(world, 20_000, age=3600, **foreign)

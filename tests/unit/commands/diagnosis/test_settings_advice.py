@@ -37,7 +37,7 @@ def test_all_wrong_settings_are_reported_at_once() -> None:
     assert names == {"TURNO_QUEUE_BACKENDS", "TURNO_RETENTION_DAYS", "TURNO_WEB_THREADS"}
 
 
-def test_what_every_installation_needs_is_named() -> None:
+def test_required_settings_are_named() -> None:
     assert {one.problem.partition(" ")[0] for one in of_settings({})} == {
         "DATABASE_URL",
         "TURNO_MASTER_KEY",
@@ -54,7 +54,7 @@ def test_what_every_installation_needs_is_named() -> None:
         ({"QUEUE_BACKEND": "rabbitmq"}, "RABBITMQ_URL"),
     ],
 )
-def test_what_a_setting_names_is_looked_for(changed: dict[str, str], told: str) -> None:
+def test_path_in_a_setting_is_checked(changed: dict[str, str], told: str) -> None:
     (problem,) = problems(**changed)
     assert told in problem
 
