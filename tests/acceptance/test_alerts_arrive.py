@@ -56,7 +56,7 @@ def test_alert_commands_list_alerts_and_test_receivers(
     monkeypatch.setattr("turno.capabilities.alerts.command.seal", lambda *_: None)
     runner = CliRunner()
     assert runner.invoke(main, ["alert", "list"]).output == "no alert is raised\n"
-    assert "only the log is told" in runner.invoke(main, ["alert", "test"]).output
+    assert "only the log receives alerts" in runner.invoke(main, ["alert", "test"]).output
     with hook() as webhook:
         monkeypatch.setenv("TURNO_ALERT_TO", f"{webhook.url},slack+{webhook.url}")
         webhook.status = 500

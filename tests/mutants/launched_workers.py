@@ -144,8 +144,16 @@ MUTANTS = (
         "the list of workers does not show that no worker sweeps",
         BY_ITSELF,
         "turno/commands/workers.py",
-        "        if not steady:\n",
-        "        if False:\n",
+        "    if not (steady or wants_json()):\n",
+        "    if False:\n",
         ("tests/integration/maintenance/test_unserved.py::test_backend_status_and_worker_list_report_it",),
+    ),
+    Mutant(
+        "a command ignores --json",
+        "each command prints JSON on request",
+        "turno/commands/output/results.py",
+        "return bool(context and context.meta.get(_JSON))",
+        "return False",
+        ("tests/unit/commands/test_every_command.py::test_a_command_prints_json_and_returns_its_status",),
     ),
 )

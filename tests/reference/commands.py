@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 HEAD = """\
 # Commands
 
-Exit status: 0 after success, 1 after an error or a finding that the message describes, 2 for a wrong option. Shell
-completion: `eval "$(_TURNO_COMPLETE=bash_source turno)"`, likewise for `zsh` and `fish`.
+Exit status: 0 after success, 1 after an error or a finding that the message describes, 2 for a wrong option. Each
+command has `--json`: it prints rows as a JSON array, and each message as an object on one line. Shell completion:
+`eval "$(_TURNO_COMPLETE=bash_source turno)"`, likewise for `zsh` and `fish`.
 """
 OF_THE_CHECKOUT = {"demo", "docs", "nemesis", "tax-authority", "tax-authority-stub", "test"}
 
@@ -34,7 +35,11 @@ def _commands(group: click.Group, context: click.Context, words: tuple[str, ...]
             yield from _commands(command, context, (*words, name))
             continue
         yield f"\n## turno {' '.join((*words, name))}\n\n{command.get_short_help_str(400)}\n\n"
+        lines = []
         for parameter in command.params:
             record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
-            if record:
-                yield f"- `{record[0]}`: {record[1]}\n"
+            if record and "--json" not in parameter.opts:
+                lines.append(f"- `{record[0]}`: {record[1]}\n")
+        example, _, _ = (command.epilog or "").partition("\n")
+        yield "".join([*lines, "\n"]) if lines else ""
+        yield f"{example.replace('Example: ', 'Example: `')}`\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.capability import backends
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.store.engine import workers
@@ -36,9 +35,8 @@ def backend() -> None:
     """Show which backend has what, or change which one runs the jobs."""
 
 
-@backend.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(*, as_json: bool) -> None:
+@backend.command(epilog="Example: turno backend status --json")
+def status() -> None:
     """Show each backend's workers and jobs, and what of it is stranded: waiting where nobody works.
 
     Below it, what no living worker can take: its type, its version or its queue is known to none.
@@ -51,17 +49,13 @@ def status(*, as_json: bool) -> None:
             for one in routing.counts(session)
         ]  # fmt: skip
         unserved = workers.unserved(session, timedelta(0))
-    if as_json:
-        lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in backends()}
-        shown = [dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
-        click.echo(json.dumps(shown, default=str))
-    else:
-        print_table(HEADERS, rows)
-        for one in unserved:
-            click.echo(one.sentence)
+    lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in backends()}
+    show([dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows], HEADERS, rows)
+    for one in () if wants_json() else unserved:
+        click.echo(one.sentence)
 
 
-@backend.command("set")
+@backend.command("set", epilog="Example: turno backend set pool --canary 10")
 @click.argument("name", type=CHOICES)
 @click.option("--tenant", help="Only for this tenant, whatever the others do.")
 @click.option("--canary", "percent", type=click.IntRange(0, 100), help="Only for so many tenants in a hundred.")
@@ -81,7 +75,7 @@ def change(*, name: str, tenant: str | None, percent: int | None) -> None:
         else:
             routing.set_for_all(session, "queue_backend", value)
         moved = routing.reroute(session, default)
-    click.echo(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}")
+    say(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}", backend=name, moved=moved)
 
 
 def _whom(tenant: str | None, percent: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from turno.commands.output.results import say
 from turno.environment import read_settings
 from turno.tenancy.provisioning.access import reset_report_login
 from turno.tenancy.provisioning.provision import add_company
@@ -17,7 +18,7 @@ def company() -> None:
     """Add companies, which group tenants, and mend the access of their reports."""
 
 
-@company.command("add")
+@company.command("add", epilog="Example: turno company add acme --name Acme")
 @click.argument("slug")
 @click.option("--name", help="The company's full name; by default its slug.")
 def add(slug: str, name: str | None) -> None:
@@ -25,14 +26,14 @@ def add(slug: str, name: str | None) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         added = add_company(admin, logins_of(settings), slug, name or slug)
-    click.echo(f"company {added.slug}: {added.name}")
+    say(f"company {added.slug}: {added.name}")
 
 
-@company.command("reset-login")
+@company.command("reset-login", epilog="Example: turno company reset-login acme")
 @click.argument("slug")
 def reset(slug: str) -> None:
     """Set a new password for the reports' login of the company SLUG, for example after somebody changed it."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_report_login(admin, logins_of(settings), slug)
-    click.echo(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")
+    say(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.output.tables import print_table, printable
+from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
 from turno.store.engine import workers
@@ -42,12 +43,13 @@ class Report:
         if not outcome.error:
             what = "functions and rights" if outcome.redefined else versions(outcome.done)
             end = "\x1b[K\r" if sys.stdout.isatty() and ended < total else "\n"
-            print(f"{ended}/{total} {outcome.slug} {self._done} {what}", end=end, flush=True)
+            line = f"{ended}/{total} {outcome.slug} {self._done} {what}"
+            say(line) if wants_json() else print(line, end=end, flush=True)
 
     def control(self, done: Sequence[str]) -> None:
         """Say what was applied to the schema that all tenants share."""
         if done:
-            print(f"the control schema {self._done} {versions(done)}", flush=True)
+            say(f"the control schema {self._done} {versions(done)}")
 
 
 def print_standings(standings: Sequence[Standing]) -> int:
@@ -64,9 +66,10 @@ def print_standings(standings: Sequence[Standing]) -> int:
         )
         for s in standings
     ]
-    print_table(("tenant", "schema", "source", "at", "pending", "definitions", "trouble"), rows)
+    headers = ("tenant", "schema", "source", "at", "pending", "definitions", "trouble")
+    show([dict(zip(headers, row, strict=True)) for row in rows], headers, rows)
     behind = [s for s in standings if (s.pending or s.redefine) and not s.trouble]
-    if behind:
+    if behind and not wants_json():
         print(
             f"{len(behind)} of {len(standings)} are behind this release: "
             "run `turno db migrate`, which continues with these."
@@ -77,8 +80,8 @@ def print_standings(standings: Sequence[Standing]) -> int:
 def print_findings(findings: Sequence[object]) -> int:
     """Print what the catalog check found; return 1 if it found anything."""
     for finding in findings:
-        print(printable(str(finding)))
-    print(f"{len(findings)} findings" if findings else "every right is as the matrix says")
+        say(printable(str(finding)))
+    say(f"{len(findings)} findings" if findings else "every right is as the matrix says")
     return int(bool(findings))
 
 
@@ -172,7 +175,7 @@ def plan() -> None:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
         statements = plan_installation(admin, logins_of(settings), migrations=migrations())
     for statement in statements:
-        click.echo(f"{statement};")
+        say(f"{statement};")
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
@@ -209,7 +212,7 @@ def _announce(admin: Connection[Any], settings: Settings) -> int:
         click.echo(f"no job types were registered: {problem}", err=True)
         return 1
     if types:
-        click.echo(f"{len(types)} job types registered: {', '.join(types)}")
+        say(f"{len(types)} job types registered: {', '.join(types)}", types=types)
     return 0
 
 
@@ -219,5 +222,5 @@ def report(outcomes: list[Outcome]) -> int:
     for outcome in broken:
         click.echo(f"{outcome.slug or outcome.schema}: {outcome.error}", err=True)
     done = f"{len(outcomes) - len(broken)} schemas done, {len(broken)} failed"
-    click.echo(done if outcomes else "no migration is pending")
+    say(done if outcomes else "no migration is pending")
     return 1 if broken else 0

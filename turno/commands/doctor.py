@@ -10,6 +10,7 @@ import click
 
 from turno.capability import backends
 from turno.commands.output.failures import explained
+from turno.commands.output.results import say
 from turno.commands.output.tables import printable
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
@@ -176,7 +177,7 @@ def sessions_of_a_worker(settings: Settings) -> int:
     return own + children * (2 + settings.limits.child_sessions)
 
 
-@click.command()
+@click.command(epilog="Example: turno doctor --json")
 def doctor() -> int:
     """Examine settings, handlers, database and workers; each line ends with what to do. Changes nothing.
 
@@ -185,8 +186,8 @@ def doctor() -> int:
     count = 0
     for one in _advice():
         count += 1
-        click.echo(printable(f"{one.problem}; {one.mend}"))
-    click.echo(f"{count} to mend" if count else "everything is as it should be")
+        say(printable(f"{one.problem}; {one.mend}"), problem=one.problem, remedy=one.mend)
+    say(f"{count} to mend" if count else "everything is as it should be")
     return int(bool(count))
 
 

@@ -11,6 +11,7 @@ import click
 from dotenv import dotenv_values
 
 from turno.commands.new_handler import write_handler
+from turno.commands.output.results import say
 from turno.environment import setting
 from turno.errors import InvalidSettings
 
@@ -72,7 +73,7 @@ NEXT = (
 )
 
 
-@click.command()
+@click.command(epilog="Example: turno init --package app.jobs")
 @click.option("--package", default="jobs", show_default=True, help="Where the handlers go, such as app.jobs.")
 @click.option("--handler", default="monthly_report", show_default=True, help="The type of the first handler.")
 @click.option("--database-url", metavar="URL", help="The database; postgresql://localhost:5432/postgres by default.")
@@ -81,17 +82,17 @@ def init(package: str, handler: str, database_url: str | None) -> None:
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
     if there := setting("handlers"):
-        click.echo(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
+        say(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
     else:
         for line in write_handler(handler, package, LIST):
-            click.echo(line)
-        click.echo(_name_handlers(f"{package}:{LIST}"))
+            say(line)
+        say(_name_handlers(f"{package}:{LIST}"))
     added = write_environment(database_url)
-    click.echo(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
+    say(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
     if keep_out_of_git():
-        click.echo("added .env to .gitignore")
+        say("added .env to .gitignore")
     for line in NEXT:
-        click.echo(line)
+        say(line)
 
 
 def _name_handlers(place: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.filters import MOMENT, filtered, one_tenant, options, wanted
+from turno.commands.output.results import say
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
@@ -55,7 +56,7 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(epilog="Example: turno job retry --all --type send_letters --since 2h")
 @changing
 def retry(**given: Any) -> int:
     """Make a new job that goes on where the ended job JOB_ID left off: only what is not done is done.
@@ -66,7 +67,7 @@ def retry(**given: Any) -> int:
     return _change(OperatorCommand(name="retry"), given)
 
 
-@click.command()
+@click.command(epilog="Example: turno job cancel --all --type send_letters --status pending --dry-run")
 @click.option("--reason", default="cancelled by an operator", show_default=True)
 @changing
 def cancel(reason: str, **given: Any) -> int:
@@ -74,14 +75,14 @@ def cancel(reason: str, **given: Any) -> int:
     return _change(OperatorCommand(name="cancel", reason=reason), given)
 
 
-@click.command()
+@click.command(epilog="Example: turno job discard --all --type send_letters --since 7d")
 @changing
 def discard(**given: Any) -> int:
     """Close the failed job JOB_ID, or the failed items of JOB_ID, without a retry; retention then removes the job."""
     return _change(OperatorCommand(name="discard"), given)
 
 
-@click.command("set", epilog="Example: turno job set --priority high --all --type send_invoices --status pending")
+@click.command("set", epilog="Example: turno job set --priority urgent --all --type send_invoices --status pending")
 @click.option("--priority", type=click.Choice([one.word for one in Priority]), help="New priority.")
 @click.option("--at", "run_at", type=MOMENT, metavar="TIME", help="New earliest start, such as +10m; now: run it now.")
 @changing
@@ -113,13 +114,13 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
     would = "would be " if given["dry_run"] else ""
     match one.verdict:
         case "accepted":
-            click.echo(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
+            say(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
         case "replayed" if one.made is not None:
-            click.echo(f"job {one.made} continues {job_id} already")
+            say(f"job {one.made} continues {job_id} already")
         case "requested":
-            click.echo(f"job {job_id} is running and {would or 'was '}asked to stop")
+            say(f"job {job_id} is running and {would or 'was '}asked to stop")
         case "cancelled" | "discarded" | "changed":
-            click.echo(f"job {job_id} {would or 'is '}{one.verdict}")
+            say(f"job {job_id} {would or 'is '}{one.verdict}")
         case "unknown":
             raise no_such_job(tenant, job_id)
         case "limit":
@@ -171,14 +172,14 @@ def _print(report: CommandReport, past: str) -> None:
     would = "would be " if report.dry_run else ""
     of = f" of {sum(1 for many in report.tenants.values() if many)} tenants" if report.changed else ""
     items = f", {report.of_items} of them for {report.items} failed items" if report.items else ""
-    click.echo(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
+    say(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
     for word, counted in (("skipped", report.skipped), ("refused", report.refused)):
         if counted:
             reasons = "; ".join(f"{many}: {REFUSALS.get(name, name)}" for name, many in counted.most_common())
-            click.echo(f"{counted.total()} {would}{word}: {reasons}")
+            say(f"{counted.total()} {would}{word}: {reasons}")
     for slug, many in report.tenants.most_common():
         if many:
-            click.echo(f"  {slug} {many}")
+            say(f"  {slug} {many}")
 
 
 def _by_word(changed: Counter[str]) -> str:

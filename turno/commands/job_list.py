@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.filters import filtered, filters_of, one_tenant, wanted
-from turno.commands.output.jobs_view import LIST_HEADERS, as_json, list_row
-from turno.commands.output.tables import print_table
+from turno.commands.output.jobs_view import LIST_HEADERS, list_row
+from turno.commands.output.results import show
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.search_tenants import search_tenants
 from turno.jobs.label import found_label
@@ -24,7 +24,7 @@ FOUND_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error"
 GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", "of", "name")
 
 
-@click.command("list")
+@click.command("list", epilog="Example: turno job list --all --status failed --group-by error")
 @click.option("--all", "everywhere", is_flag=True, help="Of all tenants, or those of --company or --tenant.")
 @filtered
 @click.option("--user", help="Only this user's.")
@@ -35,8 +35,7 @@ GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", 
     "--group-by", type=click.Choice(["error", "type", "tenant", "company"]), help="With --all: count, the most first."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limit: int, **given: Any) -> None:
+def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: Any) -> None:
     """List jobs, newest first.
 
     With --all what failed, waits or ended is known without asking any tenant; --user, --correlation-id, --payload and
@@ -48,7 +47,7 @@ def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limi
         tenant = one_tenant(given)
         with session_of(tenant) as session:
             rows = session.read(lambda reader: stored.search(reader, _filter(given, limit)))
-        _print(rows, LIST_HEADERS, [list_row(row) for row in rows], json_wanted=json_wanted)
+        show(rows, LIST_HEADERS, [list_row(row) for row in rows])
         return
     with all_tenants() as tenants:
         lines: list[tuple[Any, ...]]
@@ -57,17 +56,17 @@ def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limi
             rows = group_jobs(tenants.operator, wanted(given), group_by, limit=limit)  # type: ignore[arg-type]
             lines = [(row["jobs"], row["items"] or "", row["tenants"], row["first"], row["last"], row["example"],
                       row["example_tenant"], row["name"]) for row in rows]  # fmt: skip
-            _print(rows, GROUP_HEADERS, lines, json_wanted=json_wanted)
+            show(rows, GROUP_HEADERS, lines)
         elif _asks_tenants(given):
             rows = _searched(tenants, given, limit)
             lines = [(row["tenant"], *list_row(row)) for row in rows]
-            _print(rows, ("tenant", *LIST_HEADERS), lines, json_wanted=json_wanted)
+            show(rows, ("tenant", *LIST_HEADERS), lines)
         else:
             rows = find_jobs(tenants.operator, wanted(given), limit=limit)
             now = datetime.now(UTC)
             lines = [(row["tenant"], row["job_id"], row["type"], row["closed_as"] or found_label(row, now),
                       row["failed"] or "", row["at"], row["error"]) for row in rows]  # fmt: skip
-            _print(rows, FOUND_HEADERS, lines, json_wanted=json_wanted)
+            show(rows, FOUND_HEADERS, lines)
 
 
 def _searched(tenants: AllTenants, given: dict[str, Any], limit: int) -> list[dict[str, Any]]:
@@ -108,10 +107,3 @@ def _asks_tenants(given: dict[str, Any]) -> bool:
 def _no_tenant_asked(given: dict[str, Any], option: str) -> None:
     if _asks_tenants(given):
         raise click.UsageError(f"{option} knows no --user, --correlation-id, --payload and --needs-review")
-
-
-def _print(rows: Any, headers: tuple[str, ...], lines: list[tuple[Any, ...]], *, json_wanted: bool) -> None:
-    if json_wanted:
-        click.echo(as_json(rows))
-    else:
-        print_table(headers, lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.job_changes import no_such_job
-from turno.commands.output.jobs_view import as_json
+from turno.commands.output.results import show, wants_json
 from turno.commands.output.tables import printable, text
 from turno.commands.tenant_session import session_of
 from turno.store.api import jobs as stored
@@ -21,13 +21,13 @@ LOOK_SECONDS = 1.0  # between two looks for further lines
 LATE_SECONDS = 3.0  # after a job's end in which its last lines may still be written
 
 
-@click.command()
+@click.command(epilog="Example: turno job logs --tenant suc0001 --follow 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
 @click.option("--tenant", required=True, help="Whose job.")
 @click.option("--follow", is_flag=True, help="Print further lines as they come, until the job has ended.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.argument("job_id", type=click.UUID)
-def logs(*, tenant: str, follow: bool, json_wanted: bool, job_id: UUID) -> None:
+def logs(*, tenant: str, follow: bool, job_id: UUID) -> None:
     """Show what the attempts of the job JOB_ID logged: the newest lines of each, in order."""
+    json_wanted = wants_json()
     if follow and json_wanted:
         raise click.UsageError("--follow prints lines, not JSON")
     with session_of(tenant) as session:
@@ -48,7 +48,7 @@ def logs(*, tenant: str, follow: bool, json_wanted: bool, job_id: UUID) -> None:
                 break
             sleep(LOOK_SECONDS)
     if json_wanted:
-        click.echo(as_json(rows))
+        show(rows)
 
 
 def _over(job: dict[str, Any] | None) -> bool:

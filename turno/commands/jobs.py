@@ -15,7 +15,8 @@ from turno.commands.job_changes import (
 )
 from turno.commands.job_list import list_jobs
 from turno.commands.job_logs import logs
-from turno.commands.output.jobs_view import as_json, details, error
+from turno.commands.output.jobs_view import details, error
+from turno.commands.output.results import show, wants_json
 from turno.commands.output.tables import print_table, printable, text
 from turno.commands.submit_job import rerun, submit
 from turno.commands.tenant_session import session_of
@@ -33,7 +34,6 @@ MOST_ITEMS = 1000
 
 
 tenant_option = click.option("--tenant", required=True, help="Whose jobs.")
-json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -50,12 +50,11 @@ for command in (retry, rerun, cancel, discard, change):
     jobs.add_command(command)
 
 
-@jobs.command()
+@jobs.command("show", epilog="Example: turno job show --tenant suc0001 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
 @tenant_option
-@json_option
 @click.option("--traceback", "traces", is_flag=True, help="Show where each attempt failed, too.")
 @click.argument("job_id", type=click.UUID)
-def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
+def show_job(*, tenant: str, traces: bool, job_id: UUID) -> None:
     """Show the job JOB_ID with its attempts and the items that failed."""
     with session_of(tenant) as session:
         job = session.read(lambda reader: stored.find(reader, job_id, None))
@@ -67,8 +66,8 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
         job["payload"] = redaction.value(payload, job["type"])
         attempts = session.read(lambda reader: stored.attempts(reader, job_id))
         failed = session.read(lambda reader: stored.items(reader, job_id, "failed", "", MOST_ITEMS))
-    if json_wanted:
-        click.echo(as_json({**job, "attempts": attempts, "failed_items": failed}))
+    if wants_json():
+        show({**job, "attempts": attempts, "failed_items": failed})
         return
     for name, value in details(job):
         click.echo(f"{name:<13} {text(value)}")

@@ -8,6 +8,7 @@ import click
 
 from turno.capability import Command, enabled, merged
 from turno.commands.output.failures import run_plainly
+from turno.commands.output.results import completed
 from turno.environment import project, read_env_file, set_on_command_line, setting
 from turno.errors import InvalidSettings
 from turno.named import load
@@ -79,7 +80,7 @@ class LazyGroup(click.Group):
         entries = self._entries()
         if cmd_name in entries:
             command: click.Command = load(entries[cmd_name].place)
-            return command
+            return completed(command) if entries[cmd_name].place.startswith("turno.") else command
         group = f"{self._of}{cmd_name} "
         if not any(name.startswith(f"{cmd_name} ") for name in entries):
             return None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from time import monotonic
 
 import click
 
 from turno.commands.alive_check import assert_alive
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import show, wants_json
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.without_secrets import RESIDENTS_NEED, seal
@@ -20,15 +19,14 @@ from turno.without_secrets import RESIDENTS_NEED, seal
 @click.option(
     "--dry-run", is_flag=True, help="With --once: roll each task back and count its changes, of batches the first."
 )
-@click.option("--json", "json_wanted", is_flag=True, help="With --once: print one JSON object instead of a table.")
 @click.option("--check", is_flag=True, help="Only say whether the process that touches TURNO_ALIVE_FILE is alive.")
-def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> None:
+def maintain(*, once: bool, dry_run: bool, check: bool) -> None:
     """Run the maintenance tasks every ten seconds until SIGTERM, if no resident worker does.
 
     A failed task is logged, and the next round repeats it. With --once each task may be repeated, may overlap with
     another, and may be missed for a day.
     """
-    if (dry_run or json_wanted) and not once:
+    if (dry_run or wants_json()) and not once:
         raise click.UsageError("--dry-run and --json need --once")
     if check:
         assert_alive(read_settings())
@@ -38,7 +36,7 @@ def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> No
         log_to_stderr("WARNING")
     seal(*RESIDENTS_NEED)
     if once:
-        _run_once(dry_run=dry_run, json_wanted=json_wanted)
+        _run_once(dry_run=dry_run)
         return
     from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.shared import liveness, regular_maintenance, run_deliveries  # noqa: PLC0415
@@ -64,7 +62,7 @@ def maintain(*, once: bool, dry_run: bool, json_wanted: bool, check: bool) -> No
         signs.end()
 
 
-def _run_once(*, dry_run: bool, json_wanted: bool) -> None:
+def _run_once(*, dry_run: bool) -> None:
     from turno.wiring.shared import maintenance, run_deliveries  # noqa: PLC0415 - after `seal`
 
     settings = read_settings()
@@ -75,7 +73,4 @@ def _run_once(*, dry_run: bool, json_wanted: bool) -> None:
         tasks.close()
     if not dry_run:
         run_deliveries(settings)
-    if json_wanted:
-        click.echo(json.dumps(counts))
-    else:
-        print_table(("task", "would be" if dry_run else "done"), list(counts.items()))
+    show(counts, ("task", "would be" if dry_run else "done"), list(counts.items()))

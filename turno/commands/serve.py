@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from turno.settings import Settings
 
 
-@click.command()
+@click.command(epilog="Example: turno serve")
 def serve() -> None:
     """Serve the API and the pages at TURNO_WEB_BIND until SIGTERM."""
     seal(*WEB_NEEDS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from turno.commands.output.jobs_view import as_json
+from turno.commands.output.results import show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.jobs.moment import written
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from turno.store.operator.troubles import Trouble
 
 
-@click.command()
+@click.command(epilog="Example: turno status --all")
 @click.option("--all", "everything", is_flag=True, help="Say everything that is wrong, not only the worst.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print everything as JSON.")
-def status(*, everything: bool, json_wanted: bool) -> int:
+def status(*, everything: bool) -> int:
     """Say in a sentence whether anything is wrong: for whom, since when, which command helps; exit status 1 if so."""
     settings = read_settings()
     with operator_session(settings) as operator:
         found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
-    if json_wanted:
-        click.echo(as_json([one._asdict() for one in found]))
+    if wants_json():
+        show([one._asdict() for one in found])
     elif not found:
         click.echo("nothing is wrong")
     else:

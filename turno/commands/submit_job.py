@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.filters import MOMENT
+from turno.commands.output.results import say
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
@@ -48,7 +49,7 @@ class Matching(click.ParamType[str]):
         return str(value)
 
 
-@click.command()
+@click.command(epilog="Example: turno job submit --tenant suc0001 --key june send_letters")
 @click.option("--tenant", required=True, help="Whose job.")
 @click.option(
     "--payload", default="{}", metavar="JSON", help="What the handler takes; `-` reads it from standard input."
@@ -100,7 +101,7 @@ def submit(
         _submit(session, new)
 
 
-@click.command()
+@click.command(epilog="Example: turno job rerun --tenant suc0001 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
 @click.option("--tenant", required=True, help="Tenant of the job.")
 @click.option("--payload", metavar="JSON", help="Edited payload; `-` reads it from standard input.")
 @click.option("--user", default=getuser, help="User of the new job; by default the user of this shell.")
@@ -126,7 +127,7 @@ def _submit(session: TenantSession, new: NewJob) -> None:
     verdict = session.dispatcher.submit(session.tenant, new)
     match verdict.word:
         case "accepted" | "replayed":
-            click.echo(verdict.job_id)
+            say(str(verdict.job_id), job_id=verdict.job_id, verdict=verdict.word)
         case "conflict":
             key = new.idempotency_key
             raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.store.operator import fairness
@@ -28,7 +25,7 @@ def tenant() -> None:
 tenant.add_command(set_settings)
 
 
-@tenant.command("add")
+@tenant.command("add", epilog="Example: turno tenant add suc0001 --company acme --name Acme")
 @click.argument("slug")
 @click.option("--company", required=True, help="The company of the tenant.")
 @click.option("--name", help="Full name of the company, which is added if it is new.")
@@ -47,37 +44,29 @@ def add(slug: str, company: str, name: str | None) -> None:
             connections=tenant_connections(admin, settings),
             migrations=migrations(),
         )
-    click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
+    say(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 
 
-@tenant.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_tenants(*, as_json: bool) -> None:
+@tenant.command("list", epilog="Example: turno tenant list --json")
+def list_tenants() -> None:
     """List the active tenants."""
     with operator_session(read_settings()) as connection:
         found = Directory(lambda: connection).list_active()
     headers = ("slug", "company", "schema", "state")
     rows = [(t.slug, t.company, t.schema, t.state) for t in found]
-    if as_json:
-        click.echo(json.dumps([dict(zip(headers, row, strict=True)) for row in rows]))
-    else:
-        print_table(headers, rows)
+    show([dict(zip(headers, row, strict=True)) for row in rows], headers, rows)
 
 
-@tenant.command("shares")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def shares(*, json_wanted: bool) -> None:
+@tenant.command("shares", epilog="Example: turno tenant shares --json")
+def shares() -> None:
     """Show each tenant's waits of the last 15 minutes, its share of the workers and its fair share."""
     with operator_session(read_settings()) as connection:
         rows = fairness.shares(connection)
-    if json_wanted:
-        click.echo(as_json(rows))
-    else:
-        headers = ("tenant", "waiting", "running", "oldest s", "ended", "wait p50 ms", "p95 ms", "share", "fair share")
-        print_table(headers, [tuple(row.values()) for row in rows])
+    headers = ("tenant", "waiting", "running", "oldest s", "ended", "wait p50 ms", "p95 ms", "share", "fair share")
+    show(rows, headers, [tuple(row.values()) for row in rows])
 
 
-@tenant.command("remove")
+@tenant.command("remove", epilog="Example: turno tenant remove suc0001 --dry-run")
 @click.argument("slug")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="List each object, right and role to remove; change nothing.")
@@ -87,29 +76,29 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     if dry_run:
         with opened(provisioner(settings)) as admin:
             for line in what_removal_takes(admin, slug):
-                click.echo(line)
+                say(line)
         return
     if not yes:
         click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
     with opened(provisioner(settings)) as admin:
         remove_tenant(admin, logins_of(settings), slug)
-    click.echo(f"tenant {slug} was removed")
+    say(f"tenant {slug} was removed")
 
 
-@tenant.command("reset-login")
+@tenant.command("reset-login", epilog="Example: turno tenant reset-login suc0001")
 @click.argument("slug")
 def reset(slug: str) -> None:
     """Set a new password for the handlers' login of the tenant SLUG, for example after an unwanted change."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins_of(settings), slug)
-    click.echo(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
+    say(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
 
 
-@tenant.command("revoke-tokens")
+@tenant.command("revoke-tokens", epilog="Example: turno tenant revoke-tokens suc0001")
 @click.argument("slug")
 def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
     with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
-    click.echo(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")
+    say(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from turno.commands.output.results import say
 from turno.environment import read_settings
 from turno.process_name import person
 from turno.store.operator.run_time_settings import set_tenant
@@ -56,7 +57,7 @@ def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
     return percent(minutes(command))
 
 
-@click.command("set")
+@click.command("set", epilog="Example: turno tenant set suc0001 --cap 4 --weight 2")
 @click.argument("slug")
 @click.option("--paused/--resumed", default=None, help="Start none of its jobs, or start them again.")
 @click.option("--weight", type=click.IntRange(1, 100), help="Its share of the workers, beside other tenants' weights.")
@@ -75,4 +76,4 @@ def set_settings(slug: str, by: str, **options: Any) -> None:
     with operator_session(read_settings()) as session:
         if not set_tenant(session, slug, changes, by=by):
             raise UnknownTenant(slug)
-    click.echo(f"tenant {slug}: {', '.join(f'{field} {value}' for field, value in changes.items())}")
+    say(f"tenant {slug}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)

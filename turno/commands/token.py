@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import jwt
 
+from turno.commands.output.results import say
 from turno.environment import read_settings
 from turno.errors import TurnoError
 
@@ -56,7 +57,7 @@ def development_token(
 ROLES = ("reader", "operator", "admin")
 
 
-@click.command()
+@click.command(epilog="Example: turno token --user ana --tenant suc0001 --minutes 5")
 @click.option("--user", required=True, help="Whom the token speaks for.")
 @click.option("--tenant", "tenants", multiple=True, help="A tenant it may choose; may be repeated.")
 @click.option("--role", type=click.Choice(ROLES), help="Let it use the operator's routes and all tenants.")
@@ -72,4 +73,4 @@ def token(*, user: str, tenants: tuple[str, ...], companies: tuple[str, ...], ro
     if companies and not role:
         raise click.UsageError("--company goes with --role: it says for whose tenants the role holds")
     settings = read_settings()
-    click.echo(development_token(settings, user=user, tenants=tenants, role=role, companies=companies or None, **more))
+    say(development_token(settings, user=user, tenants=tenants, role=role, companies=companies or None, **more))

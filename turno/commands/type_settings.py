@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show
 from turno.commands.tenant_settings import alert_terms, given_changes, unset
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -41,9 +40,8 @@ def job_type() -> None:
     """List and set what holds for all jobs of a type, while everything runs."""
 
 
-@job_type.command("list")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def list_all(*, json_wanted: bool) -> None:
+@job_type.command("list", epilog="Example: turno type list --json")
+def list_all() -> None:
     """List job types with what is set; in brackets what the code says, which counts where nothing is set."""
     settings = read_settings()
     handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
@@ -59,13 +57,10 @@ def list_all(*, json_wanted: bool) -> None:
         }
         set_here = {field: row.get(field) for field in code}
         rows.append({"type": name} | {field: row.get(field) for field in BARE} | {"set": set_here, "code": code})
-    if json_wanted:
-        click.echo(as_json(rows))
-    else:
-        print_table(HEADERS, [_line(row) for row in rows])
+    show(rows, HEADERS, [_line(row) for row in rows])
 
 
-@job_type.command("set")
+@job_type.command("set", epilog="Example: turno type set send_letters --cap 2 --timeout none")
 @click.argument("name")
 @click.option("--paused/--resumed", default=None, help="Start no job of this type, or start them again.")
 @click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
@@ -93,7 +88,7 @@ def change(name: str, by: str, **options: Any) -> None:
         if name not in known:
             raise NoSuchType(f"no handler has the type {name[:60]!r}; known are: {', '.join(sorted(known)) or 'none'}")
         set_type(session, name, changes, by=by)
-    click.echo(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}")
+    say(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
 
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:

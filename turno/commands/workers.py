@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.process_name import person
@@ -44,12 +43,11 @@ def change(worker: str, request: str, by: str) -> None:
     """
     with operator_session(read_settings()) as connection:
         _ask(connection, worker, None if request == "resume" else request, by)
-    click.echo(f"worker {worker}: {request}")
+    say(f"worker {worker}: {request}")
 
 
 @click.command("list", epilog="Example: turno worker list --json")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def list_all(*, json_wanted: bool) -> None:
+def list_all() -> None:
     """List the workers of every host and the age of each heartbeat; a worker beyond TURNO_DEAD_AFTER_SECONDS is lost.
 
     A worker may run TURNO_RESERVE_CHILDREN additional jobs, for tenants without a running job.
@@ -61,12 +59,9 @@ def list_all(*, json_wanted: bool) -> None:
     for row in rows:
         request = row.pop("request")
         row["state"] = "lost" if row["silent"] > settings.dead_after_seconds else WANTED.get(request, "alive")
-    if json_wanted:
-        click.echo(as_json(rows))
-    else:
-        print_table(HEADERS, [_line(row) for row in rows])
-        if not steady:
-            click.echo(ONLY_BESIDE_WORK)
+    show(rows, HEADERS, [_line(row) for row in rows])
+    if not (steady or wants_json()):
+        click.echo(ONLY_BESIDE_WORK)
 
 
 def _ask(connection: Connection[Any], place: str, request: str | None, by: str) -> None:

@@ -12,6 +12,7 @@ from turno.capabilities.adoption.sharing import share, unshare
 from turno.capabilities.adoption.table_rights import WRITE, TableRights
 from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
 from turno.capabilities.adoption.uninstall import uninstall as remove_turno
+from turno.commands.output.results import say
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.store.operator.acts import record
@@ -35,7 +36,7 @@ def schema() -> None:
     """Adopt schemas of the application for tenants; share look-up schemas with all handlers."""
 
 
-@schema.command("adopt")
+@schema.command("adopt", epilog="Example: turno schema adopt suc0001 --rights orders:write,customers:read")
 @click.argument("name", metavar="SCHEMA", required=False)
 @click.option("--tenant", "slug", metavar="SLUG", help="The tenant; by default the name of the schema.")
 @click.option("--company", metavar="SLUG", help="The company of the tenant, which is added if it is new.")
@@ -76,7 +77,7 @@ def adopt_command(
             connections=tenant_connections(admin, settings),
             migrations=migrations(),
         )
-    click.echo(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
+    say(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
     return 0
 
 
@@ -89,7 +90,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
         if added.error:
             click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
         elif ended % STEP == 0 or ended == total:
-            click.echo(f"{ended}/{total} {added.listed.slug}")
+            say(f"{ended}/{total} {added.listed.slug}")
 
     with opened(connect) as admin:
         connections = tenant_connections(admin, settings)
@@ -104,28 +105,28 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     )
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)
-    click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
+    say(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
     return 1 if failed else 0
 
 
-@schema.command("share")
+@schema.command("share", epilog="Example: turno schema share lookups")
 @click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
 def share_command(names: tuple[str, ...]) -> None:
     """Let the handlers of every tenant read each SCHEMA; repeat it for tables of a further owner."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         share(admin, logins_of(settings), names)
-    click.echo(f"every handler may read {', '.join(names)}")
+    say(f"every handler may read {', '.join(names)}")
 
 
-@schema.command("unshare")
+@schema.command("unshare", epilog="Example: turno schema unshare lookups")
 @click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
 def unshare_command(names: tuple[str, ...]) -> None:
     """Revoke from the handlers of every tenant the right to read each SCHEMA."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         unshare(admin, logins_of(settings), names)
-    click.echo(f"no handler reads {', '.join(names)} by a right of all handlers")
+    say(f"no handler reads {', '.join(names)} by a right of all handlers")
 
 
 @click.group()
@@ -133,7 +134,7 @@ def host() -> None:
     """Give the application's own roles what PUBLIC had before Turno was installed."""
 
 
-@host.command()
+@host.command(epilog="Example: turno host add erp")
 @click.argument("role")
 def add(role: str) -> None:
     """Let ROLE connect to the database and use advisory locks and the schema public.
@@ -148,10 +149,10 @@ def add(role: str) -> None:
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; choose one of: {named}")
         join_host(admin, logins_of(settings), known[role])
         record(admin, "host add", subject=role)
-    click.echo(f"{role} has what PUBLIC had before Turno was installed")
+    say(f"{role} has what PUBLIC had before Turno was installed")
 
 
-@click.command()
+@click.command(epilog="Example: turno db uninstall --plan")
 @click.option(
     "--plan",
     is_flag=True,
@@ -169,7 +170,7 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     with opened(provisioner(settings)) as admin:
         if plan:
             for line in [*obstacles(admin, logins, drop_tenants=drop_tenants), *plan_removal(admin, logins)]:
-                click.echo(line)
+                say(line)
             return
         for obstacle in obstacles(admin, logins, drop_tenants=drop_tenants):
             raise StillInUse(obstacle)
@@ -179,4 +180,4 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
                 f"Remove Turno and its {jobs} open jobs from this database? --plan lists each object", abort=True
             )
         remove_turno(admin, logins, drop_tenants=drop_tenants)
-    click.echo("Turno is no longer in this database")
+    say("Turno is no longer in this database")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from turno.commands.output.jobs_view import as_json
+from turno.commands.output.results import say, show, wants_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
 from turno.jobs.moment import written
@@ -18,17 +18,16 @@ def alerts() -> None:
     """List raised alerts; send a test to each receiver."""
 
 
-@alerts.command("list")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of a table.")
-def list_alerts(*, json_wanted: bool) -> None:
+@alerts.command("list", epilog="Example: turno alert list --json")
+def list_alerts() -> None:
     """List the raised alerts and the undelivered messages."""
     from turno.capabilities.alerts.stored import pending, raised  # noqa: PLC0415 - no driver for --help
     from turno.wiring.logins import operator_session  # noqa: PLC0415
 
     with operator_session(read_settings()) as operator:
         found, waiting = raised(operator), pending(operator)
-    if json_wanted:
-        click.echo(as_json({"alerts": [asdict(one) for one in found], "pending": [asdict(one) for one in waiting]}))
+    if wants_json():
+        show({"alerts": [asdict(one) for one in found], "pending": [asdict(one) for one in waiting]})
         return
     if not found:
         click.echo("no alert is raised")
@@ -40,7 +39,7 @@ def list_alerts(*, json_wanted: bool) -> None:
         click.echo(f"{one.events} messages wait for {one.receiver} after {one.tries} tries{when}")
 
 
-@alerts.command("test")
+@alerts.command("test", epilog="Example: turno alert test")
 def test_alerts() -> int:
     """Send a test to every receiver of the settings and print its answer. Exit status 1 after an error."""
     seal(*RESIDENTS_NEED)
@@ -49,7 +48,7 @@ def test_alerts() -> int:
 
     answers = alerts_of(read_settings()).send_now(test_message())
     for name, error in sorted(answers.items()):
-        click.echo(f"{name}: {'sent' if error is None else printable(error)}")
+        say(f"{name}: {'sent' if error is None else printable(error)}")
     if set(answers) == {"log"}:
-        click.echo("only the log is told: set TURNO_ALERT_TO")
+        say("only the log receives alerts: set TURNO_ALERT_TO")
     return int(any(answers.values()))

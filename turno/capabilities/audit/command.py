@@ -9,8 +9,7 @@ import click
 
 from turno.capabilities.audit.stored import list_audit
 from turno.commands.filters import PAST_MOMENT
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import show
 from turno.environment import read_settings
 from turno.wiring.logins import operator_session
 
@@ -25,24 +24,20 @@ def audit() -> None:
     """List the changes by operators."""
 
 
-@audit.command("list")
+@audit.command("list", epilog="Example: turno audit list --action retry --since 7d")
 @click.option("--by", "actor", help="Only changes by this operator.")
 @click.option("--tenant", help="Only changes of this tenant.")
 @click.option("--action", help="Only this kind of change, such as retry or `tenant set`.")
 @click.option("--since", type=PAST_MOMENT, metavar="AGO|TIME", help="Only changes since then.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def list_entries(
-    *, actor: str | None, tenant: str | None, action: str | None, since: datetime | None, limit: int, json_wanted: bool
+    *, actor: str | None, tenant: str | None, action: str | None, since: datetime | None, limit: int
 ) -> None:
     """List the changes by operators, the latest first. Entries cannot be changed or removed."""
     with operator_session(read_settings()) as session:
         rows = list_audit(session, actor=actor, tenant=tenant, action=action, since=since, limit=limit)
-    if json_wanted:
-        click.echo(as_json(rows))
-        return
     lines = [
         (row["at"], row["actor"], row["action"], row["tenant"], row["subject"], row["jobs"], json.dumps(row["detail"]))
         for row in rows
     ]
-    print_table(HEADERS, lines)
+    show(rows, HEADERS, lines)

@@ -10,8 +10,7 @@ import click
 
 from turno.capabilities.effects import review
 from turno.capabilities.effects.doubt import set_doubt
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -36,21 +35,19 @@ def effect() -> None:
     """List and settle outside effects of jobs; doubt them after a restore."""
 
 
-@effect.command("list")
+@effect.command("list", epilog="Example: turno effect list --tenant suc0001 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
 @tenant_option
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.argument("job_id", type=click.UUID)
-def list_effects(*, tenant: str, json_wanted: bool, job_id: UUID) -> None:
+def list_effects(*, tenant: str, job_id: UUID) -> None:
     """List the outside effects that the job JOB_ID issued or waits for."""
     with session_of(tenant) as session:
         effects = session.read(lambda reader: review.of_job(reader, job_id, after="", limit=MOST))
-    if json_wanted:
-        click.echo(as_json(effects))
-    else:
-        print_table(("effect", "state", "calls", "since", "settled by"), [_row(one) for one in effects])
+    show(effects, ("effect", "state", "calls", "since", "settled by"), [_row(one) for one in effects])
 
 
-@effect.command()
+@effect.command(
+    epilog="Example: turno effect settle --tenant suc0001 --absent 0192d3a4-5b6c-7d8e-9f01-23456789abcd invoice-1"
+)
 @tenant_option
 @click.option(
     "--done", metavar="JSON", help="The effect happened; JSON is the value that its call would have returned."
@@ -70,7 +67,7 @@ def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID
         )
     match verdict:
         case "settled":
-            click.echo(f"{key} is settled as {'absent' if absent else 'done'}; the jobs that waited for it run on")
+            say(f"{key} is settled as {'absent' if absent else 'done'}; the jobs that waited for it run on")
         case "busy":
             raise NotSettled(f"an attempt may be issuing {key} now; look again when it has ended")
         case "ended":
@@ -81,7 +78,7 @@ def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID
             )
 
 
-@effect.command()
+@effect.command(epilog="Example: turno effect doubt --all")
 @click.argument("slug", required=False)
 @click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
 @click.option("--over", is_flag=True, help="End the look-ups: the effects since the backup are on record.")
@@ -95,7 +92,7 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
         "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
     )
     for one in found.changed:
-        click.echo(f"tenant {one}: {state}")
+        say(f"tenant {one}: {state}")
     for one, why in found.troubles.items():
         click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
     sys.exit(bool(found.troubles))

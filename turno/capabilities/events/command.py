@@ -10,8 +10,8 @@ import click
 from turno.capabilities.events import stored
 from turno.capabilities.events.stored import Page, Replay
 from turno.commands.filters import PAST_MOMENT
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table, text
+from turno.commands.output.results import say, show
+from turno.commands.output.tables import text
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import NotEnqueued
@@ -32,20 +32,17 @@ def events() -> None:
     """List and replay events; list and remove subscriptions."""
 
 
-@events.command(name="list")
+@events.command(name="list", epilog="Example: turno event list --tenant suc0001 --name order.paid")
 @tenant_option
 @click.option("--name", help="Only events of this name.")
 @click.option("--after", type=click.UUID, metavar="EVENT", help="Only events before this event, by its id.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON, with the data.")
-def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int, json_wanted: bool) -> None:
+def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int) -> None:
     """List events, newest first, with the types that have a job."""
     with session_of(tenant) as session:
         rows = session.read(lambda reader: stored.listed(reader, name, Page(after, limit)))
-    if json_wanted:
-        click.echo(as_json(rows))
-        return
-    print_table(
+    show(
+        rows,
         HEADERS,
         [
             (
@@ -61,7 +58,7 @@ def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int
     )
 
 
-@events.command()
+@events.command(epilog="Example: turno event replay --tenant suc0001 --type send_letters --since 7d --missing")
 @tenant_option
 @click.option("--type", "job_type", required=True, help="The subscriber, a job type.")
 @click.option("--name", help="Only events of this name; all names that the type subscribes to by default.")
@@ -100,21 +97,20 @@ def replay(
             count += done
             if done < BATCH:
                 break
-    click.echo(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
+    say(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
 
 
-@events.command()
+@events.command(epilog="Example: turno event subscriptions --json")
 def subscriptions() -> None:
     """List the subscriptions, and when a process last announced each."""
     with operator_session(read_settings()) as operator:
         rows = stored.subscriptions(operator)
-    print_table(
-        ("event", "type", "ordered", "announced"),
-        [(event, job_type, "yes" if ordered else "no", text(seen_at)) for event, job_type, ordered, seen_at in rows],
-    )
+    headers = ("event", "type", "ordered", "announced")
+    lines = [(event, job_type, "yes" if ordered else "no", text(seen_at)) for event, job_type, ordered, seen_at in rows]
+    show([dict(zip(headers, row, strict=True)) for row in rows], headers, lines)
 
 
-@events.command()
+@events.command(epilog="Example: turno event unsubscribe order.paid send_letters")
 @click.argument("event")
 @click.argument("job_type", metavar="TYPE")
 def unsubscribe(*, event: str, job_type: str) -> None:
@@ -125,4 +121,4 @@ def unsubscribe(*, event: str, job_type: str) -> None:
     with operator_session(read_settings()) as operator:
         if not stored.unsubscribe(operator, event, job_type):
             raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno event subscriptions`")
-    click.echo(f"{job_type} no longer subscribes to {event}")
+    say(f"{job_type} no longer subscribes to {event}")

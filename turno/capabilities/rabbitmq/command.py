@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from turno.commands.output.results import say
 from turno.environment import read_settings
 from turno.errors import InvalidSettings, TurnoError
 from turno.without_secrets import WORKERS_NEED
@@ -32,7 +33,7 @@ class BrokerUnreachable(TurnoError):
     """The broker does not answer, or refuses this user."""
 
 
-@click.command()
+@click.command(epilog="Example: turno broker create")
 def broker() -> None:
     """Make Turno's exchange and queues in RabbitMQ, as a user who may, and compare those that are there."""
     from pika.exceptions import AMQPError  # noqa: PLC0415 - unused by a probe
@@ -46,7 +47,7 @@ def broker() -> None:
         raise BrokerUnreachable(
             f"cannot reach the broker of RABBITMQ_URL, or it refuses: {error!r}; start it, or correct the URL"
         ) from error
-    click.echo("the exchange and every queue are there, made as Turno makes them")
+    say("the exchange and every queue are there, made as Turno makes them")
 
 
 def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.capabilities.schedule_templates import stored
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table
+from turno.commands.output.results import say, show
 from turno.commands.recurring_options import NotSaved, given_options, job_options, recurring_job
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -30,7 +29,6 @@ MOST = 10_000
 HEADERS = ("name", "type", "when", "zone", "tenants", "paused", "problems", "state")
 COPY_HEADERS = ("tenant", "zone", "next", "missed", "state")
 by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
-json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 
 
 class UnknownTemplate(TurnoError):
@@ -45,7 +43,7 @@ def template() -> None:
     """Create jobs at times in every tenant: add, list, set, pause, resume and remove templates."""
 
 
-@template.command()
+@template.command(epilog="Example: turno template add nightly --type send_letters --cron '0 3 * * *'")
 @click.option("--type", "job_type", required=True, help="The type of its jobs.")
 @job_options
 @click.option("--user", default=getuser, help="The user of its jobs; by default the user of this shell.")
@@ -58,10 +56,10 @@ def add(*, name: str, job_type: str, user: str, by: str, **options: Any) -> None
         if stored.save(operator, wanted, by=by, replace=False) == "exists":
             raise NotSaved(f"there is a template {name}; change it by `turno template set`")
         (row,) = stored.list_templates(operator, name)
-    click.echo(f"{name} is added to {row['tenants']} tenants")
+    say(f"{name} is added to {row['tenants']} tenants")
 
 
-@template.command("set")
+@template.command("set", epilog="Example: turno template set nightly --every 6h")
 @click.option("--type", "job_type", help="The type of its jobs.")
 @job_options
 @by_option
@@ -76,60 +74,52 @@ def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
             kept |= {"cron": None, "every": None, "spread": None}
         wanted = recurring_job(name, job_type or row["type"], row["user_id"], kept | given, ANY_TENANT)
         stored.save(operator, wanted, by=by, create=False)
-    click.echo(f"{name} is changed")
+    say(f"{name} is changed")
 
 
-@template.command("list")
-@json_option
-def list_all(*, json_wanted: bool) -> None:
+@template.command("list", epilog="Example: turno template list --json")
+def list_all() -> None:
     """List the templates with the numbers of their tenants."""
     with _operator() as operator:
         rows = stored.list_templates(operator)
-    if json_wanted:
-        click.echo(as_json(rows))
-        return
     lines = [
         (row["name"], row["type"], row["cron"] or f"every {row['every']} s", row["zone"], row["tenants"], row["paused"],
          row["problems"], "paused" if row["paused_at"] else "on")
         for row in rows
     ]  # fmt: skip
-    print_table(HEADERS, lines)
+    show(rows, HEADERS, lines)
 
 
-@template.command()
-@json_option
+@template.command("show", epilog="Example: turno template show nightly")
 @click.argument("name")
-def show(*, name: str, json_wanted: bool) -> None:
+def show_copies(*, name: str) -> None:
     """Show the copies of the template NAME by tenant."""
     with _operator() as operator:
         row = _found(operator, name)
         copies = stored.list_copies(operator, name, limit=MOST)
-    if json_wanted:
-        click.echo(as_json(row | {"copies": copies}))
-    else:
-        lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], _state(row, one)) for one in copies]
-        print_table(COPY_HEADERS, lines)
+    lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], _state(row, one)) for one in copies]
+    show(row | {"copies": copies}, COPY_HEADERS, lines)
 
 
-@template.command()
+@template.command(epilog="Example: turno template pause nightly")
 @by_option
 @click.argument("name")
 def pause(*, name: str, by: str) -> None:
     """Pause the template NAME in all tenants."""
     _switch(name, by, pause=True)
-    click.echo(f"{name} is paused in all tenants")
+    say(f"{name} is paused in all tenants")
 
 
-@template.command()
+@template.command(epilog="Example: turno template resume nightly")
 @by_option
 @click.argument("name")
 def resume(*, name: str, by: str) -> None:
     """Resume the template NAME; copies that a tenant paused stay paused."""
     _switch(name, by, pause=False)
-    click.echo(f"{name} fires again")
+    say(f"{name} fires again")
 
 
-@template.command()
+@template.command(epilog="Example: turno template remove nightly")
 @by_option
 @click.argument("name")
 def remove(*, name: str, by: str) -> None:
@@ -137,10 +127,10 @@ def remove(*, name: str, by: str) -> None:
     with _operator() as operator:
         if not stored.remove(operator, name, by=by):
             raise UnknownTemplate(name)
-    click.echo(f"{name} is removed")
+    say(f"{name} is removed")
 
 
-@template.command()
+@template.command(epilog="Example: turno template zone --tenant suc0001 America/Argentina/Cordoba")
 @click.option("--tenant", required=True, help="The tenant.")
 @by_option
 @click.argument("zone", required=False)
@@ -151,7 +141,7 @@ def zone(*, tenant: str, zone: str | None, by: str) -> None:
     with _operator() as operator:
         if not stored.set_zone(operator, tenant, zone, by=by):
             raise UnknownTenant(tenant)
-    click.echo(f"{tenant} has the time zone {zone or 'of each template'}")
+    say(f"{tenant} has the time zone {zone or 'of each template'}")
 
 
 def _operator() -> AbstractContextManager[psycopg.Connection[Any]]:

@@ -11,8 +11,8 @@ import click
 
 from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.listed import all_schedules
-from turno.commands.output.jobs_view import as_json
-from turno.commands.output.tables import print_table, text
+from turno.commands.output.results import say, show
+from turno.commands.output.tables import text
 from turno.commands.recurring_options import given_options, job_options, recurring_job, rule_options
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
@@ -41,7 +41,7 @@ def schedule() -> None:
     """Make jobs again and again: add, list, change, pause, resume, remove and preview schedules."""
 
 
-@schedule.command()
+@schedule.command(epilog="Example: turno schedule add --tenant suc0001 nightly --type send_letters --cron '0 3 * * *'")
 @tenant_option
 @click.option("--type", "job_type", required=True, help="The type of its jobs.")
 @job_options
@@ -54,7 +54,7 @@ def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> 
         _save(session, name, job_type, user, given, create=True)
 
 
-@schedule.command("set")
+@schedule.command("set", epilog="Example: turno schedule set --tenant suc0001 nightly --priority low")
 @tenant_option
 @click.option("--type", "job_type", help="The type of its jobs.")
 @job_options
@@ -71,11 +71,10 @@ def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> N
         _save(session, name, job_type or row["type"], row["user_id"], kept | given, create=False)
 
 
-@schedule.command("list")
+@schedule.command("list", epilog="Example: turno schedule list --all --json")
 @click.option("--tenant", help="Whose schedules.")
 @click.option("--all", "everybody", is_flag=True, help="Those of every tenant.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def list_all(*, tenant: str | None, everybody: bool, json_wanted: bool) -> None:
+def list_all(*, tenant: str | None, everybody: bool) -> None:
     """List the schedules of a tenant, or of all."""
     if everybody == (tenant is not None):
         raise click.UsageError("say either --tenant SLUG or --all")
@@ -86,13 +85,10 @@ def list_all(*, tenant: str | None, everybody: bool, json_wanted: bool) -> None:
         with session_of(tenant) as session:
             rows = session.read(lambda reader: stored.search(reader, None, limit=MOST))
             rows = [row | {"slug": tenant, "next_at": _next(row, session)} for row in rows]
-    if json_wanted:
-        click.echo(as_json(rows))
-    else:
-        print_table(HEADERS, [_line(row) for row in rows])
+    show(rows, HEADERS, [_line(row) for row in rows])
 
 
-@schedule.command()
+@schedule.command(epilog="Example: turno schedule pause --tenant suc0001 nightly")
 @tenant_option
 @click.argument("name")
 def pause(*, tenant: str, name: str) -> None:
@@ -101,7 +97,7 @@ def pause(*, tenant: str, name: str) -> None:
         _told(changes.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
 
 
-@schedule.command()
+@schedule.command(epilog="Example: turno schedule resume --tenant suc0001 nightly")
 @tenant_option
 @click.argument("name")
 def resume(*, tenant: str, name: str) -> None:
@@ -110,7 +106,7 @@ def resume(*, tenant: str, name: str) -> None:
         _told(changes.resume(session.connection, session.tenant, name, only=None), name, tenant, "fires again")
 
 
-@schedule.command()
+@schedule.command(epilog="Example: turno schedule remove --tenant suc0001 nightly")
 @tenant_option
 @click.argument("name")
 def remove(*, tenant: str, name: str) -> None:
@@ -120,7 +116,7 @@ def remove(*, tenant: str, name: str) -> None:
     _told("changed" if gone else "unknown", name, tenant, "is removed")
 
 
-@schedule.command("next")
+@schedule.command("next", epilog="Example: turno schedule next --every 6h --count 3")
 @click.option("--tenant", help="Whose schedule; without it the times are previewed.")
 @rule_options
 @click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
@@ -141,7 +137,7 @@ def preview(*, tenant: str | None, name: str | None, count: int, **options: Any)
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - read by this command alone
 
     rows = [(moment, moment.astimezone(ZoneInfo(zone)).isoformat()) for moment in islice(moments, count)]
-    print_table(("utc", zone), rows)
+    show([{"utc": utc, "local": local} for utc, local in rows], ("utc", zone), rows)
 
 
 def _save(session: TenantSession, name: str, job_type: str, user: str, given: dict[str, Any], *, create: bool) -> None:
@@ -154,7 +150,7 @@ def _save(session: TenantSession, name: str, job_type: str, user: str, given: di
         case "full":
             raise ScheduleRefused(f"{session.tenant.slug} has {changes.MOST_SCHEDULES} schedules; remove one first")
     moment = _next(row, session)
-    click.echo(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}")
+    say(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}")
 
 
 def _found(session: TenantSession, name: str) -> dict[str, Any]:
@@ -173,7 +169,7 @@ def _next(row: dict[str, Any], session: TenantSession) -> datetime | None:
 def _told(verdict: str, name: str, tenant: str, done: str) -> None:
     if verdict == "unknown":
         raise _unknown(name, tenant)
-    click.echo(f"{name} {done}")
+    say(f"{name} {done}")
 
 
 def _unknown(name: str, tenant: str) -> ScheduleRefused:

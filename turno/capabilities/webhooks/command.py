@@ -7,7 +7,7 @@ import click
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.delivery import address_secret, webhook_secret
 from turno.capabilities.webhooks.url import url_problem
-from turno.commands.output.jobs_view import as_json
+from turno.commands.output.results import say, show, wants_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -29,15 +29,14 @@ def webhooks() -> None:
     """Add webhooks; list and resend failed deliveries."""
 
 
-@webhooks.command("list")
+@webhooks.command("list", epilog="Example: turno webhook list --json")
 @click.option("--tenant", help="Only the failed deliveries of this tenant.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of tables.")
-def list_all(*, tenant: str | None, json_wanted: bool) -> None:
+def list_all(*, tenant: str | None) -> None:
     """List the addresses and the failed deliveries."""
     with operator_session(read_settings()) as operator:
         addresses, failing = stored.list_addresses(operator), stored.failing(operator, tenant=tenant, limit=MOST)
-    if json_wanted:
-        click.echo(as_json({"addresses": addresses, "failing": failing}))
+    if wants_json():
+        show({"addresses": addresses, "failing": failing})
         return
     headers = ("number", "address", "tenant", "type", "not taken")
     told = [(a["id"], a["url"], a["tenant"] or "all", a["type"] or "all", a["failing"]) for a in addresses]
@@ -59,7 +58,7 @@ def list_all(*, tenant: str | None, json_wanted: bool) -> None:
         print_table(("id", "tenant", "job", "address", "tries", "next", "error"), rows)
 
 
-@webhooks.command()
+@webhooks.command(epilog="Example: turno webhook add https://hooks.example/turno --type send_letters")
 @click.argument("url")
 @click.option("--tenant", help="Only the jobs of this tenant.")
 @click.option("--type", "job_type", help="Only jobs of this type.")
@@ -75,10 +74,10 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
         made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)
     if made is None:
         raise UnknownTenant(tenant or "")
-    click.echo(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
+    say(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
 
 
-@webhooks.command()
+@webhooks.command(epilog="Example: turno webhook remove 3")
 @click.argument("number", type=int)
 @by_option
 def remove(number: int, by: str) -> None:
@@ -86,10 +85,10 @@ def remove(number: int, by: str) -> None:
     with operator_session(read_settings()) as operator:
         if not stored.remove_address(operator, number, by=by):
             raise NotTold(f"there is no address {number}")
-    click.echo(f"address {number} is told no more")
+    say(f"address {number} is told no more")
 
 
-@webhooks.command()
+@webhooks.command(epilog="Example: turno webhook secret 3")
 @click.argument("number", type=int, required=False)
 @click.option("--tenant", help="The key of this tenant's submissions.")
 def secret(number: int | None, tenant: str | None) -> None:
@@ -98,31 +97,31 @@ def secret(number: int | None, tenant: str | None) -> None:
     if (number is None) == (tenant is None):
         raise click.UsageError("name the NUMBER of an address, or --tenant")
     if tenant is None:
-        click.echo(address_secret(settings, number or 0))
+        say(address_secret(settings, number or 0))
         return
     with operator_session(settings) as operator:
         Directory(lambda: operator).find(tenant)
-    click.echo(webhook_secret(settings, tenant))
+    say(webhook_secret(settings, tenant))
 
 
-@webhooks.command()
+@webhooks.command(epilog="Example: turno webhook resend --all")
 @click.argument("ids", nargs=-1, type=int)
 @click.option("--tenant", help="All failed deliveries of this tenant.")
 @click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
 @by_option
 def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
     """Resend the failed deliveries with these IDS, or all of a tenant, or all, at once."""
-    click.echo(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
+    say(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
 
 
-@webhooks.command()
+@webhooks.command(epilog="Example: turno webhook discard --tenant suc0001")
 @click.argument("ids", nargs=-1, type=int)
 @click.option("--tenant", help="All failed deliveries of this tenant.")
 @click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
 @by_option
 def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
     """Discard the failed deliveries with these IDS, or all of a tenant, or all."""
-    click.echo(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
+    say(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
 
 
 def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import label, outcome
 from turno.jobs.lacking import waiting_for
-from turno.jobs.moment import written
 from turno.traces import trace_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 Row = dict[str, Any]
 LIST_HEADERS = ("job", "type", "state", "progress", "user", "created", "seconds", "error")
@@ -93,12 +91,3 @@ def error(stored: Mapping[str, Any] | None) -> str:
     reference = f" ({stored['reference']})" if stored.get("reference") else ""
     cause = f", caused by {stored['cause']}" if stored.get("cause") else ""
     return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{cause}{reference}"
-
-
-def as_json(rows: Row | Sequence[Row]) -> str:
-    """Return rows as JSON; times are ISO 8601 in UTC."""
-    return json.dumps(rows, default=_plain, indent=2)
-
-
-def _plain(value: Any) -> str:
-    return written(value, "auto") if isinstance(value, datetime) else str(value)
