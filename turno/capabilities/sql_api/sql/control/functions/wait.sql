@@ -11,6 +11,8 @@ DECLARE
 BEGIN
     IF (seconds BETWEEN 0 AND 60) IS NOT TRUE THEN
         PERFORM not_enqueued('TU012', format('a wait of %s seconds is not possible', seconds), 'give 0 to 60 seconds');
+    ELSIF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        PERFORM not_enqueued('TU012', 'the transaction has changes, of which the job may be one', 'commit it, then wait');
     ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM not_enqueued('TU012', format('a transaction in %s sees no later change', current_setting('transaction_isolation')),
                              'wait in a transaction in READ COMMITTED');
@@ -18,9 +20,6 @@ BEGIN
     until := clock_timestamp() + make_interval(secs => seconds);
     LOOP
         EXECUTE format('SELECT * FROM %I.application_job($1)', target) INTO found USING job_id;
-        IF found.uncommitted AND found.status = 'pending' THEN
-            PERFORM not_enqueued('TU012', 'the transaction that enqueued the job is still open', 'commit it, then wait');
-        END IF;
         EXIT WHEN found.job_id IS NULL OR found.finished_at IS NOT NULL OR clock_timestamp() >= until;
         PERFORM pg_sleep(least(pause, extract(epoch FROM until - clock_timestamp())));
         pause := least(2 * pause, 0.5);
