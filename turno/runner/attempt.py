@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -89,7 +89,8 @@ class Attempt:
     def run(self) -> Outcome | Exception:
         """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
         try:
-            with closing(self.context), limited_memory(self.handler.memory_mb), self.spans.current():
+            limit = limited_memory(megabytes) if (megabytes := self.handler.memory_mb) is not None else nullcontext()
+            with closing(self.context), limit, self.spans.current():
                 outcome = self._obsolete() or self._call()
             if isinstance(outcome, Completed):
                 self.transaction.keep(outcome.result, self.began)

@@ -1,4 +1,4 @@
-"""What a handler sees of its job."""
+"""The context of an attempt: the session, the progress, the items and the children of its job."""
 
 import logging
 import os
@@ -134,7 +134,7 @@ class AttemptContext(CapabilityMembers):
     def company(self) -> CompanyReading:
         """What a consolidated report reads: its company's branches."""
         if self._company is None:
-            raise HandlerMisuse("job.company is for a handler whose class says `reads_company = True`")
+            raise HandlerMisuse("job.company is closed to this handler: set `reads_company = True` in its class")
         return self._company
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
@@ -151,7 +151,7 @@ class AttemptContext(CapabilityMembers):
             return
         self._progressed()
         if asked:
-            raise CancelRequested("somebody asked for this job to be cancelled")
+            raise CancelRequested("a user cancelled this job")
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
@@ -206,7 +206,7 @@ class AttemptContext(CapabilityMembers):
         queue: str | None = None,
         **fields: Any,
     ) -> Enqueued:
-        """Enqueue a job of this one's user, committed with this one's work."""
+        """Enqueue a job of the same user, committed with the work of this job."""
         handler = job_type if isinstance(job_type, type) else self.registry.handler(job_type)
         new = NewJob.of(
             handler,
@@ -222,19 +222,19 @@ class AttemptContext(CapabilityMembers):
         return attempts.enqueue_child(self.connection, self.claim, new)
 
     def check_cancelled(self) -> None:
-        """Raise CancelRequested if somebody asked this job to stop."""
+        """Raise CancelRequested if a user cancelled this job."""
         self.stop_if_overdue()
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + PROGRESS_EVERY
             self.safe_place(asked=attempts.cancel_requested(self.connection, self.claim), drain=False)
 
     def safe_place(self, *, asked: bool, drain: bool = True) -> None:
-        """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
+        """Stop here if a user cancelled the job, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
         if drain:
             self._progressed()
         if asked:
-            raise CancelRequested("somebody asked for this job to be cancelled")
+            raise CancelRequested("a user cancelled this job")
         if drain and self._shared.requested:
             raise HandBack("the worker is stopping; the job goes on elsewhere")
 

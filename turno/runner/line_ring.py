@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CAPACITY = 65_536  # bytes of lines that a child holds until its parent reads them; newer lines overwrite the oldest
 HEAD, TAIL = range(2)  # words of eight bytes: how many bytes were ever written, and where the oldest line begins
 SIZE = 2 * 8 + CAPACITY
+LONGEST = 2000  # characters of a line, an exception's traceback included
+_PLAIN = logging.Formatter()
 _SHAPE = struct.Struct("<IIIIdBB")
 
 
@@ -97,15 +99,11 @@ def _lines(copied: bytes) -> list[Line]:
     return lines
 
 
-LONGEST = 2000  # characters of a line, an exception's traceback included
-_PLAIN = logging.Formatter()
-
-
 class KeptLines(logging.Handler):
-    """Puts each line that is logged while a handler is at work where this child's parent finds it.
+    """Puts each line that is logged during the call of a handler into the memory that the child shares.
 
-    Between two jobs nothing is kept. Of other threads and processes only what `job.log` says for the present job is:
-    they may be an earlier job's, and that may be another tenant's.
+    No line is kept between two jobs. Of another thread or process, which an earlier job of another tenant may have
+    started, only the lines of `job.log` of the present job are kept.
     """
 
     def __init__(self, shared: "SharedState", level: str) -> None:

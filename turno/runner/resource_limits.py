@@ -37,11 +37,8 @@ def adopt_orphans() -> None:
 
 
 @contextmanager
-def limited_memory(megabytes: int | None) -> Iterator[None]:
+def limited_memory(megabytes: int) -> Iterator[None]:
     """Limit the further memory of this process; beyond the limit, it receives MemoryError."""
-    if megabytes is None:
-        yield
-        return
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, ((_status("VmData:") + megabytes * 1024) * 1024, most))
     try:

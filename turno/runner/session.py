@@ -1,4 +1,4 @@
-"""The sessions of handlers, which only the executor may end or commit, and the cache of a child that lends them."""
+"""The sessions of handlers, which only the executor may end or commit, and the cache of a child."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from turno.tenancy.identity.tenant import HandlerLogin
 
 RV = TypeVar("RV")
 
-# What DISCARD ALL does, except that plans are kept: they hold no data, and planning a tenant's functions again
-# would cost every job more than its own statements. The last statement says whose session it is.
+# The parts of DISCARD ALL without the loss of plans: a plan holds no data, and planning the functions of a tenant again
+# costs a job more than its own statements. The last statement returns the user of the session.
 CLEAN: tuple[Statement, ...] = (
     ("CLOSE ALL", ()),
     ("SET SESSION AUTHORIZATION DEFAULT", ()),

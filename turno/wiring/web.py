@@ -91,13 +91,13 @@ class WebMaintenance:
 
 
 class Turno:
-    """Turno in a Flask application: its API, its pages and its live streams, on a pool of connections of its own.
+    """Adds the API, the pages and the live streams to a Flask application, with a separate pool of connections.
 
-    All of its addresses begin with `url_prefix`. `principal` returns who asks, None if nobody is signed in, and so
-    takes the place of Turno's tokens; a page then leads who is not signed in to the address `sign_in`. `layout` names a
-    template in which Turno's pages stand: it has the blocks `title`, `turno_head` and `turno`. `pages` are blueprints
-    of the application's own pages, which stand before Turno's. Settings are the environment's unless they are given. It
-    is made once in each web process, after the fork.
+    Create the object once in each web process, after the fork. All addresses begin with `url_prefix`. `principal`
+    replaces the tokens: it returns the signed-in user, or None; a page then redirects a request without a user to the
+    address `sign_in`. `layout` names a template around the pages, with the blocks `title`, `turno_head` and `turno`.
+    `pages` are blueprints of the application, which precede the pages. The default settings are those of the
+    environment.
     """
 
     def __init__(

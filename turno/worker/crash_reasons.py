@@ -18,6 +18,13 @@ NOTIFICATIONS = (
 )
 # Reasons of a kill for which the job is not to blame.
 BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, SERVER_REPLACED)
+EXITS = {
+    exit_codes.OUT_OF_MEMORY: "out of memory",
+    exit_codes.LOGIN_REFUSED: "the tenant's login was refused",
+    exit_codes.DATABASE_AWAY: "the database could not be reached",
+    exit_codes.DATABASE_BUSY: "its tenant's data was locked, or the database had no room",
+    exit_codes.UNRECORDED: "the database refused to record how it went",
+}
 
 
 def time_limit(seconds: float) -> str:
@@ -42,17 +49,6 @@ def of_end(code: int) -> str:
         name = signal.Signals(-code).name
         hint = "; if nobody sent it, the system ran out of memory" if name == "SIGKILL" else ""
         return f"killed by {name}{hint}"
-    match code:
-        case exit_codes.OUT_OF_MEMORY:
-            return "out of memory"
-        case exit_codes.LOGIN_REFUSED:
-            return "the tenant's login was refused"
-        case exit_codes.DATABASE_AWAY:
-            return "the database could not be reached"
-        case exit_codes.DATABASE_BUSY:
-            return "its tenant's data was locked, or the database had no room"
-        case exit_codes.UNRECORDED:
-            return "the database refused to record how it went"
-        case exit_codes.LEFT:
-            code = 0
-    return f"exited with status {code} without finishing"
+    if code in EXITS:
+        return EXITS[code]
+    return f"exited with status {0 if code == exit_codes.LEFT else code} without finishing"

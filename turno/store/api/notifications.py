@@ -1,4 +1,4 @@
-"""What a user is told when a job ends."""
+"""The notifications of users about the ends of their jobs."""
 
 from typing import Any, LiteralString
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Read what the list of workers tells: who is alive, and what nobody alive can run."""
+"""Read the list of workers: the living workers, and the waiting jobs that no living worker can run."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ class Unserved:
 
     @property
     def sentence(self) -> str:
-        """Return what is missing, and what waits for it."""
+        """Return the missing part and the number of waiting jobs."""
         many = f"{COUNTED} jobs or more" if self.waiting >= COUNTED else f"{self.waiting} jobs"
         since = self.oldest.isoformat(sep=" ", timespec="seconds")
         return f"{self.why}: {many} of {self.tenants} tenants wait for {self.backend}, the oldest since {since}"

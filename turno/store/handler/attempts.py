@@ -1,4 +1,4 @@
-"""What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
+"""The statements of an attempt about its job, as the tenant's handler role and under the token of the claim."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Session = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job as its attempt finds it; `errors` were counted before this attempt."""
+    """A job at the begin of its attempt; `errors` were counted before."""
 
     payload: str  # JSON text, so that no number passes through a float
     user_id: str
@@ -36,7 +36,7 @@ class Started:
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """Return by which ids a line of the log is found with the request that it follows from."""
+        """Return the ids of the request that enqueued the job, for lines of the log."""
         return {"correlation_id": self.correlation_id, "trace_id": trace_id(self.trace_context)}
 
 
@@ -95,7 +95,7 @@ def cancel(session: Session, claim: Claim, reason: str) -> str:
 
 
 def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
-    """Show progress; returns whether somebody asked the job to stop."""
+    """Show progress; return whether the job has to stop."""
     return bool(_under_claim(session, "SELECT {}.job_progress(%s, %s, %s, %s, %s)", claim, done, total, message))
 
 
@@ -115,7 +115,7 @@ def hold(session: Session, claim: Claim) -> bool:
 
 
 def cancel_requested(session: Session, claim: Claim) -> bool:
-    """Say whether somebody asked the job to stop."""
+    """Return whether a user cancelled the job."""
     statement = qualified("SELECT {}.job_cancel_requested(%s)", claim.login.schema)
     return bool(_row(session, statement, (claim.job_id,))[0])
 
@@ -132,7 +132,7 @@ def enqueue_child(session: Session, claim: Claim, new: NewJob) -> Enqueued:
 
 
 def ledger(session: Session, claim: Claim) -> dict[str, str]:
-    """Return the state of every item that the ledger knows, by key."""
+    """Return the state of each recorded item, by key."""
     with session.cursor(row_factory=tuple_row) as cursor:
         statement: LiteralString = "SELECT key, state FROM {}.background_job_items WHERE job_id = %s"
         cursor.execute(qualified(statement, claim.login.schema), (claim.job_id,))
@@ -165,7 +165,7 @@ def writing_savepoints(session: Session) -> int:
 
 
 def now(session: Session) -> datetime:
-    """Return the database's clock, the only one that decides."""
+    """Return the time of the database, by which all transitions are timed."""
     moment: datetime = _row(session, "SELECT clock_timestamp()", ())[0]
     return moment
 
@@ -178,7 +178,7 @@ def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
 
 
 def lost(session: Session, claims: Sequence[Claim]) -> None:
-    """Count attempts that lost their claims, as far as no end of theirs is on record."""
+    """Count the attempts that lost their claims and have no recorded end."""
     session.execute(qualified("SELECT {}.claims_lost(%s, %s)", claims[0].login.schema), keys(claims))
 
 
