@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
     from turno.web.auth.tokens import Principal
-    from turno.wiring.enqueue import enqueue, enqueue_many
+    from turno.wiring.enqueue import enqueue, enqueue_async, enqueue_many, enqueue_many_async
     from turno.wiring.web import Turno
 
 _PLACES = {
@@ -56,7 +56,9 @@ _PLACES = {
     "Principal": "turno.web.auth.tokens",
     "Turno": "turno.wiring.web",
     "enqueue": "turno.wiring.enqueue",
+    "enqueue_async": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",
+    "enqueue_many_async": "turno.wiring.enqueue",
 }
 
 __all__ = [
@@ -85,7 +87,9 @@ __all__ = [
     "UnknownJobType",
     "UserError",
     "enqueue",
+    "enqueue_async",
     "enqueue_many",
+    "enqueue_many_async",
     "publish",
 ]
 

@@ -16,6 +16,14 @@ STRICT = "as strict as POST"
 
 MUTANTS = (
     Mutant(
+        "a refusal within an error of another library is not found",
+        "a refusal is NotEnqueued on every driver",
+        ON_THEIRS,
+        'while cause is not None and not hasattr(cause, "diag") and not hasattr(cause, "hint"):',
+        "while False:",
+        ("tests/integration/dispatch/test_enqueue_on_each_driver.py::test_a_refusal_is_not_enqueued",),
+    ),
+    Mutant(
         "a request with another delay counts as repeated",
         "DESIGN section 8: a key with another body is refused",
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
@@ -27,18 +35,18 @@ MUTANTS = (
         "a job is there before its caller commits",
         TRANSACTIONAL,
         ON_THEIRS,
-        "                return cursor.execute(statement, parameters).fetchall()\n",
-        "                rows = cursor.execute(statement, parameters).fetchall()\n                connection.commit()\n"
-        "                return rows\n",
+        "                return cursor.execute(self.statement, self.parameters).fetchall()\n",
+        "                rows = cursor.execute(self.statement, self.parameters).fetchall()\n"
+        "                connection.commit()\n                return rows\n",
         (f"{TESTS}::test_rolled_back_job_was_never_there",),
     ),
     Mutant(
         "SQLAlchemy does not know that its transaction has begun",
         TRANSACTIONAL,
         ON_THEIRS,
-        "    return lambda statement, parameters: execute(statement, parameters).fetchall()\n",
-        "    raw = connection.connection.driver_connection\n"
-        "    return lambda statement, parameters: raw.execute(statement, parameters).fetchall()\n",
+        "            return _tuples(connection.execute(*self._for_sqlalchemy()))\n",
+        "            raw = connection.connection.driver_connection\n"
+        "            return _tuples(raw.execute(self.statement, self.parameters).fetchall())\n",
         (f"{TESTS}::test_sqlalchemy_connection_commits_and_rolls_back_jobs",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Self
+from typing import Literal, Self, TypeAlias
 from uuid import UUID
 
 
@@ -32,6 +32,9 @@ class Priority(IntEnum):
     def word(self) -> str:
         """Return the name the API uses."""
         return self.name.lower()
+
+
+PriorityName: TypeAlias = Priority | Literal["urgent", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from turno.jobs.effect import Effect, Finding
     from turno.jobs.handler import JobHandler
-    from turno.jobs.job import Priority
+    from turno.jobs.job import PriorityName
     from turno.jobs.new_job import Enqueued, Published, UniqueFor
     from turno.jobs.part import Part
 
@@ -196,7 +196,7 @@ class JobContext(Protocol):
         *,
         run_at: datetime | None = None,
         run_in: timedelta | float | None = None,
-        priority: Priority | str = "normal",
+        priority: PriorityName = "normal",
         key: str | None = None,
         unique_for: UniqueFor = None,
         concurrency_key: str | None = None,

@@ -13,7 +13,7 @@ import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Priority
+from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.jobs.payload import check_payload
@@ -199,7 +199,7 @@ class AttemptContext(CapabilityMembers):
         *,
         run_at: datetime | None = None,
         run_in: timedelta | float | None = None,
-        priority: Priority | str = Priority.NORMAL,
+        priority: PriorityName = "normal",
         key: str | None = None,
         unique_for: UniqueFor = None,
         concurrency_key: str | None = None,

@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, wraps
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from turno.environment import setting
 from turno.errors import NotEnqueued
-from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.new_job import Enqueued, NewJob, is_keyed, payload_of
 from turno.jobs.payload import check_payload
 from turno.store import host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from turno.jobs.handler import JobHandler
+    from turno.jobs.job import PriorityName
     from turno.jobs.new_job import UniqueFor
     from turno.jobs.registry import Registry
 
-__all__ = ["Enqueued", "enqueue", "enqueue_many"]
+__all__ = ["Enqueued", "enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
-def enqueue(
-    connection: Any,
+def _one(
     tenant: str,
-    job_type: str | type[JobHandler[Any]],
-    payload: Any = None,
+    job_type: str | type[JobHandler[T]],
+    payload: T | Mapping[str, Any] | None = None,
     /,
     *,
     run_at: datetime | None = None,
     run_in: timedelta | float | None = None,
-    priority: Priority | str = Priority.NORMAL,
+    priority: PriorityName = "normal",
     key: str | None = None,
     unique_for: UniqueFor = None,
     concurrency_key: str | None = None,
     queue: str | None = None,
     user: str | None = None,
     **fields: Any,
-) -> Enqueued:
-    """Enqueue a job in the caller's own transaction: it is there once that commits, and never if it rolls back.
+) -> host.Request[Enqueued]:
+    """Enqueue a job in the transaction that is open on the connection, which is the first argument.
 
-    `connection` is a psycopg 3 Connection, or a Connection or Session of SQLAlchemy, of a role that `turno host add`
-    let in. The payload is given by its fields, or as a mapping or the handler's own dataclass. With `key` the same
-    request is one job however often it is made; with `unique_for` so many seconds, while that job is "open", or "for
-    ever", and without a key the payload is the key. `run_in`, a timedelta or seconds, may replace `run_at`.
-    `concurrency_key` replaces the key that the handler makes of the payload ("" is none), and `queue` may be one of its
-    `other_queues`. Raises InvalidPayload naming the field, UnknownJobType, or NotEnqueued.
+    The connection is of psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django, of a role that `turno host add` admitted;
+    an asynchronous connection needs `await enqueue_async(…)`. The payload is given by its fields, or as a mapping or
+    the handler's own dataclass. With `key` the same request is one job however often it is made; with `unique_for` so
+    many seconds, while that job is "open", or "for ever", and without a key the payload is the key. `run_in`, a
+    timedelta or seconds, may replace `run_at`. `concurrency_key` replaces the key that the handler makes of the payload
+    ("" is none), and `queue` may be one of its `other_queues`. Raises InvalidPayload with the field, UnknownJobType, or
+    NotEnqueued.
     """
     handler = _handler(job_type)
     new = NewJob.of(
@@ -64,25 +68,23 @@ def enqueue(
         concurrency_key=concurrency_key,
         queue=queue,
     )
-    (enqueued,) = host.enqueue(connection, tenant, [new], keyed=is_keyed(handler), user=user)
-    return enqueued
+    return host.enqueue(tenant, [new], keyed=is_keyed(handler), user=user).then(lambda enqueued: enqueued[0])
 
 
-def enqueue_many(
-    connection: Any,
+def _many(
     tenant: str,
-    job_type: str | type[JobHandler[Any]],
-    payloads: Iterable[Any],
+    job_type: str | type[JobHandler[T]],
+    payloads: Iterable[T | Mapping[str, Any]],
     /,
     *,
     run_at: datetime | None = None,
     run_in: timedelta | float | None = None,
-    priority: Priority | str = Priority.NORMAL,
+    priority: PriorityName = "normal",
     keys: Sequence[str] | None = None,
     unique_for: UniqueFor = None,
     queue: str | None = None,
     user: str | None = None,
-) -> list[Enqueued]:
+) -> host.Request[list[Enqueued]]:
     """Enqueue a job for each payload as `enqueue` does, all or none, by one statement; answers in their order."""
     handler = _handler(job_type)
     checked = [check_payload(handler, payload) for payload in payloads]
@@ -101,7 +103,27 @@ def enqueue_many(
         )
         for payload, key in zip(checked, keys or repeat(None), strict=False)
     ]
-    return host.enqueue(connection, tenant, new, keyed=is_keyed(handler), user=user)
+    return host.enqueue(tenant, new, keyed=is_keyed(handler), user=user)
+
+
+def _synchronous(request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], R]:
+    @wraps(request)
+    def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        return request(*arguments, **options).send(connection)
+
+    return send
+
+
+def _asynchronous(request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @wraps(request)
+    async def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        return await request(*arguments, **options).send_async(connection)
+
+    return send
+
+
+enqueue, enqueue_many = _synchronous(_one), _synchronous(_many)
+enqueue_async, enqueue_many_async = _asynchronous(_one), _asynchronous(_many)
 
 
 def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:

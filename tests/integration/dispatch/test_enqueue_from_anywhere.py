@@ -477,5 +477,5 @@ def test_a_session_of_sqlalchemy_does_so_too(world: ExampleInstallation, engine:
 @pytest.mark.parametrize("other", ["an engine", "an asynchronous session", "nothing"])
 def test_invalid_connection_is_refused_by_its_type(engine: sqlalchemy.Engine, other: str) -> None:
     given = {"an engine": engine, "an asynchronous session": AsyncSession(), "nothing": None}[other]
-    with pytest.raises(TypeError, match=f"not .*{type(given).__name__}.*run_sync"):
+    with pytest.raises(TypeError, match=f"not .*{type(given).__name__}.*enqueue_async"):
         turno.enqueue(given, "suc0001", BatchInvoicing, ORDERS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, LiteralString
 
 from turno.capabilities.events.data import check_event
 from turno.jobs.new_job import Published, payload_of
-from turno.store.host import answers, as_text, as_uuid
+from turno.store.host import Request, as_text, as_uuid
 from turno.wiring.enqueue import registry
 
-STATEMENT = """
-SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => %s::jsonb, key => %s, user_id => %s)
+STATEMENT: LiteralString = """
+SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => CAST(%s AS jsonb), key => %s, user_id => %s)
 """
 
 
@@ -32,5 +32,6 @@ def publish(
     concurrency keys. Raises InvalidPayload with the field, or NotEnqueued.
     """
     checked = check_event(registry().handlers, event, payload_of(data, fields))
-    ((event_id, jobs),) = answers(connection, STATEMENT, (tenant, event, as_text(checked), key, user))
-    return Published(as_uuid(event_id), jobs)
+    parameters = (tenant, event, as_text(checked), key, user)
+    request = Request(STATEMENT, parameters, lambda rows: Published(as_uuid(rows[0][0]), rows[0][1]))
+    return request.send(connection)

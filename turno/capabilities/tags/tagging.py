@@ -13,7 +13,7 @@ from turno.store import host
 
 MOST_TAGS = 10  # of a job
 TAG = "^[a-z0-9][a-z0-9._-]{0,49}$"
-STATEMENT: LiteralString = "SELECT turno.tag(tenant => %s, job_id => %s::uuid, tags => %s::text[])"
+STATEMENT: LiteralString = "SELECT turno.tag(tenant => %s, job_id => CAST(%s AS uuid), tags => CAST(%s AS text[]))"
 
 
 def tag(connection: Any, tenant: str, job_id: UUID, *tags: str) -> None:
@@ -27,4 +27,4 @@ def tag(connection: Any, tenant: str, job_id: UUID, *tags: str) -> None:
                 f"the tag {one[:60]!r} is invalid: use 1 to 50 small letters, digits, dots, dashes and underscores,"
                 " a letter or digit first"
             )
-    host.answers(connection, STATEMENT, (tenant, str(job_id), list(tags)))
+    host.Request(STATEMENT, (tenant, str(job_id), list(tags)), lambda _rows: None).send(connection)
