@@ -1,1 +1,1 @@
-"""`turno nemesis`: work under random faults, then an independent check of the invariants; see docs/nemesis.md."""
+"""`turno nemesis`: work under random faults, then an independent check of the invariants; see docs/faults.md."""

@@ -39,7 +39,7 @@ ADOPTED = """\
 ## An adopted schema of the application
 
 Its owner, its objects and the rights of the application's roles stay unchanged. Turno's roles have these rights there,
-by the rights of `turno schema adopt` ([existing-schemas.md](existing-schemas.md)):
+by the rights of `turno schema adopt` ([Existing schemas](mounting.md#existing-schemas)):
 
 | | handler, `read` | handler, `write` | handler, listed | report |
 |---|---|---|---|---|

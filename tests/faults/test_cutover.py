@@ -1,4 +1,4 @@
-"""The plan of docs/cutover.md, done under load: to RabbitMQ by way of a canary, and back while the broker is killed."""
+"""The plan of docs/deploying.md under load: to RabbitMQ by way of a canary, and back while the broker is killed."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -148,6 +148,6 @@ def backends_seen(world: ExampleInstallation, web: Web, slug: str) -> set[str]:
 
 
 def test_the_plan_is_written_down() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "cutover.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "deploying.md").read_text(encoding="utf-8")
     for command in ("turno backend status", "turno backend set", "turno work --from-broker"):
         assert command in page

@@ -1,4 +1,4 @@
-"""docs/upgrading.md, done: the next release is installed and started beside the old one while people submit jobs."""
+"""docs/deploying.md, done: the next release is installed and started beside the old one while people submit jobs."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tenant is moved over jobs that are there",
-        "docs/scaling.md: a tenant is not moved to where it has jobs",
+        "docs/deploying.md: a tenant is not moved to where it has jobs",
         "deploy/backup/move-tenant.sh",
         '[ "$(jobs "$to" "$new")" = 0 ] ||',
         "true ||",

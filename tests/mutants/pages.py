@@ -311,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "a handler's texts for its type are not shown",
-        "docs/pages.md: a type's words are its handler's",
+        "docs/mounting.md: a type's words are its handler's",
         "turno/catalogue.py",
         "    def gettext(self, message: str) -> str:\n",
         "    def unused(self, message: str) -> str:\n",
@@ -327,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "an application's texts do not replace Turno's",
-        "docs/pages.md: an application's messages stand before Turno's",
+        "docs/mounting.md: an application's messages stand before Turno's",
         "turno/catalogue.py",
         "        if registry.locale and language in own:\n",
         "        if registry.locale and False:\n",

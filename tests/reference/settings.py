@@ -36,7 +36,7 @@ no setting to the environment.
 
 A wrong value, and an unknown variable with the prefix, stop the start; the message has the nearest known name.
 `.env.example` has the same settings as a file to copy. An application's handlers may have variables without the prefix,
-which Turno passes on; the handlers of the example: [tax-authority.md](tax-authority.md#settings).
+which Turno passes on; the handlers of the example: [Tax authority](examples.md#settings).
 
 {groups}
 

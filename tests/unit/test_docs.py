@@ -122,7 +122,7 @@ def test_every_setting_named_exists(page: Path) -> None:
 
 
 def test_settings_of_the_tax_authority_are_documented() -> None:
-    page = text_of(ROOT / "docs" / "tax-authority.md")
+    page = text_of(ROOT / "docs" / "examples.md")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.mutants.catalogue import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
-FAULTS, FINDINGS = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("faults.md", "findings.md"))
+FAULTS = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", FAULTS)))
 # A finding names the function of a test alone, so that a test may move to another file.
-LINES = re.finditer(r"^\| ([A-Z]\d+b?) \|.*$", FINDINGS, re.MULTILINE)
+LINES = re.finditer(r"^\| ([A-Z]\d+b?) \|.*$", FAULTS, re.MULTILINE)
 ROWS = {line[1]: set(re.findall(r"`(test_\w+)`", line[0])) for line in LINES}
 # Of files and pages, of values that were refused, or held by uvicorn itself.
 WITHOUT_GUARD = {"A21", "G1", "G7", "G8", "P6"}

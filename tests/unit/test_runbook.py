@@ -12,8 +12,8 @@ from turno.commands.main import main
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 RUNBOOK = (DOCS / "runbook.md").read_text(encoding="utf-8")
-ALERTS = (DOCS / "alerts.md").read_text(encoding="utf-8")
-PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("runbook.md", "alerts.md", "operating.md")}
+ALERTS = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("runbook.md", "monitoring.md", "operations.md")}
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 COMMAND = re.compile(r"(?<![\w/.-])turno ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?([^`#\n|]*)")
 # Sentences of other programs, and queries, which no file of ours has.
@@ -29,7 +29,7 @@ def source() -> str:
 
 def rows(part: str) -> dict[str, list[str]]:
     """Return the cells of the table below a heading, by the first code in a row."""
-    lines = ALERTS.partition(f"## {part}\n")[2].partition("\n## ")[0].splitlines()
+    lines = ALERTS.partition(f"### {part}\n")[2].partition("\n### ")[0].splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
     return {first.strip("`"): rest for first, *rest in cells if first != "`alert`"}
 

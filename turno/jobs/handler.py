@@ -54,7 +54,7 @@ class JobHandler(ABC, Generic[P]):
     reads_company: ClassVar[bool] = False  # for reports over all branches of a company, by `job.company`
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # errors of the service, with messages for users
     middleware: ClassVar[tuple[Middleware, ...]] = ()  # around each attempt, in its transaction, the first outermost
-    words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language, see docs/pages.md
+    words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language, see docs/mounting.md
     redact: ClassVar[tuple[str, ...]] = ()  # fields of payload and result that only admins among operators read
     payload_type: ClassVar[builtins.type[Any]]
 

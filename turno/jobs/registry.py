@@ -17,7 +17,7 @@ class Registry:
     def __init__(self, paths: Mapping[str, str], *, locale: Path | None = None) -> None:
         """`paths` gives for each type `package.module:Class`, written in code and never read from data.
 
-        `locale` is the folder of the application's gettext catalogues, see docs/pages.md. Raises InvalidSettings, which
+        `locale` is the folder of the application's gettext catalogues (docs/mounting.md). Raises InvalidSettings, which
         names each type whose class cannot be loaded.
         """
         self.locale = locale

@@ -1,4 +1,4 @@
-"""The model of docs/scaling.md: twice the load takes twice the time, and a simulation shows the exceptions."""
+"""The model of docs/deploying.md: twice the load takes twice the time, and a simulation shows the exceptions."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ streams.teardown_app_request(leave_unbegun)
 ABOUT = (
     "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "
     "reason when the server ends the stream. Come back when it ends: the state is sent anew; ignore revisions lower "
-    "than those you have. docs/streaming.md says more."
+    "than those you have. docs/client.md says more."
 )
 
 
