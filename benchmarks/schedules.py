@@ -17,9 +17,7 @@ from benchmarks.latency_probe import Ring
 from benchmarks.report import Report
 from benchmarks.resident import resident
 from benchmarks.sampling import quantile
-from turno.capabilities.schedules import due_schedules as schedules
-from turno.capabilities.schedules.maintenance import fire_due
-from turno.jobs.firing import AHEAD
+from turno.capabilities.schedules.maintenance import SOURCE, fire_due
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
@@ -149,7 +147,7 @@ def _asked(engine: Engine) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()
-        found = schedules.due_tenants(engine, AHEAD)
+        found = SOURCE.tenants(engine)
         took.append((time.perf_counter() - start) * 1000)
         assert found == [], "nothing is due"  # noqa: S101
     return took

@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "missed moments of schedules are not reported",
         OPERATOR,
-        "turno/capabilities/schedules/troubles.py",
+        "turno/capabilities/schedules/listed.py",
         "WHERE s.problem IS NOT NULL AND s.paused_at",
         "WHERE s.problem IS NULL AND s.paused_at",
         ("tests/integration/store/test_troubles.py::test_missed_moments_are_reported",),

@@ -18,9 +18,10 @@ from turno.jobs.recurrence import MISSED, InvalidRule
 from turno.jobs.recurring_job import RecurringJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 DURATION = re.compile(r"(\d{1,9})([smhd]?)")
+KEPT = ("payload", "zone", "missed", "spread", "cron", "every")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -74,6 +75,14 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
         except NotJson as problem:
             raise click.BadParameter(str(problem), param_hint="'--payload'") from None
     return given
+
+
+def changed_options(row: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a stored recurring job with the `given` changes; a new rule replaces the old rule whole."""
+    kept = {field: row[field] for field in KEPT} | {"priority": Priority(row["priority"]).word}
+    if {"cron", "every"} & given.keys():
+        kept |= {"cron": None, "every": None, "spread": None}
+    return kept | given
 
 
 def recurring_job(name: str, job_type: str, user: str, given: dict[str, Any], tenant: str) -> RecurringJob:

@@ -1,19 +1,22 @@
 """Make the jobs of recurrence rules that are due, tenant by tenant, a transaction for each rule."""
 
+import logging
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
 
-from turno.jobs.firing import Firing, firing
+from turno.jobs.firing import MOST_MISSED, Firing, firing
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
 from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.outage import busy, in_short, unreachable
+from turno.store.statements import qualified
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,28 +44,67 @@ class DueRule:
 
 
 class RuleSource(NamedTuple):
-    """Where due rules are stored, and how their jobs are made, `ahead` of their moments.
+    """Where rules are stored, and how their jobs are made, `ahead` of their moments.
 
-    `fire(engine, schema, rule, firing, problem)` makes the jobs and sets the next moment; it returns the number of
-    jobs, 0 if another process was faster. If the next moment is unchanged it records the problem alone.
+    The statements call three functions: `select_tenants(ahead)` returns the ids of tenants with due rules,
+    `select_due(tenant, ahead)` the DueRules of a tenant, and `call_fire` makes jobs in the schema `{}`.
     """
 
     task: TenantTask
     ahead: timedelta
-    tenants: Callable[[Engine, timedelta], list[int]]
-    due: Callable[[Engine, int, timedelta], list[DueRule]]
-    fire: Callable[[Engine, str, DueRule, Firing, str | None], int]
+    plural: str  # the rules in a log record
+    select_tenants: LiteralString
+    select_due: LiteralString
+    call_fire: LiteralString
+
+    def tenants(self, engine: Engine) -> list[int]:
+        """Return the ids of the active tenants, not paused, with a rule whose next moment comes within `ahead`."""
+        ids: list[int] = engine.value(self.select_tenants, self.ahead)
+        return ids
+
+    def due(self, engine: Engine, tenant_id: int) -> list[DueRule]:
+        """Return the tenant's rules whose next moment comes within `ahead`, the earliest first."""
+        return engine.rows(DueRule, self.select_due, tenant_id, self.ahead)
+
+    def fire(self, engine: Engine, schema: str, rule: DueRule, decided: Firing, problem: str | None) -> int:
+        """Make the jobs of these moments and set the next one; returns their number, 0 if another process was faster.
+
+        If the next moment is that of the rule, only the problem is recorded.
+        """
+        made = engine.value(
+            qualified(self.call_fire, schema),
+            rule.rule_id,
+            rule.next_at,
+            decided.moments,
+            decided.next_at,
+            decided.missed,
+            problem,
+            rule.version,
+            rule.queue,
+            rule.max_attempts,
+            rule.backend,
+            MOST_MISSED,
+        )
+        return int(made or 0)
 
 
-def fire_due(engine: Engine, each_tenant: EachTenant, source: RuleSource) -> tuple[TaskReport, list[str]]:
-    """Make every job that is due; returns the report, and the problems of rules that left moments out.
+def fire_due(engine: Engine, each_tenant: EachTenant, source: RuleSource) -> TaskReport:
+    """Make every job that is due; the report names a refused rule as `tenant/rule`.
 
-    Both name a rule as `tenant/rule`. A lock or statement timeout ends its tenant's turn.
+    A lock or statement timeout ends its tenant's turn. A rule that left moments out is logged.
     """
     turn = _Turn(source)
-    report = each_tenant.run(source.task, turn.fire_next, among=source.tenants(engine, source.ahead))
+    report = each_tenant.run(source.task, turn.fire_next, among=source.tenants(engine))
     report.troubles |= turn.refused
-    return report, turn.problems
+    if turn.problems:
+        log.warning(
+            "%d %s left moments out; the first: %s",
+            len(turn.problems),
+            source.plural,
+            turn.problems[0],
+            extra={"alert": "schedules"},
+        )
+    return report
 
 
 class _Turn:
@@ -77,7 +119,7 @@ class _Turn:
     def fire_next(self, engine: Engine, tenant: TenantTurn) -> int | None:
         """Fire the tenant's next due rule; returns how many jobs, None if no rule is left."""
         if tenant.tenant_id not in self._due:
-            self._due[tenant.tenant_id] = deque(self._source.due(engine, tenant.tenant_id, self._source.ahead))
+            self._due[tenant.tenant_id] = deque(self._source.due(engine, tenant.tenant_id))
         due = self._due[tenant.tenant_id]
         if not due:
             return None

@@ -196,7 +196,7 @@ def test_an_outdated_state_makes_no_job(world: ExampleInstallation, operator: ps
     save(operator)
     fire(world.engine)
     world.clock.freeze(NOON + MINUTE)
-    (due,) = firing.SOURCE.due(world.engine, world.one.id, timedelta(0))
+    (due,) = firing.SOURCE.due(world.engine, world.one.id)
     assert fire(world.engine) == 2
     late = Firing([NOON + MINUTE], NOON + 9 * HOUR, 0)
     assert firing.SOURCE.fire(world.engine, world.one.schema, due, late, None) == 0

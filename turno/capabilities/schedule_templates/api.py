@@ -1,12 +1,46 @@
 """/api/templates: the templates of operators in a tenant."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
 
-from turno.capabilities.schedule_templates.copies import CopyBody, list_copies, switch_copy
-from turno.web.http.responses import Kind
+from turno.jobs.recurrence import Missed
+from turno.tenancy.identity.session import call_as_api
+from turno.web.admission import Scope
+from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.routes import Call, Routes
+from turno.web.services import services
 
 templates = Routes("templates", __name__, tag="schedules")
+
+SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBody:
+    """A template in this tenant, in the tenant's time zone.
+
+    `paused_at` and `paused_by` are of the tenant; with `template_paused_at` operators paused the template everywhere.
+    `next_at` is null while the copy is paused, and until maintenance has decided the first moment. `problem` has the
+    reason of a moment without a job.
+    """
+
+    name: str
+    type: str
+    cron: str | None
+    every: int | None
+    zone: str
+    spread: int
+    missed: Missed
+    template_paused_at: datetime | None
+    paused_at: datetime | None
+    paused_by: str | None
+    next_at: datetime | None
+    missed_runs: int
+    problem: str | None
+    last_at: datetime | None
+    last_job_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +72,22 @@ def resume(call: Call, name: str) -> CopyBody:
     From the next moment on; earlier moments do not count as missed. Safe to repeat.
     """
     return switch_copy(call.scope, name, pause=False)
+
+
+def list_copies(scope: Scope) -> list[CopyBody]:
+    """Return the tenant's copies by name."""
+    with scope.reading() as reader:
+        return [from_row(CopyBody, row) for row in reader.execute("SELECT * FROM template_copies()")]
+
+
+def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
+    """Pause or resume the tenant's copy of a template; raises Problem 404 for an unknown name."""
+    unknown = Problem(Kind.NOT_FOUND, "There is no such template.")
+    if "\0" in name:
+        raise unknown
+    with services().connection() as connection:
+        given = (name, pause, scope.principal.user)
+        if call_as_api(connection, scope.tenant, SWITCH, given)["verdict"] == "unknown":
+            raise unknown
+    (copy,) = [one for one in list_copies(scope) if one.name == name]
+    return copy

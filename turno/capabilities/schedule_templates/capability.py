@@ -30,7 +30,7 @@ CAPABILITY = Capability(
         }
     ),
     tasks=(Task("templates fired", f"{_HERE}.firing:fire_due"),),
-    checks=(f"{_HERE}.troubles:copies_with_problem",),
+    checks=(f"{_HERE}.stored:copies_with_problem",),
     commands={"template": Command(f"{_HERE}.command:template", "Create jobs at times in every tenant.")},
     routes=(
         f"{_HERE}.api:templates",

@@ -9,10 +9,9 @@ import click
 
 from turno.capabilities.schedule_templates import stored
 from turno.commands.output.results import say, show
-from turno.commands.recurring_options import NotSaved, given_options, job_options, recurring_job
+from turno.commands.recurring_options import NotSaved, changed_options, given_options, job_options, recurring_job
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.job import Priority
 from turno.jobs.recurrence import known_zone
 from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import psycopg
 
 ANY_TENANT = ""  # the rule is checked without the delay of a tenant
-KEPT = ("payload", "cron", "every", "zone", "spread", "missed")
 MOST = 10_000
 HEADERS = ("name", "type", "when", "zone", "tenants", "paused", "problems", "state")
 COPY_HEADERS = ("tenant", "zone", "next", "missed", "state")
@@ -69,10 +67,8 @@ def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
     given = given_options(options)
     with _operator() as operator:
         row = _found(operator, name)
-        kept = {field: row[field] for field in KEPT} | {"priority": Priority(row["priority"]).word}
-        if {"cron", "every"} & given.keys():
-            kept |= {"cron": None, "every": None, "spread": None}
-        wanted = recurring_job(name, job_type or row["type"], row["user_id"], kept | given, ANY_TENANT)
+        changed = changed_options(row, given)
+        wanted = recurring_job(name, job_type or row["type"], row["user_id"], changed, ANY_TENANT)
         stored.save(operator, wanted, by=by, create=False)
     say(f"{name} is changed")
 

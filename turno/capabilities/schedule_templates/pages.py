@@ -2,7 +2,7 @@
 
 from flask import Response
 
-from turno.capabilities.schedule_templates.copies import list_copies, switch_copy
+from turno.capabilities.schedule_templates.api import list_copies, switch_copy
 from turno.store.api import notifications
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages

@@ -1,6 +1,6 @@
 """Templates, their copies and the time zones of tenants, as the operator."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, LiteralString
 
 import psycopg
@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from turno.jobs.new_job import key_of
 from turno.jobs.recurring_job import RecurringJob
 from turno.store.operator.acts import speak_for
+from turno.store.operator.troubles import Trouble
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
@@ -134,3 +135,20 @@ def set_zone(operator: Operator, tenant: str, zone: str | None, *, by: str) -> b
                 (*row, zone),
             )
         return True
+
+
+def copies_with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    """Yield a trouble for each template with copies that left moments out."""
+    cursor.execute(
+        """
+        SELECT l.name, count(*) AS copies, min(l.decided_at) AS since,
+               (array_agg(l.slug || ': ' || l.problem ORDER BY l.slug))[1] AS first
+        FROM template_copies_listed l
+        WHERE l.problem IS NOT NULL AND l.paused_at IS NULL AND l.tenant_paused_at IS NULL
+        GROUP BY l.name ORDER BY l.name
+        """
+    )
+    for one in cursor:
+        sentence = f"the template {one.name} left moments out in {one.copies} tenants; {one.first}"
+        values = {"template": one.name, "n": one.copies}
+        yield Trouble(sentence, one.since, f"turno template show {one.name}", "templates", values)

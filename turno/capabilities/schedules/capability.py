@@ -27,7 +27,7 @@ CAPABILITY = Capability(
         Task("scheduled", f"{_HERE}.maintenance:fire_due"),
         Task("schedules repaired", f"{_HERE}.maintenance:repair"),
     ),
-    checks=(f"{_HERE}.troubles:schedules_with_problem",),
+    checks=(f"{_HERE}.listed:schedules_with_problem",),
     commands={
         "schedule": Command(f"{_HERE}.command:schedule", "Create jobs at times: add, list, set, pause, preview.")
     },

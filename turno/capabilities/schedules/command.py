@@ -13,11 +13,10 @@ from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.listed import all_schedules
 from turno.commands.output.results import say, show
 from turno.commands.output.tables import text
-from turno.commands.recurring_options import given_options, job_options, recurring_job, rule_options
+from turno.commands.recurring_options import changed_options, given_options, job_options, recurring_job, rule_options
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.job import Priority
 from turno.jobs.recurrence import rule_of
 from turno.jobs.recurring_job import stored_rule
 from turno.wiring.logins import operator_session
@@ -64,11 +63,8 @@ def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> N
     given = given_options(options)
     with session_of(tenant) as session:
         row = _found(session, name)
-        kept = {field: row[field] for field in ("payload", "zone", "missed", "spread", "cron", "every")}
-        kept["priority"] = Priority(row["priority"]).name.lower()
-        if {"cron", "every"} & given.keys():
-            kept |= {"cron": None, "every": None, "spread": None}
-        _save(session, name, job_type or row["type"], row["user_id"], kept | given, create=False)
+        changed = changed_options(row, given)
+        _save(session, name, job_type or row["type"], row["user_id"], changed, create=False)
 
 
 @schedule.command("list", epilog="Example: turno schedule list --all --json")

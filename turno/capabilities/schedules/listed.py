@@ -1,10 +1,12 @@
-"""The schedules of all tenants, as operators see them: no payload, no user."""
+"""The schedules of all tenants, as operators see them, without payload and user; and those with a problem."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+
+from turno.store.operator.troubles import Trouble
 
 
 def all_schedules(
@@ -27,3 +29,20 @@ def all_schedules(
             """,
             (*after, companies and list(companies), companies and list(companies), limit),
         ).fetchall()
+
+
+def schedules_with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    """Yield a trouble for each tenant with schedules that left moments out."""
+    cursor.execute(
+        """
+        SELECT s.slug, count(*) AS schedules, min(s.decided_at) AS since,
+               (array_agg(s.name || ': ' || s.problem ORDER BY s.decided_at))[1] AS first
+        FROM schedules_listed s
+        WHERE s.problem IS NOT NULL AND s.paused_at IS NULL AND s.tenant_paused_at IS NULL
+        GROUP BY s.slug ORDER BY since
+        """
+    )
+    for one in cursor:
+        sentence = f"{one.schedules} schedules of {one.slug} left moments out; {one.first}"
+        values = {"tenant": one.slug, "n": one.schedules}
+        yield Trouble(sentence, one.since, f"turno schedule list --tenant {one.slug}", "schedules", values, one.slug)

@@ -1,17 +1,17 @@
 -- The ids of the active tenants, not paused, that have a copy to fire or to decide.
-CREATE OR REPLACE FUNCTION template_tenants() RETURNS integer[]
+CREATE OR REPLACE FUNCTION template_tenants(p_ahead interval) RETURNS integer[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    present timestamptz := clock_timestamp();
+    horizon timestamptz := clock_timestamp() + p_ahead;
 BEGIN
     RETURN ARRAY(
-        SELECT n.id FROM (SELECT DISTINCT c.tenant_id FROM template_copies c WHERE c.next_at <= present) AS due
+        SELECT n.id FROM (SELECT DISTINCT c.tenant_id FROM template_copies c WHERE c.next_at <= horizon) AS due
         JOIN tenants n ON n.id = due.tenant_id
         WHERE n.state = 'active' AND n.paused_at IS NULL);
 END $$;
 
 -- A tenant's copies to fire or to decide, the earliest first, with the handler of their type if it is known.
-CREATE OR REPLACE FUNCTION templates_due(p_tenant integer)
+CREATE OR REPLACE FUNCTION templates_due(p_tenant integer, p_ahead interval)
 RETURNS TABLE (
     rule_id uuid, name text, cron text, every integer, zone text, spread integer, missed text, next_at timestamptz,
     restart boolean, now timestamptz, version smallint, queue text, max_attempts integer, backend text)
@@ -25,6 +25,6 @@ BEGIN
     FROM template_copies c JOIN schedule_templates t ON t.id = c.template_id
     LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id
     LEFT JOIN handlers h ON h.type = t.type
-    WHERE c.tenant_id = p_tenant AND c.next_at <= present
+    WHERE c.tenant_id = p_tenant AND c.next_at <= present + p_ahead
     ORDER BY c.next_at, t.id;
 END $$;
