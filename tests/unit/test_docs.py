@@ -140,3 +140,13 @@ def test_every_page_stands_in_the_navigation() -> None:
 def test_a_decision_begins_with_its_number() -> None:
     decisions = (ROOT / "docs" / "decisions").glob("0*.md")
     assert [page.name for page in decisions if not text_of(page).startswith(f"# {page.name[:4]} ")] == []
+
+
+def test_decision_has_date_and_status() -> None:
+    decisions = (ROOT / "docs" / "decisions").glob("0*.md")
+    line = re.compile(r"^# .+\n\nDate: \d{4}-\d\d-\d\d\. Status: (accepted|replaced by \[)", re.MULTILINE)
+    assert [page.name for page in decisions if not line.match(text_of(page))] == []
+
+
+def test_docs_have_at_most_twenty_pages() -> None:
+    assert len(list((ROOT / "docs").glob("*.md"))) <= 20
