@@ -10,7 +10,8 @@ def continued(traceparent: str | None) -> str:
     """Return the caller's traceparent, or that of a new trace if it is missing or not valid, as W3C has it."""
     if traceparent is not None and TRACEPARENT.fullmatch(traceparent):
         return traceparent
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+    made = secrets.token_hex(24)
+    return f"00-{made[:32]}-{made[32:]}-00"
 
 
 def trace_id(traceparent: str | None) -> str | None:

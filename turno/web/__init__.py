@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -32,7 +31,7 @@ from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in as token_sign_in
 from turno.web.routes import Routes
 from turno.web.security import install_cors, install_security, install_unknown_address
-from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
+from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services, utc_now
 
 ROUTES = (
     job_submission,
@@ -65,7 +64,7 @@ def install(
     operator: WebConnection | None = None,
     inline: Inline | None = None,
     readiness: Readiness | None = None,
-    clock: Clock = lambda: datetime.now(UTC),
+    clock: Clock = utc_now,
     pages: Sequence[Pages] = (),
     url_prefix: str = "",
     principal: AskPrincipal | None = None,

@@ -10,7 +10,7 @@ from flask import Request, g, request
 
 from turno.errors import RateLimited
 from turno.http_server.thread_shares import PLACES, WANTED, ThreadShares
-from turno.store.api import rate_limits
+from turno.store.api.commands import take_rate
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
@@ -116,13 +116,13 @@ def admit_command(scope: Scope) -> None:
         return
     limits = _limits("commands_per_minute_per_user", "commands_per_minute_per_tenant")
     with services().connection() as connection:
-        rate_limits.take(connection, scope.tenant.id, scope.principal.user, limits, seconds=60)
+        take_rate(connection, scope.tenant.id, scope.principal.user, limits, seconds=60)
 
 
 def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
     """Count a job that runs within its request; raises RateLimited if a limit of jobs is reached."""
     with services().connection() as connection:
-        rate_limits.take(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
+        take_rate(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
 
 
 def _limits(*names: str) -> dict[str, int]:

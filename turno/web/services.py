@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +13,7 @@ from uuid import UUID
 from flask import Flask, Request, current_app, request
 from markupsafe import Markup
 
-from turno.capability import Link
+from turno.capability import Link, installed
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.handler import JobHandler
 from turno.jobs.redaction import Redaction
@@ -46,6 +46,8 @@ Readiness = Callable[[], str | None]
 Published = Callable[[str], tuple[str, str]]
 
 NAME = "turno"
+OF_CAPABILITIES = [name for one in installed() for name in one.job_links]
+LINKS = ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "rerun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +134,14 @@ def _mounted() -> str:
     SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of TURNO_PUBLIC_URL.
     """
     return request.script_root or urlsplit(services().settings.public_url).path
+
+
+def job_links(job_id: UUID, root: str) -> dict[str, str]:
+    """Return the addresses of a job and of its subresources and commands."""
+    address = f"{root}/api/jobs/{job_id}"
+    return {"self": address} | {name: f"{address}/{name}" for name in LINKS}
+
+
+def utc_now() -> datetime:
+    """Return the time of this process."""
+    return datetime.now(UTC)

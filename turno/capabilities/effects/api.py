@@ -12,12 +12,11 @@ from msgspec import Meta
 
 from turno.capabilities.effects import review
 from turno.capabilities.effects.intents import LONGEST_KEY
-from turno.web.api.job_body import job_links
 from turno.web.api.jobs import find_job
 from turno.web.http.requests import KeyCursor, PageSize, read_body
 from turno.web.http.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Call, Routes
-from turno.web.services import at, services
+from turno.web.services import at, job_links, services
 
 effects = Routes("effects", __name__, tag="jobs", template_folder="templates")
 

@@ -1,10 +1,11 @@
 """Feeds the live streams of a web process: reads each job that a hint names once, and offers it to its subscribers."""
 
 import logging
+import os
 import selectors
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -16,7 +17,6 @@ from uuid import UUID
 import psycopg
 
 from turno.capabilities.streams.listener import Listener
-from turno.capabilities.streams.self_pipe import SelfPipe
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.capabilities.streams.tenant_subscribers import Render, TenantSubscribers
 from turno.errors import TurnoError
@@ -75,7 +75,7 @@ class Hub:
         self._audiences: dict[int, TenantSubscribers] = {}
         self._streams: Counter[tuple[int, str]] = Counter()
         self._outbox = Changes()
-        self._wake = SelfPipe()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._thread: Thread | None = None
         self._stopping = self._ending = False
         self._compare_at = self._revocations_at = self._pause_until = 0.0
@@ -135,7 +135,7 @@ class Hub:
     def stop(self) -> None:
         """End the thread and its sessions."""
         self._stopping = True
-        self._wake.set()
+        os.eventfd_write(self._wake, 1)
         if self._thread is not None:
             self._thread.join()
 
@@ -144,7 +144,7 @@ class Hub:
             if self._thread is None and not self._stopping:
                 self._thread = Thread(target=self._run, name="hub", daemon=True)
                 self._thread.start()
-        self._wake.set()
+        os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -268,7 +268,7 @@ class Hub:
         return max(0.0, min(max(min(moments), self._compare_at), self._revocations_at, listener.back_at) - monotonic())
 
     def _wait(self, listener: Listener | None, timeout: float) -> None:
-        """Wait for a hint, for `set` of the self-pipe, or for so many seconds."""
+        """Wait for a hint, for an event of this process, or for so many seconds."""
         if self._stopping:
             return
         with selectors.DefaultSelector() as selector:
@@ -276,4 +276,5 @@ class Hub:
             if listener is not None and listener.descriptor is not None:
                 selector.register(listener.descriptor, selectors.EVENT_READ)
             selector.select(timeout)
-        self._wake.clear()
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)

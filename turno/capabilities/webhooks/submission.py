@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from turno.capabilities.webhooks.url import MAILTO, url_problem
 from turno.dispatch.dispatcher import Behind
-from turno.store.api import rate_limits
+from turno.store.api.commands import take_rate
 from turno.web.admission import Scope
 from turno.web.api.submit import SubmissionPart
 from turno.web.auth.tokens import Principal
@@ -102,4 +102,4 @@ def _mail_problem(principal: Principal) -> str:
 def _count_mail(scope: Scope) -> None:
     limits = {"mails_per_day_per_user": services().settings.limits.mails_per_day_per_user}
     with services().connection() as connection:
-        rate_limits.take(connection, scope.tenant.id, scope.principal.user, limits)
+        take_rate(connection, scope.tenant.id, scope.principal.user, limits)

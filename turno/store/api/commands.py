@@ -1,8 +1,12 @@
-"""The statements by which the web changes jobs, as a tenant's API role."""
+"""The statements by which the web changes jobs, as the API role of a tenant, and counts requests against limits."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
+import psycopg
+
+from turno.errors import RateLimited
 from turno.jobs.new_job import NewJob, as_json
 
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with the exceeded limit and retry_in.
@@ -38,3 +42,23 @@ FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::json
 
 # Returns verdict: cancelled, requested, ended or unknown.
 CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"
+
+
+def take_rate(
+    web: psycopg.Connection[Any],
+    tenant: int,
+    user: str,
+    limits: Mapping[str, int],
+    *,
+    seconds: int = 86_400,
+    job_type: str | None = None,
+) -> None:
+    """Count one request, or one job of `job_type` without its payload, against `limits` of one period.
+
+    Raises RateLimited if one of the limits, values of settings by name, has too little left; then none of them counts.
+    """
+    if any(limits.values()) or job_type:
+        given = (tenant, user, seconds, json.dumps(limits), job_type, int(job_type is not None))
+        row = web.execute("SELECT * FROM turno.rate_take(%s, %s, %s, %s::jsonb, %s, %s)", given).fetchone()
+        if row is not None and row[0] is not None:
+            raise RateLimited(*row)

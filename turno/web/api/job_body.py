@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from turno.capability import installed
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, Outcome, label, outcome
 from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
 from turno.web.http.responses import from_row
+from turno.web.services import job_links
 
 RETRY_WHILE_OPEN = "2"
 CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause
@@ -20,8 +20,6 @@ UNEXPECTED = "UnexpectedError"
 
 Band = Literal["urgent", "normal", "low"]
 _NO_WORD = re.compile(r"\W+", re.ASCII)
-
-OF_CAPABILITIES = tuple(name for one in installed() for name in one.job_links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +136,6 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         revision=row["revision"] + row["progress_revision"],
         links=job_links(row["id"], root),
     )
-
-
-def job_links(job_id: UUID, root: str) -> dict[str, str]:
-    """Return the addresses of a job and of what can be done with it."""
-    here = f"{root}/api/jobs/{job_id}"
-    return {"self": here} | {
-        name: f"{here}/{name}" for name in ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "rerun")
-    }
 
 
 def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:

@@ -10,13 +10,12 @@ from turno.dispatch.dispatcher import Verdict
 from turno.jobs.job import Priority, Status
 from turno.store.api import jobs as stored
 from turno.web.admission import Scope, over_quota
-from turno.web.api.job_body import job_links
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, known_handler, new_job, submitted
 from turno.web.http.requests import NOT_GIVEN, check, idempotency_key, read_body, read_id
 from turno.web.http.responses import Kind, Problem, answer, invalid, no_such_job
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import at, services
+from turno.web.services import at, job_links, services
 
 job_commands = Routes("job_commands", __name__, tag="jobs")
 

@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, cast
@@ -22,7 +22,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import FARTHEST, NewJob, queue_of, untimely
 from turno.store.api import jobs as stored
 from turno.web.admission import Scope, admit_inline, over_quota
-from turno.web.api.job_body import JobBody, job_links
+from turno.web.api.job_body import JobBody
 from turno.web.http.requests import (
     NOT_GIVEN,
     JsonBody,
@@ -37,7 +37,7 @@ from turno.web.http.requests import (
 from turno.web.http.responses import FieldProblem, Kind, Problem, answer, invalid
 from turno.web.live import WaitQuery
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import Inline, at, services
+from turno.web.services import Inline, at, job_links, services
 
 if TYPE_CHECKING:
     from turno.web.pages.visit import Visit
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 class SubmissionPart(Protocol):
     """The fields of a frozen dataclass `body`, their checks, and an expression behind the insert of the job.
 
-    A part without further checks, and without fields in forms, implements `behind` alone.
+    A body without these fields reaches no method. A part without further checks, and without fields in forms,
+    implements `behind` alone.
     """
 
     body: ClassVar[type[Any]]
@@ -128,7 +129,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     now = services().clock()
     due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
     late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
-    parts = services().submission_parts
+    parts = [part for part in services().submission_parts if _given(part, wanted)]
     problems += _of_queue(handler, wanted.queue) + [it for part in parts for it in part.problems(call.scope, wanted)]
     repeated = partial(_used, call, handler.type, key)
     if problems or (late and not repeated()):
@@ -190,9 +191,14 @@ def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody
     except InvalidPayload as error:
         problems = field_problems(error)
     if "payload" in body.value:
-        payload, found = check(handler, msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"])
+        raw = wanted.payload if wanted else msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"]
+        payload, found = check(handler, raw)
         problems += found
     return wanted, payload, problems
+
+
+def _given(part: SubmissionPart, wanted: SubmitBody) -> bool:
+    return any(getattr(wanted, field.name) != field.default for field in fields(part.body))
 
 
 def _of_queue(handler: type[JobHandler[Any]], queue: str | None) -> list[FieldProblem]:
@@ -275,7 +281,8 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind))
     log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
-    return services().live.await_end(call, query, verdict.job_id, accepted(verdict))
+    response = accepted(verdict)
+    return services().live.await_end(call, query, verdict.job_id, response) if query.wait else response
 
 
 def submitted(verdict: Verdict) -> Verdict:

@@ -93,14 +93,14 @@ def principal_of(request: Request) -> Principal:
 
     Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site has the browser ask for.
     """
-    authorization, cookie = request.headers.get("Authorization"), token_in(request)
+    authorization = request.headers.get("Authorization")
     if services().principal is not None:
         # Next to a cookie, a bearer header proves nothing: the application may have authenticated by the cookie.
         bearer = (authorization or "").lower().startswith("bearer ") and not request.cookies
         if request.method not in SAFE and not bearer:
             require_same_origin(request)
         return _signed_in(request)
-    if authorization is not None or cookie is None:
+    if authorization is not None or (cookie := token_in(request)) is None:
         return tokens().principal(authorization, request.remote_addr)
     if request.method not in SAFE:
         require_same_origin(request)

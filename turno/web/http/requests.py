@@ -221,7 +221,8 @@ class JobPageQuery:
     limit: PageSize = 50
 
 
-# The annotation of each field, evaluated once.
+# The value without parameters, and the annotation of each field, evaluated once.
+_defaults: Callable[[Any], Any] = cache(lambda kind: converter(kind).convert({}))
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
 
 
@@ -248,7 +249,7 @@ def read_query(given: MultiDict[str, str], kind: type[Any], *, others_ignored: b
             except ValueError as error:
                 problems.append(FieldProblem(name, str(error)))
     try:
-        query = converter(kind).convert(values)
+        query = converter(kind).convert(values) if values else _defaults(kind)
     except InvalidPayload as error:
         problems += [FieldProblem(one.field.partition(".")[0], one.problem) for one in field_problems(error)]
     if problems:
