@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 from tax_authority.authorising.settings import VARIABLES
+from tests.reference.commands import OF_THE_CHECKOUT
+from turno.client.job import Status
 from turno.commands.main import main
 from turno.settings import ALSO_UNPREFIXED, PREFIX, Settings
 
@@ -150,3 +153,11 @@ def test_decision_has_date_and_status() -> None:
 
 def test_docs_have_at_most_twenty_pages() -> None:
     assert len(list((ROOT / "docs").glob("*.md"))) <= 20
+
+
+def test_nouns_of_commands_and_states_are_defined() -> None:
+    defined = {term.lower() for term in re.findall(r"\*\*([\w ]+)\*\*", text_of(ROOT / "docs" / "concepts.md"))}
+    context = click.Context(main)
+    commands = set(main.list_commands(context)) - OF_THE_CHECKOUT - {"db"}
+    nouns = {name for name in commands if isinstance(main.get_command(context, name), click.Group)}
+    assert (nouns | set(get_args(Status)) - {"accepted"}) - defined == set()
