@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache, wraps
+from inspect import Parameter, signature
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -28,6 +29,7 @@ __all__ = ["Enqueued", "enqueue", "enqueue_async", "enqueue_many", "enqueue_many
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _one(
@@ -106,24 +108,41 @@ def _many(
     return host.enqueue(tenant, new, keyed=is_keyed(handler), user=user)
 
 
-def _synchronous(request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], R]:
-    @wraps(request)
+def _synchronous(name: str, request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], R]:
+    @_documented(name, request)
     def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return request(*arguments, **options).send(connection)
 
     return send
 
 
-def _asynchronous(request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    @wraps(request)
+def _asynchronous(
+    name: str, request: Callable[P, host.Request[R]]
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @_documented(name, request)
     async def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return await request(*arguments, **options).send_async(connection)
 
     return send
 
 
-enqueue, enqueue_many = _synchronous(_one), _synchronous(_many)
-enqueue_async, enqueue_many_async = _asynchronous(_one), _asynchronous(_many)
+def _documented(name: str, request: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a function its public name, and the text and signature of `request` after a connection."""
+
+    def name_function(function: F) -> F:
+        wraps(request)(function)
+        function.__name__ = function.__qualname__ = name
+        own = signature(request)
+        parameters = [Parameter("connection", Parameter.POSITIONAL_ONLY), *own.parameters.values()]
+        function.__signature__ = own.replace(parameters=parameters, return_annotation=own.empty)  # type: ignore[attr-defined]
+        return function
+
+    return name_function
+
+
+enqueue, enqueue_many = _synchronous("enqueue", _one), _synchronous("enqueue_many", _many)
+enqueue_async = _asynchronous("enqueue_async", _one)
+enqueue_many_async = _asynchronous("enqueue_many_async", _many)
 
 
 def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:
