@@ -16,7 +16,7 @@ from turno.store.operator import routing
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import set_tenant
 from turno.web.auth.tokens import Principal
-from turno.web.http.requests import AFTER, Changes, PageSize, Text, described, searchable
+from turno.web.http.requests import Changes, KeyPageQuery, Text, searchable
 from turno.web.http.responses import Kind, Problem, from_row, page_of
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
@@ -73,14 +73,6 @@ class TenantPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TenantsQuery:
-    """A page of tenants."""
-
-    cursor: Annotated[Text, described(AFTER)] = ""
-    limit: PageSize = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantListQuery:
     """The beginning of the names and the state of the listed tenants; a form also sends empty values."""
 
@@ -107,7 +99,7 @@ SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
 
 
 @admin_tenants.operation("GET /api/admin/tenants")
-def tenants(call: OperatorCall, query: TenantsQuery) -> TenantPage:
+def tenants(call: OperatorCall, query: KeyPageQuery) -> TenantPage:
     """List tenants."""
     with as_operator() as operator:
         rows = board.tenants(operator, call.principal.companies, after=query.cursor, limit=query.limit + 1)

@@ -13,7 +13,7 @@ from msgspec import Meta
 from turno.capabilities.effects import review
 from turno.capabilities.effects.intents import LONGEST_KEY
 from turno.web.api.jobs import find_job
-from turno.web.http.requests import KeyCursor, PageSize, read_body
+from turno.web.http.requests import KeyPageQuery, read_body
 from turno.web.http.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Call, Routes
 from turno.web.services import at, job_links, services
@@ -66,16 +66,8 @@ class Settled:
     links: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectsQuery:
-    """A page of a job's outside effects."""
-
-    cursor: KeyCursor = ""
-    limit: PageSize = 50
-
-
 @effects.operation("GET /api/jobs/<job_id>/effects", problems=(Kind.NOT_FOUND,))
-def list_effects(call: Call, query: EffectsQuery, job_id: str) -> EffectPage:
+def list_effects(call: Call, query: KeyPageQuery, job_id: str) -> EffectPage:
     """List a job's outside effects.
 
     The effects that the job caused, and the effects that a person must settle before it continues.

@@ -12,7 +12,7 @@ from turno.capabilities.schedule_templates import stored
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import Missed, known_zone
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
-from turno.web.http.requests import NOT_GIVEN, KeyCursor, PageSize, described
+from turno.web.http.requests import KeyPageQuery, described
 from turno.web.http.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator
@@ -74,14 +74,6 @@ class CopyPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiesQuery:
-    """The page."""
-
-    cursor: KeyCursor = NOT_GIVEN
-    limit: PageSize = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneBody:
     """The time zone of a tenant; null: that of each template."""
 
@@ -95,12 +87,12 @@ def index(call: OperatorCall) -> TemplateList:
 
 
 @admin_templates.operation("GET /api/admin/templates/<name>/copies", problems=(Kind.NOT_FOUND,))
-def copies(call: OperatorCall, query: CopiesQuery, name: str) -> CopyPage:
+def copies(call: OperatorCall, query: KeyPageQuery, name: str) -> CopyPage:
     """List the copies of a template."""
     find_template(name)
     with as_operator() as operator:
         rows = stored.list_copies(
-            operator, name, companies=call.principal.companies, after=query.cursor or "", limit=query.limit + 1
+            operator, name, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1
         )
     return CopyPage(*page_of(rows, query.limit, partial(from_row, TenantCopy), "tenant"))
 
@@ -170,7 +162,7 @@ def find_template(name: str) -> TemplateBody:
     with as_operator() as operator:
         found = [] if "\0" in name else stored.list_templates(operator, name)
     if not found:
-        raise no_such_template()
+        raise Problem(Kind.NOT_FOUND, "There is no such template.")
     return _body(found[0])
 
 
@@ -194,11 +186,6 @@ def remove_template(name: str, by: str) -> None:
     find_template(name)
     with as_operator() as operator:
         stored.remove(operator, name, by=by)
-
-
-def no_such_template() -> Problem:
-    """Return the 404 of an unknown template."""
-    return Problem(Kind.NOT_FOUND, "There is no such template.")
 
 
 def _body(row: dict[str, Any]) -> TemplateBody:

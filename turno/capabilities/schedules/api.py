@@ -14,7 +14,7 @@ from turno.capabilities.schedules.body import (
 )
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
-from turno.web.http.requests import NOT_GIVEN, KeyCursor, PageSize
+from turno.web.http.requests import KeyPageQuery
 from turno.web.http.responses import Kind, Problem, answer, page_of
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
@@ -30,23 +30,15 @@ class SchedulePage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulesQuery:
-    """Which page."""
-
-    cursor: KeyCursor = NOT_GIVEN
-    limit: PageSize = 50
-
-
 @schedules.operation("GET /api/schedules")
-def index(call: Call, query: SchedulesQuery) -> SchedulePage:
+def index(call: Call, query: KeyPageQuery) -> SchedulePage:
     """List schedules.
 
     Your own schedules by name; an operator's list has everybody's.
     """
     limit = query.limit
     with call.scope.reading() as reader:
-        rows = stored.search(reader, call.scope.visible_user, after=query.cursor or "", limit=limit + 1)
+        rows = stored.search(reader, call.scope.visible_user, after=query.cursor, limit=limit + 1)
     body = partial(schedule_body, ScheduleSummary, tenant=call.scope.tenant, root=at(""), shown=1)
     return SchedulePage(*page_of(rows, limit, body, "name"))
 

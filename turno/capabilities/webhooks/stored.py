@@ -1,12 +1,13 @@
 """The addresses that operators added, and the failed deliveries."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
 from turno.store.operator.acts import speak_for
+from turno.store.operator.troubles import Trouble
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
@@ -114,3 +115,15 @@ def settle(
         row = operator.execute("SELECT webhooks_settle(%s, %s, %s::bigint[], %s::text[])", given).fetchone()
     assert row is not None  # noqa: S101 - a function's row
     return int(row[0])
+
+
+def failing_webhooks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    """Yield a trouble for each tenant with deliveries after their last try."""
+    cursor.execute(
+        "SELECT tenant, count(*) AS n FROM failing_webhooks WHERE next_at IS NULL"
+        " GROUP BY tenant ORDER BY n DESC, tenant"
+    )
+    for one in cursor:
+        sentence = f"{one.n} webhooks or mails of {one.tenant} were given up after their last try"
+        command = f"turno webhook list --tenant {one.tenant}"
+        yield Trouble(sentence, None, command, "webhooks", {"tenant": one.tenant, "n": one.n}, one.tenant)

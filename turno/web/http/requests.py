@@ -221,6 +221,14 @@ class JobPageQuery:
     limit: PageSize = 50
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPageQuery:
+    """A page of entries in the order of their names, after the last one of the page before."""
+
+    cursor: KeyCursor = ""
+    limit: PageSize = 50
+
+
 # The value without parameters, and the annotation of each field, evaluated once.
 _defaults: Callable[[Any], Any] = cache(lambda kind: converter(kind).convert({}))
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
