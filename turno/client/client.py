@@ -22,9 +22,9 @@ QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server 
 class Client:
     """One user of one tenant; threads may share it. Every method raises children of ClientError, and nothing else.
 
-    `token` is a token, or what returns a fresh one for each request. A request that a limit, a restart or the network
-    keeps from its answer is sent again, as long as `patience` says, in seconds; `timeout` is for each. A submission has
-    one Idempotency-Key each time it is sent, so that it is one job.
+    `token` is a token, or a function that returns a fresh token for each request. The client repeats a request that a
+    limit, a restart or the network prevented, for `patience` seconds; `timeout` limits each try. A submission has one
+    Idempotency-Key each time it is sent, so that it is one job.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Client:
     ) -> Job:
         """Submit a job; with `wait`, return its end if it ends within these seconds.
 
-        `key` says what is asked for, such as the number of an order: calls with the same key and payload are one job,
+        `key` identifies the request, such as the number of an order: calls with the same key and payload are one job,
         also from other processes. Without one, each call is another job. `run_in` is a delay in seconds.
         """
         body: dict[str, Any] = {"payload": payload, "priority": priority}
@@ -90,8 +90,8 @@ class Client:
     def follow(self, job: Job | str) -> Iterator[Job]:
         """Yield the present job and each change, until its end with all data.
 
-        The stream is opened again when it breaks off, and where none can be had the job is asked for instead; no state
-        is told again, and none after a later one.
+        A broken stream is opened again; without a stream the client polls the job. Each state is yielded once, in
+        order.
         """
         told = Told()
         while True:

@@ -75,7 +75,7 @@ class Connection:
         *,
         timeout: float | None = None,
     ) -> Iterator[HTTPResponse]:
-        """Lend the answer to one request, a success; raises as `ask` does, also for what breaks while it is read."""
+        """Yield the successful response to a request; raises as `ask` does, also for an error while it is read."""
         sent = None if body is None else json.dumps(body).encode()
         connection = self._connection(self._timeout if timeout is None else timeout)
         try:

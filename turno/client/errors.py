@@ -10,9 +10,9 @@ from turno.errors import TurnoError
 class ClientError(TurnoError):
     """The root of all errors of `turno.client`.
 
-    `status` is the answer's, None if there was none. The others are fields of its problem document (RFC 9457): `kind`
-    is how its `type` ends, `instance` the id under which the server's log knows it, `errors` what is wrong with which
-    field. `retry_after` is in seconds.
+    `status` is the answer's, None if there was none. The other attributes are fields of its problem document (RFC
+    9457): `kind` is the end of its `type`, `instance` the id of the error in the server's log, `errors` the invalid
+    fields with their errors. `retry_after` is in seconds.
     """
 
     def __init__(

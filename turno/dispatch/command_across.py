@@ -57,9 +57,9 @@ def command_across(
 ) -> CommandReport:
     """Apply the command to each present job of the filter, up to `limit`, and report the verdicts.
 
-    Each tenant's jobs are changed in transactions of their own, AT_ONCE jobs at a time, each with its row of the audit.
-    A command that was stopped half-way may be repeated: changed jobs no longer match. An error of one tenant is
-    reported, and does not stop the other tenants. Raises ValueError as `applicable` does.
+    Each tenant's jobs are changed in separate transactions of up to AT_ONCE jobs, each with its row of the audit. A
+    command that was stopped half-way may be repeated: changed jobs no longer match. An error of a tenant is reported,
+    and the command continues with the next tenant. Raises ValueError as `applicable` does.
     """
     report = CommandReport(dry_run=dry_run)
     seen, last = 0, after

@@ -50,7 +50,7 @@ class Verdict:
 
 
 class Dispatcher:
-    """Writes commands through the web's connections and offers what became ready to the tenant's queue."""
+    """Writes commands through the web's connections and offers ready jobs to the tenant's queue."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dispatcher:
         announce: Announce = lambda _tenant, _job: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Take one `queue` for all tenants, or what chooses each tenant's."""
+        """Take a `queue` for all tenants, or a function that chooses the queue of a tenant."""
         self._connection = connection
         self._queue_of = queue if callable(queue) else lambda _: queue
         self._announce = announce
@@ -112,9 +112,9 @@ class Dispatcher:
         dry_run: bool = False,
         within_limits: bool = False,
     ) -> list[CommandAnswer]:
-        """Do what the operator `by` asks of these jobs of a tenant, in one transaction with its row of the audit.
+        """Apply the command of the operator `by` to a tenant's jobs, in one transaction with its row of the audit.
 
-        A dry run is rolled back, so that its answers are those of the command. Retries count against no limit of the
+        A dry run is rolled back: its answers equal the answers of the command. Retries count against no limit of the
         jobs' users unless they are to stay `within_limits`.
         """
         queue = self._queue_of(tenant)
@@ -131,7 +131,7 @@ class Dispatcher:
         return answers
 
     def _tell(self, queue: QueueInterface, tenant: Tenant, changed: Sequence[CommandAnswer]) -> None:
-        """Announce what changed, and hint at what may run now, as far as the queue has a use for it."""
+        """Announce the changed jobs, and hint at the ready ones, as far as the queue uses hints."""
         for answer in changed:
             for job_id in filter(None, (answer.job_id, answer.made)):
                 self._announce(tenant.id, job_id)
@@ -144,8 +144,8 @@ class Dispatcher:
     ) -> Verdict:
         """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota.
 
-        Raises RateLimited as `submit` does, for the limits of the old job's user. `by` is the operator who asks for it,
-        whoever's job it is, which is then on record.
+        Raises RateLimited as `submit` does, for the limits of the old job's user. An operator `by` may retry the job of
+        any user; the audit then records the operator.
         """
         if by is not None:
             return self._single(tenant, OperatorCommand(name="retry"), job_id, by, correlation_id)
@@ -183,7 +183,7 @@ class Dispatcher:
     ) -> Verdict:
         """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown.
 
-        `by` is the operator who asks for it, as for `retry`.
+        `by` is the operator, as for `retry`.
         """
         if by is not None:
             return self._single(tenant, OperatorCommand(name="cancel", reason=reason), job_id, by)

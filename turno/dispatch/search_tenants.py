@@ -54,7 +54,7 @@ def search_tenants(
     """Return the newest `wanted.limit` jobs of the tenants of these companies, as each tenant's API role.
 
     A tenant takes some milliseconds: after `within` seconds the remaining tenants are `not_asked`, and so is a tenant
-    whose search exceeds the remaining time. `connection` lends a session of the web.
+    with a search that exceeds the remaining time. `connection` lends a session of the web.
     """
     asked = [
         tenant

@@ -58,11 +58,11 @@ CLIENT_TIMEOUT_SECONDS = 5.0
 MIN_BYTES_PER_SECOND = 4096
 CHECK_SECONDS = 0.5
 READER_TIMEOUT_SECONDS = 20.0  # in which the reader of a long response takes nothing
-LINGER_SECONDS = 2.0  # for a client to read its response before the connection is closed, with what it still sends
+LINGER_SECONDS = 2.0  # for a client to read its response before the connection is closed
 LARGEST_HEAD = 65_536  # bytes; the longest token that is read has 8 KB
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of incomplete bodies and of responses, for all clients together
 SEND_BUFFER = 65_536  # bytes that the kernel keeps for the reader of a long response
-UNACKNOWLEDGED_MS = 30_000  # after which the kernel closes the connection of a reader whose network is gone
+UNACKNOWLEDGED_MS = 30_000  # after which the kernel closes a connection without acknowledgements
 CONNECTION = "turno.connection"  # the key of a request's connection in the state of its ASGI scope
 
 
@@ -85,7 +85,7 @@ class Connections:
             idle.transport.abort()
 
     def detach(self, connection: "ClientConnection") -> None:
-        """Count a connection no longer: the number of streams has a bound of its own."""
+        """Remove a stream's connection from the count: streams have a separate limit."""
         if self._open.pop(connection, self) is None:
             self._detached.add(connection)
 
@@ -95,7 +95,7 @@ class Connections:
         self._detached.discard(connection)
 
     def check(self, now: float) -> None:
-        """Close the connections of overdue clients, and those with most bytes while too many are held."""
+        """Close the connections of overdue clients; while too many bytes are held, also the largest."""
         for connection in (*self._open, *self._detached):
             connection.check(now)
         self.shed()
@@ -177,7 +177,7 @@ class ClientConnection(HttpToolsProtocol):
         """Send a refusal in place of the next response, if the client has sent anything, and close the connection."""
         if self._refused or self.transport.is_closing():
             return
-        if not self.idle:  # what follows a complete request is refused: that request gets its response
+        if not self.idle:  # data after a complete request is refused: the request gets its response
             self._refused, self.cycle.keep_alive = True, False
             return
         receiving = self.cycle is not None and not self.cycle.response_complete
@@ -190,7 +190,7 @@ class ClientConnection(HttpToolsProtocol):
         self.linger()
 
     def linger(self) -> None:
-        """End the connection after what was sent; a close at once would take it back from a client that still sends."""
+        """End the connection after its response; an immediate close would discard the response if the client sends."""
         self._refused = True
         self._head_began = None
         if self.cycle is not None and not self.cycle.response_complete:
@@ -221,7 +221,7 @@ class ClientConnection(HttpToolsProtocol):
             self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless the connection ends; refuse a head, or a chunk's line, that is too long."""
+        """Parse the received data, unless the connection ends; refuse a head, or a chunk's line, that is too long."""
         if self._refused:
             return
         self._arrived += len(data)
@@ -235,7 +235,7 @@ class ClientConnection(HttpToolsProtocol):
         self._taken_at = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Refuse what the parser refuses."""
+        """Refuse a request that the parser rejects."""
         self.refuse(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if self._arrived > LARGEST_HEAD else HTTPStatus.BAD_REQUEST
         )

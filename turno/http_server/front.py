@@ -25,7 +25,7 @@ from turno.http_server.thread_shares import EVENT_LOOP, PLACES, WANTED, ThreadSh
 
 log = logging.getLogger(__name__)
 
-PART_BYTES = 262_144  # of a response that a thread reads at a time
+PART_BYTES = 262_144  # bytes of a response that a thread reads in one step
 PLACE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a place
 MAX_WAITING_REQUESTS = 100  # requests of one tenant that wait for that
 ERROR = b'{"type": "about:blank", "title": "Internal Server Error", "status": 500}'
@@ -39,9 +39,9 @@ class Front:
     """An ASGI application that serves a WSGI application.
 
     It collects a request's body before a thread handles the request, and sends the response without a thread. A
-    response that is an asynchronous iterable, too, as a live stream is, is iterated by the event loop. A request whose
-    tenant has no place among the threads waits for a place. Bodies above `largest_body` are left to the application
-    to refuse.
+    response that is an asynchronous iterable, too, as a live stream is, is iterated by the event loop. A request waits
+    while its tenant has no free place among the threads. Bodies above `largest_body` are left to the application to
+    refuse.
     """
 
     def __init__(self, wsgi_app: WsgiApp, *, threads: int, largest_body: int, trusted: Sequence[Network]) -> None:

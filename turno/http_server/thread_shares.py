@@ -1,12 +1,12 @@
-"""Shares of a process's threads: a tenant may use half of those that the others leave, so another tenant finds one."""
+"""Shares of a process's threads: each tenant may use half of the threads that other tenants leave free."""
 
 from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 
-# Set by a server whose event loop iterates asynchronous bodies: they occupy no thread.
+# Set by a server with an event loop for asynchronous bodies, which then occupy no thread.
 EVENT_LOOP = "turno.event_loop"
-# Where a WSGI request finds the places of its process, on a server whose requests share threads.
+# Key of the process's ThreadShares in the WSGI environment, on a server that shares threads between requests.
 PLACES = "turno.places"
 # Where it leaves the number of the tenant that had none left: the server may ask again, nothing was done.
 WANTED = "turno.wanted"
@@ -25,7 +25,7 @@ class ThreadShares:
         self._lock = Lock()
 
     def take(self, tenant: int) -> bool:
-        """Take one of a tenant's places, or return False if there is none."""
+        """Take a place of a tenant, or return False if no place is free."""
         with self._lock:
             if not self.free(tenant):
                 return False

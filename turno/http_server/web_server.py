@@ -24,9 +24,9 @@ from turno.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SPARE_CONNECTIONS = 500  # connections that wait beside those with a thread; streams are not counted
+SPARE_CONNECTIONS = 500  # connections that wait beside the connections with a thread; streams are not counted
 BACKLOG = 2048
-HUNG_SECONDS = 30  # after which a process whose event loop does not run is ended
+HUNG_SECONDS = 30  # after which a process with a blocked event loop is ended
 KILL_SECONDS = 5  # after the grace period of a shutdown
 # After so long a thread that computes gives way to a thread with an answer of the database.
 SWITCH_SECONDS = 0.0005

@@ -1,4 +1,4 @@
-"""What a consolidated report reads: its company's branches, over a session of the company's report login."""
+"""The branches of a consolidated report's company, read over a session of the company's report login."""
 
 from collections.abc import Mapping
 from typing import LiteralString
@@ -48,7 +48,7 @@ class CompanyReading:
         return self._session
 
     def _refuse_calls(self, session: HandlerConnection) -> None:
-        """Refuse a view of an adopted schema whose function would run with the rights on all branches."""
+        """Refuse a view of an adopted schema if its function would run with the rights on all branches."""
         for kind, name, function in foreign_functions(session, list(self.branches.values())):
             if kind == "view":
                 raise HandlerMisuse(

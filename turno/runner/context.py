@@ -132,7 +132,7 @@ class AttemptContext(CapabilityMembers):
 
     @property
     def company(self) -> CompanyReading:
-        """What a consolidated report reads: its company's branches."""
+        """Access of a consolidated report to the branches of its company."""
         if self._company is None:
             raise HandlerMisuse("job.company is closed to this handler: set `reads_company = True` in its class")
         return self._company
@@ -244,7 +244,7 @@ class AttemptContext(CapabilityMembers):
             os._exit(TIME_LIMIT)
 
     def finish(self) -> None:
-        """Enter what a batch has done since its last chunk, so that it commits with its record."""
+        """Record the items since the last chunk of a batch, so that they commit with the job's record."""
         if self._batch is not None:
             self._batch.record()
 

@@ -1,4 +1,4 @@
-"""Run a handler inside the caller's request, without a job: what `TURNO_ENABLE_BACKGROUND_JOBS=false` means."""
+"""Run a handler inside the caller's request, without a job (`TURNO_ENABLE_BACKGROUND_JOBS=false`)."""
 
 import json
 import logging
@@ -104,7 +104,7 @@ class InlineContext(CapabilityMembers):
         return batch
 
     def enqueue(self, job_type: Any, payload: Any = None, /, **options: Any) -> NoReturn:
-        """Refuse: there is no job whose child it could be."""
+        """Refuse: there is no parent job."""
         del job_type, payload, options
         raise PermanentFailure("a child job needs background jobs, which are switched off")
 

@@ -91,7 +91,7 @@ class Ledger:
         return self._connection
 
     def initially_immediate(self) -> str:
-        """Return the constraints whose mode an item may have changed, read once; see `attempts`."""
+        """Return the constraints with a mode that an item may have changed, read once; see `attempts`."""
         if self._immediate is None:
             self._immediate = attempts.initially_immediate(self.connection)
         return self._immediate
@@ -140,7 +140,7 @@ class AttemptLedger(Ledger):
 
 
 class LedgerBatch(Generic[T]):
-    """Iterate over the items that the ledger does not know yet, each inside a savepoint of its own.
+    """Iterate over the items that the ledger does not contain yet, each inside a separate savepoint.
 
         for step in job.each(order_ids, key=str):
             with step as item:
@@ -315,8 +315,8 @@ class Group(Generic[T]):
             with group as items:
                 for item in items: ...
 
-    `item.fail(error)` enters one as failed while the others go on. An error of the block undoes the whole group, and
-    the batch then yields each item as a group of its own: there it is the item's error.
+    `item.fail(error)` enters an item as failed, and its group continues. An error of the block undoes the whole group,
+    and the batch then yields each item as a separate group: there it is the item's error.
     """
 
     def __init__(self, steps: list[Step[T]], ledger: Ledger) -> None:

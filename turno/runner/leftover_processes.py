@@ -38,8 +38,8 @@ def none() -> bool:
 def end(*, spare: Collection[int] = ()) -> None:
     """Kill and reap every child of this process but `spare` and workers that a queue launched.
 
-    This process must adopt orphans (`limits.adopt_orphans`): then what a killed child had started is a child next,
-    until there is none.
+    This process must adopt orphans (`limits.adopt_orphans`): the children of a killed child then become its own
+    children, until none is left.
     """
     give_up = monotonic() + GONE_WITHIN
     while leftovers := {pid for pid in children() if pid not in spare and not _launched(pid)}:

@@ -48,7 +48,7 @@ class LineRing:
     """Written by the child and read by its parent, without a lock and without a message.
 
     The child moves the tail before it overwrites a line, and the head after it has written one. The parent reads head
-    and tail, copies, and reads the tail again: what the child may have overwritten meanwhile it leaves out.
+    and tail, copies, and reads the tail again: it omits lines that the child may have overwritten meanwhile.
     """
 
     def __init__(self, memory: memoryview) -> None:

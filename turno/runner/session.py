@@ -241,7 +241,7 @@ class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
         self.session = session
         self._autocommit = True  # its setter would refuse where a transaction is open
         self._pool = None  # so that psycopg does not warn: the session is not left open, its executor has it
-        self.prepare_threshold = None  # the other object would give its statements the same names
+        self.prepare_threshold = None  # the underlying session would give its statements the same names
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Run a statement as the session does; raises HandlerMisuse while this is refused."""

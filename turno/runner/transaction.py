@@ -32,9 +32,9 @@ LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before ret
 REFUSED = "a commit of this job was refused, so its session is closed to the handler; let that error pass"
 # SQLSTATEs of NEXT in a transaction that is not the executor's.
 NOT_OURS = {"22012", "3B001", "25P01"}
-# Sent before the first statement of a later job. The division by zero reports another transaction than the one that the
-# executor began: SQL cannot choose when a transaction starts. RESET ALL, CLOSE ALL and DEALLOCATE ALL remove settings,
-# cursors and prepared statements of the job before. The server refuses to make a read-only transaction writable again.
+# Sent before the first statement of a later job. The division by zero reports a transaction that the executor did not
+# begin: SQL cannot choose when a transaction starts. RESET ALL, CLOSE ALL and DEALLOCATE ALL remove settings, cursors
+# and prepared statements of the job before. The server refuses to make a read-only transaction writable again.
 NEXT = (
     "RESET ALL; SELECT 1 / (transaction_timestamp() = '{started}'::timestamptz)::integer;"
     " SAVEPOINT {savepoint}; SET LOCAL transaction_read_only = off; CLOSE ALL; DEALLOCATE ALL"
@@ -182,7 +182,7 @@ class BatchTransaction:
         return self.found.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
-        """Keep the present job's work; raises the error of its own commit if the transaction is not sound."""
+        """Keep the present job's work; raises the error of the job's commit if the transaction is not sound."""
         if self._refused is not None:
             raise self._refused
         if self._session.busy:
@@ -203,7 +203,7 @@ class BatchTransaction:
 
     @property
     def unwritten(self) -> set[Claim]:
-        """The kept jobs whose ends are not in the transaction yet."""
+        """The kept jobs without a written end in the transaction."""
         return {one.claim for one in self.kept[self._written :]}
 
     def drop(self) -> None:

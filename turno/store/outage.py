@@ -33,7 +33,7 @@ def in_short(error: psycopg.Error) -> str:
 
 @contextmanager
 def apart(troubles: MutableMapping[str, str], whose: str) -> Iterator[None]:
-    """Run the work of `whose` apart: record a refusal of the database in `troubles`; raise the error of an outage."""
+    """Contain the work of `whose`: record a refusal by the database in `troubles`, raise the error of an outage."""
     try:
         yield
     except psycopg.Error as error:

@@ -14,7 +14,7 @@ from turno.errors import ClaimLost, HandlerMisuse, LimitExceeded
 def qualified(statement: LiteralString, schema: str) -> LiteralString:
     """Return the statement with the tenant's schema, such as t_0123456789ab, in place of each `{}`.
 
-    The session looks for unqualified names in an adopted schema first, whose owner may create any function.
+    The session resolves unqualified names in an adopted schema first, where the host application may create functions.
     """
     return statement.replace("{}", schema)
 

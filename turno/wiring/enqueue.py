@@ -1,4 +1,4 @@
-"""Enqueue from anywhere in an application: the handlers that check a payload are those that TURNO_HANDLERS names."""
+"""Enqueue from anywhere in an application: the handlers of TURNO_HANDLERS check the payloads."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def logins_of(settings: Settings) -> Logins:
 
 
 def operator_session(settings: Settings) -> TimeoutConnection:
-    """Log in as the operator, who reads counts of all tenants and no payload.
+    """Log in as the operator, with access to counts of all tenants and to no payload.
 
     The audit records the session's changes under the name of the command's user.
     """

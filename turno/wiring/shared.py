@@ -56,7 +56,7 @@ def supervisor_engine(
 ) -> Engine:
     """Return the engine with an answer timeout below TURNO_DEAD_AFTER_SECONDS, to detect a dead connection in time.
 
-    `gone_after` and `removed` are those of `EngineLink`.
+    `gone_after` and `removed` are passed to `EngineLink`.
     """
     logins = logins_of(settings)
 
@@ -92,7 +92,7 @@ def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
 
 
 def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | None = None) -> QueueInterface:
-    """Return a backend by its name; workers of the pool are notified of jobs of a backend whose folder is gone."""
+    """Return a backend by its name; jobs of a backend without a folder are hinted to the workers of the pool."""
     if name == "exec":
         return exec_queue(settings, environment)
     found = BACKENDS.get(name) or backends().get(name, BACKENDS["pool"])
@@ -116,7 +116,7 @@ def maintenance(
     dry_run: bool = False,
     reoffer_after: float | None = None,
 ) -> Maintenance:
-    """Return the maintenance tasks; `reoffer_after` seconds replace those of the settings."""
+    """Return the maintenance tasks; `reoffer_after` seconds replace the value of the settings."""
     return Maintenance(
         dry_run=dry_run,
         at_each_step=at_each_step,

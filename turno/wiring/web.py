@@ -93,11 +93,10 @@ class WebMaintenance:
 class Turno:
     """Adds the API, the pages and the live streams to a Flask application, with a separate pool of connections.
 
-    Create the object once in each web process, after the fork. All addresses begin with `url_prefix`. `principal`
+    Create the object once in each web process, after the fork. All addresses have the prefix `url_prefix`. `principal`
     replaces the tokens: it returns the signed-in user, or None; a page then redirects a request without a user to the
     address `sign_in`. `layout` names a template around the pages, with the blocks `title`, `turno_head` and `turno`.
-    `pages` are blueprints of the application, which precede the pages. The default settings are those of the
-    environment.
+    `pages` are blueprints of the application, which precede the pages. The default settings come from the environment.
     """
 
     def __init__(
@@ -194,14 +193,14 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
 
 
 def live_changes(settings: Settings, root: str = "") -> Live:
-    """Return the live changes of the enabled capability; links in streams begin with `root`."""
+    """Return the live changes of the enabled capability; links in streams have the prefix `root`."""
     places = [one.live for one in enabled(settings.capabilities) if one.live]
     live: Live = load(places[0])(settings, logins_of(settings), root) if places else NoLive()
     return live
 
 
 def allow_descriptors(wanted: int) -> None:
-    """Raise this process's limit of open files to what its streams need, as far as the system lets it."""
+    """Raise this process's limit of open files to the number its streams need, up to the system's limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < highest:

@@ -16,7 +16,7 @@ BEHIND: LiteralString = " FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb) AS e"
 
 
 def enqueue_with(expressions: Sequence[LiteralString]) -> LiteralString:
-    """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede the others."""
+    """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede those of ENQUEUE."""
     cases = [", CASE e.verdict WHEN 'accepted' THEN " + one + " END" for one in expressions]
     return "SELECT e.*" + "".join(cases) + BEHIND
 

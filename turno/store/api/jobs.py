@@ -14,7 +14,7 @@ Row = dict[str, Any]
 Reader = psycopg.Cursor[Row]
 
 
-LARGEST_SHOWN = 8_000  # bytes of a payload as it is stored, compressed
+LARGEST_SHOWN = 8_000  # bytes of a stored payload, after compression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,11 @@ class JobFilter:
     statuses: Sequence[str] = ()
     outcomes: Sequence[str] = ()
     types: Sequence[str] = ()
-    needs_review: bool = False  # only those that wait for a person
+    needs_review: bool = False  # only jobs that wait for a review
     part_of: UUID | None = None  # only the parts of this job
-    parts: bool = True  # also what is a part of another job
+    parts: bool = True  # also parts of other jobs
     correlation_id: str | None = None  # or a trace's id
-    text: str | None = None  # in the payload, as it is stored, in upper or lower case
+    text: str | None = None  # in the stored payload, ignoring case
     made_from: UUID | None = None  # the bounds of ids that say when a job was made
     made_before: UUID | None = None
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of capabilities, by name
@@ -38,8 +38,8 @@ class JobFilter:
 
 
 # run_at is NULL where it is infinite, that is for a job that waits until a person decides: Python has no such date.
-# run_seconds adds up the attempts, so that waiting for a retry does not count as running.
-# lacks says what is missing for a job that has waited for longer than it takes to be found.
+# run_seconds adds up the attempts, so that waiting for a retry does not count as running. `lacks` names the missing
+# worker, queue or type of a job that no worker has claimed for too long.
 JOB: LiteralString = """
 SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_id, j.attempt, j.errors,
        j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks,
@@ -54,7 +54,7 @@ SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_
                                   'failed', count(*) FILTER (WHERE o.status IN ('failed', 'cancelled')))
         FROM background_jobs o WHERE o.awaited_by = j.id HAVING count(*) > 0) AS parts,
 """
-# For many jobs at once: whatever they stored, each is a few kB.
+# For many jobs in one query: limits each row to a few kB.
 IN_BRIEF: LiteralString = """
        CASE WHEN octet_length(j.error::text) <= 2048 THEN j.error
             WHEN j.error IS NOT NULL THEN jsonb_build_object(
@@ -94,7 +94,7 @@ def payload(reader: Reader, job_id: UUID) -> Any:
 
 
 def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
-    """Return the payloads of these jobs, but for those that are large: what is stored beside the row is not read."""
+    """Return the payloads of these jobs; large payloads, stored in TOAST, are not read."""
     reader.execute(
         "SELECT id, payload FROM background_jobs WHERE id = ANY (%s) AND pg_column_size(payload) <= %s",
         (list(job_ids), LARGEST_SHOWN),
@@ -211,7 +211,7 @@ def events(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -
 
 
 def logs(reader: Reader, job_id: UUID, *, after: tuple[int, int] = (0, 0), limit: int = 1000) -> list[Row]:
-    """Return a page of what a job's attempts logged, in order; `after` is the attempt and number of the last line."""
+    """Return a page of the log lines of a job's attempts, in order; `after` is (attempt, number) of the last line."""
     reader.execute(
         """
         SELECT attempt, number, at, level, logger, line FROM background_job_logs

@@ -7,7 +7,7 @@ import psycopg
 
 # Returns the job of the notification; None if this user has no such notification.
 READ: LiteralString = "SELECT {}.notification_read(%s, %s) AS job_id"
-# Each source is limited by itself: then an index has its newest in order, however many it has.
+# Each source has its own limit: the query then reads the newest rows in index order, however long the table.
 _PAGE: LiteralString = """
     (SELECT id, job_id, kind, data, created_at, read_at FROM {source}
      WHERE user_id = %(user)s AND (NOT %(unread)s OR read_at IS NULL)

@@ -1,4 +1,4 @@
-"""Read what live streams show of a tenant's jobs, as its API role."""
+"""Read a tenant's jobs for live streams, as the tenant's API role."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -13,7 +13,7 @@ TOGETHER = 500
 
 
 def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
-    """Return these jobs as `jobs.find` does, those that exist, but without results and errors that are long."""
+    """Return the existing jobs of these ids as `jobs.find` does, without long results and errors."""
     reader.execute(
         JOB
         + attributes()
@@ -29,9 +29,9 @@ def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
 
 
 def of_user(reader: Reader, user_id: str | None) -> list[Row]:
-    """Return a user's open jobs and those that ended within the last hour, oldest first; the newest of too many.
+    """Return a user's open jobs and the jobs that ended within the last hour, oldest first, limited to the newest.
 
-    With None, everybody's.
+    None selects the jobs of all users.
     """
     users = None if user_id is None else [user_id]
     found = [
@@ -42,7 +42,7 @@ def of_user(reader: Reader, user_id: str | None) -> list[Row]:
 
 
 def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list[UUID]:
-    """Return the newest open jobs of these users, None for everybody's."""
+    """Return the newest open jobs of these users, or of all users for None."""
     # Gathered first: in the order of their ids the newest ended ones would be read and passed over.
     reader.execute(
         """
@@ -56,7 +56,7 @@ def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list
 
 
 def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] | None) -> list[Row]:
-    """Return id, revision, whether it is due and what no worker serves, of these jobs and these users' open ones."""
+    """Return id, revision, `due` and `lacks` of these jobs and of the open jobs of these users."""
     reader.execute(
         """
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,
@@ -83,12 +83,12 @@ def ended_within(
 
 
 def _among(users: Collection[str] | None) -> LiteralString:
-    """Return the condition on the user; two statements, so that each has a plan of its own."""
+    """Return the condition on the user; two statements, so that each has its own plan."""
     return "" if users is None else " AND user_id = ANY (%(users)s)"
 
 
 def notifications_of(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
-    """Return the notifications that tell of these jobs, with their users."""
+    """Return the notifications about these jobs, with their users."""
     reader.execute(
         "SELECT id, job_id, user_id, kind, data, created_at, read_at FROM notifications WHERE job_id = ANY (%s)",
         (list(job_ids),),

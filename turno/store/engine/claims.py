@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from turno.jobs.claim import Batch, Claim
 from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
-OLDEST_EVERY = 8  # each such claim takes the oldest tickets, whatever their priority
+OLDEST_EVERY = 8  # each such claim takes the oldest tickets of any priority
 LANES_BELIEVED = 20.0  # seconds; hides only tickets of the same tenant and priority that were committed late
 ENTRY_BELIEVED = 20e-6  # seconds for each entry skipped between two tenants: about twenty times the cost of reading it
 GAP_BELIEVED = 5.0  # seconds at most, as a gap may hide another tenant's new ticket
@@ -43,7 +43,7 @@ class ClaimMemory:
         return self._claims % OLDEST_EVERY == 0
 
     def known(self, slots: int, now: float) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """Return the valid hints about the tenants that a claim of so many slots may reach."""
+        """Return the valid hints about the tenants within reach of a claim for this number of slots."""
         self._hints = {key: hint for key, hint in self._hints.items() if hint.until > now}
         known: dict[str, dict[str, list[dict[str, Any]]]] = {}
         begin = self.tenant or 0
@@ -53,7 +53,7 @@ class ClaimMemory:
         return known
 
     def learn_gap(self, closed: str, gap: dict[str, Any], entries: int, now: float) -> None:
-        """Remember that no tenant between two has a ticket, as a claim sent at this moment found by so many entries."""
+        """Remember that no tenant in a gap has a ticket, as a claim sent now found after this number of entries."""
         until = now + min(GAP_BELIEVED, ENTRY_BELIEVED * entries)
         self._hints[closed, "gaps", gap["since"]] = Hint([gap], until)
 
@@ -85,7 +85,7 @@ PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
 
 
 class Claimed(NamedTuple):
-    """A claim with its slot and the next turn; in a row without a slot, what the search found out about a tenant."""
+    """A claim with its slot and the next turn; a row without a slot holds the search's findings about a tenant."""
 
     slot: int | None
     next_tenant: int

@@ -163,7 +163,7 @@ class Engine(EngineLink):
     ) -> list[JobRef]:
         """Return jobs of a backend that have been ready for so long and that a worker of these types could claim.
 
-        The jobs of tenants whose slugs are in `without` are excluded.
+        `without` lists the slugs of tenants to exclude.
         """
         names, versions = in_step(types)
         return self.rows(
@@ -243,7 +243,7 @@ class Engine(EngineLink):
         return int(self.value(qualified("SELECT {}.job_repair(%s)", schema), backend))
 
     def expire(self, schema: str) -> int:
-        """Cancel waiting jobs whose time is over; return how many."""
+        """Cancel expired waiting jobs; return how many."""
         return int(self.value(qualified("SELECT {}.job_expire()", schema)))
 
     def purge(self, schema: str, older_than: timedelta, limit: int) -> int:
@@ -258,7 +258,7 @@ class Engine(EngineLink):
         """Remove statistics of minutes, outcomes, limits, types and keys that are no longer used; return how many."""
         return int(self.value("SELECT prune(%s, %s, %s)", minutes, retention, limit))
 
-    # Leases: work of one process of the installation at a time ---------------------------------------
+    # Leases: work of one process of the installation ------------------------------------------------
 
     def take_lease(
         self, name: str, holder: str, period: timedelta, after: timedelta = timedelta(0), *, renew: bool = False
@@ -280,7 +280,7 @@ class Engine(EngineLink):
         return self.rows(TenantTurn, "SELECT * FROM tenant_turns(%s, %s, %s)", task, every, ids)
 
     def begin_turn(self, task: str, tenant_id: int) -> None:
-        """Store the tenant whose turn begins; 0 ends the round."""
+        """Store the tenant of the next turn; 0 ends the round."""
         self.execute("SELECT tenant_turn_begin(%s, %s)", (task, tenant_id))
 
     def end_turn(self, task: str, tenant_id: int, error: str | None, *, first: timedelta, longest: timedelta) -> None:

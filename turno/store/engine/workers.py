@@ -41,7 +41,7 @@ class Unserved:
 
 
 def listed(operator: psycopg.Connection[Any]) -> Rows:
-    """Return every worker that was not declared dead, with the seconds since it was heard of, the most silent first."""
+    """Return every worker that was not declared dead, with the seconds since its heartbeat, the most silent first."""
     with operator.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
             """
@@ -60,6 +60,6 @@ def unserved(operator: psycopg.Connection[Any], waiting_for: timedelta) -> list[
 
 
 def swept_steadily(operator: psycopg.Connection[Any]) -> bool:
-    """Say whether some process sweeps by itself, as cron does, and not only beside other work."""
+    """Return whether a process runs maintenance at intervals, as cron does, and not only beside other work."""
     row = operator.execute("SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp()").fetchone()
     return row is not None

@@ -41,7 +41,7 @@ class Started:
 
 
 def prove(session: Session, transaction: str, schema: str) -> None:
-    """Raise HandlerMisuse if the open transaction is not the one with this start."""
+    """Raise HandlerMisuse if the open transaction does not have this start."""
     with named_refusals():
         _row(session, qualified("SELECT {}.assert_transaction(%s)", schema), (transaction,))
 
@@ -67,7 +67,7 @@ def fail(
 ) -> str:
     """Record an error: pending again after `retry_in`, or failed for good; returns the new status.
 
-    With `reset_errors` the errors before this one no longer count.
+    With `reset_errors` the earlier errors no longer count.
     """
     return str(
         _under_claim(
@@ -156,7 +156,7 @@ def initially_immediate(session: Session) -> str:
 
 
 def writing_savepoints(session: Session) -> int:
-    """Count the open savepoints in which something was written or locked: each holds a transaction id of its own."""
+    """Count the open savepoints with a write or a row lock: each holds a transaction id."""
     statement = (
         "SELECT greatest(count(*) - 1, 0) FROM pg_locks"
         " WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted"
@@ -171,7 +171,7 @@ def now(session: Session) -> datetime:
 
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
-    """Return the jobs whose claims are still held, by the tokens; waits for a commit that is under way."""
+    """Return the jobs that their tokens still hold; waits for an open commit."""
     if not claims:
         return set()
     return set(value_of(session, qualified("SELECT {}.jobs_held(%s, %s)", claims[0].login.schema), *keys(claims)))

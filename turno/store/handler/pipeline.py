@@ -31,7 +31,7 @@ FROM {}.jobs_fetch($1, $2)
 class Pipeline:
     """Collects statements, sends them, and holds their answers by the number that `add` returned.
 
-    A refused statement stops the others of its unit. Each unit is a transaction, unless BEGIN or COMMIT divide it.
+    A refused statement stops the rest of its unit. Each unit is a transaction, unless BEGIN or COMMIT divide it.
     """
 
     def __init__(self, session: psycopg.Connection[Any]) -> None:
@@ -73,7 +73,7 @@ class Pipeline:
         return [end - begin for begin, end in pairwise(ends)]
 
     def raise_refusal(self, end: int | None = None) -> None:
-        """Raise the error of the first refused statement among those before `end`."""
+        """Raise the error of the first refused statement before `end`."""
         for answer in self._answers[:end]:
             if answer.status == ExecStatus.FATAL_ERROR:
                 raise error_from_result(answer, self.session.info.encoding)
@@ -93,7 +93,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is written of a job that was completed: its result as JSON, and when it was begun and over."""
+    """The record of a completed job: its result as JSON, and its start and end."""
 
     claim: Claim
     result: str
@@ -102,7 +102,7 @@ class Result:
 
 
 class Fetched(NamedTuple):
-    """The jobs whose claims are held, by their ids, and the database's time; None if there is no job."""
+    """The jobs that their tokens still hold, by id, and the database's time; None if there is no job."""
 
     jobs: dict[UUID, Started]
     now: datetime | None
@@ -137,7 +137,7 @@ class JobPipeline(Pipeline):
         return self
 
     def prove(self, transaction: str) -> Self:
-        """Raise HandlerMisuse in any transaction but the one with this start."""
+        """Raise HandlerMisuse unless the transaction has this start."""
         self.add(qualified("SELECT {}.assert_transaction($1)", self._schema), (transaction,))
         return self
 
@@ -160,7 +160,7 @@ class JobPipeline(Pipeline):
         return self
 
     def exchange(self) -> Self:
-        """Send all statements; raise what refuses any of them: ClaimLost, HandlerMisuse, psycopg.Error."""
+        """Send all statements; raise the first refusal as ClaimLost, HandlerMisuse or psycopg.Error."""
         self.send()
         with named_refusals():
             self.raise_refusal()

@@ -1,1 +1,1 @@
-"""SQL of those who operate an installation: backends, caps, weights, pauses."""
+"""SQL of the operator: backends, caps, weights, pauses."""

@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 def shares(operator: psycopg.Connection[Any]) -> list[dict[str, Any]]:
     """Return waits and shares of every tenant with work now or in the last quarter of an hour, worst wait first.
 
-    `share` is of all working time; `fair_share` is what the tenant's weight gives it among these tenants.
+    `share` is of all working time; `fair_share` follows from the tenant's weight among these tenants.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
         cursor.execute(

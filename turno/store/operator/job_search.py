@@ -1,4 +1,4 @@
-"""Find the jobs of all tenants, as the operator: by what the control schema has of them, and no tenant is asked.
+"""Find the jobs of all tenants, as the operator, in the control schema, without a query to a tenant.
 
 Failures are in `dead_letters`, open jobs in `tickets`, and other ends in `ended_jobs`, until they are pruned. A filter
 by user, correlation id or payload needs the tenants: see `turno.dispatch.search_tenants`.
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 Source = Literal["failed", "open", "ended"]
 GroupBy = Literal["error", "type", "tenant", "company"]
 
-PAGE = 1000  # jobs that a command reads at a time
+PAGE = 1000  # jobs that a command reads in one query
 QUICKLY_MS = 200  # that a page waits for the failed, the open or the ended jobs
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 OPEN = {"pending": ("scheduled", "waiting", "ready", "parts", "review"), "running": ("running",)}
@@ -170,7 +170,7 @@ _COUNTED: LiteralString = (
     + _SCOPE
     + " GROUP BY 1, 2 HAVING sum(counted) > 0"
 )
-# Failures on the other days.
+# Failures on days that are not counted whole.
 _BESIDE_DAYS: LiteralString = _FROM["failed"] + "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)"
 _COLUMNS: LiteralString = (
     "job_id, tenant, company, type, status, outcome, error, at, closed_as, done, failed, run_at, priority, parked"
@@ -195,7 +195,7 @@ class SearchTooLong(Exception):
 
 
 def find_quickly(operator: Operator, wanted: JobsWanted, *, before: Cursor | None, limit: int) -> list[Row]:
-    """Return what `find_jobs` does; raises SearchTooLong instead of looking for longer than QUICKLY_MS a place."""
+    """Return the page of `find_jobs`; raises SearchTooLong after QUICKLY_MS for each source."""
     try:
         with operator.transaction():
             operator.execute("SELECT set_config('statement_timeout', %s, true)", (str(QUICKLY_MS),))
@@ -205,7 +205,7 @@ def find_quickly(operator: Operator, wanted: JobsWanted, *, before: Cursor | Non
 
 
 def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None = None, limit: int = 50) -> list[Row]:
-    """Return a page of jobs, the latest first: those that ended by their end, open ones by when they were made.
+    """Return a page of jobs, the latest first: ended jobs by their end, open jobs by their creation.
 
     Each has job_id, tenant, company, type, status, outcome, error (its group), at, closed_as (replayed or discarded),
     done and failed (items, of a failure), and an open one its run_at, priority and whether it is parked for a person.
@@ -230,8 +230,8 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
     """Return the largest groups: `name`, numbers of jobs, items and tenants, first, last, `example`, `example_tenant`.
 
     `items` are the failed ones of failures that were neither retried nor discarded. By `error` only failures count.
-    `first` and `last` are times of ends, and the due times of open jobs; on a day with closed failures those of all its
-    failures.
+    `first` and `last` are times of ends, and the due times of open jobs; on a day with closed failures they include all
+    failures of the day.
     """
     if by == "error":
         wanted = replace(wanted, outcomes=sorted(wanted.ended & set(FAILURES)))
@@ -256,7 +256,7 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
             + wanted.predicates
             + " GROUP BY 1, 2"
         )
-    # In steps by hashes, and an example is looked up for what is shown alone.
+    # Hash aggregates first; an example is looked up only for the groups of the page.
     statement: LiteralString = (
         "WITH of_tenants AS ("  # noqa: S608 - made of constants
         " SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example,"
@@ -283,7 +283,7 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
 
 
 def _days(wanted: JobsWanted) -> dict[str, Any]:
-    """Return which days are counted whole, and what is beside them: from `since` on, and up to `until`."""
+    """Return the range of days that are counted whole, and the rest of the period from `since` to `until`."""
     first = None if wanted.since is None else _midnight(wanted.since + _ONE_DAY - timedelta(microseconds=1))
     past = None if wanted.until is None else _midnight(wanted.until)
     if wanted.filters:
@@ -306,7 +306,7 @@ def _midnight(moment: datetime) -> datetime:
 
 
 class Target(NamedTuple):
-    """A job that a command is to change, with the number of failed items if it ended for those alone."""
+    """A job that a command changes, with the number of failed items if only items failed."""
 
     job_id: UUID
     tenant: str
@@ -316,9 +316,9 @@ class Target(NamedTuple):
 def targets(
     operator: Operator, wanted: JobsWanted, *, after: UUID | None = None, through: UUID | None = None, limit: int
 ) -> Iterator[list[Target]]:
-    """Yield, PAGE at a time and in the order of their ids, up to `limit` jobs that were there when it began.
+    """Yield pages of up to PAGE jobs that existed at the start, in the order of their ids, up to `limit` jobs.
 
-    They are those that come after the job `after`, up to the job `through`.
+    `after` and `through` are the first and last job of the range; `after` is excluded.
     """
     (source,) = wanted.sources
     row = operator.execute("SELECT clock_timestamp()").fetchone()
@@ -339,13 +339,13 @@ def targets(
 
 
 def first_id(moment: datetime) -> UUID:
-    """Return the least id that a job made at this moment can have: ids begin with their milliseconds."""
+    """Return the least possible id of a job of this moment: the first 48 bits of an id are its milliseconds."""
     milliseconds = -(-int((moment - _EPOCH) / timedelta(microseconds=1)) // 1000)
     return UUID(int=max(0, milliseconds) << 80)
 
 
 def made_at(job_id: UUID) -> datetime:
-    """Return when a job was made, by its id; whatever id somebody has given it, a time that Python has."""
+    """Return when a job was made, by its id, limited to the range of Python's datetime."""
     return _EPOCH + timedelta(milliseconds=min(job_id.int >> 80, _LAST_MILLISECOND))
 
 

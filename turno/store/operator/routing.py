@@ -13,7 +13,7 @@ SETTINGS = ("queue_backend", "queue_canary_backend", "queue_canary_percent")
 
 @dataclass(frozen=True, slots=True)
 class BackendCount:
-    """What of one backend there is: living workers, and tickets by state."""
+    """The living workers of a backend, and its tickets by state."""
 
     backend: str
     workers: int
@@ -25,7 +25,7 @@ class BackendCount:
 
     @property
     def stranded(self) -> int:
-        """Return how many jobs wait for a backend that nobody serves; exec's workers come when they are launched."""
+        """Return how many jobs wait for a backend without a worker; exec launches a worker for each job."""
         return 0 if self.workers or self.backend == "exec" else self.ready
 
 
@@ -45,7 +45,7 @@ def chosen(session: Session, default: str) -> dict[str, str]:
 
 
 def counts(session: Session) -> list[BackendCount]:
-    """Return what each backend has."""
+    """Return workers and tickets of each backend."""
     with session.cursor(row_factory=class_row(BackendCount)) as cursor:
         return cursor.execute("SELECT * FROM backend_counts ORDER BY backend").fetchall()
 
@@ -63,7 +63,7 @@ def set_for_all(session: Session, name: str, value: str | None) -> None:
 
 
 def set_for_tenant(session: Session, slug: str, backend: str | None) -> bool:
-    """Give one tenant a backend of its own, or take it away with None; False if there is no such tenant."""
+    """Give a tenant a separate backend, or with None remove it; False if there is no such tenant."""
     statement = "UPDATE tenants SET backend = %s WHERE slug = %s AND state = 'active'"
     return session.execute(statement, (backend, slug)).rowcount == 1
 

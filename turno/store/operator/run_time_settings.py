@@ -1,4 +1,4 @@
-"""What operators set while everything runs: of tenants, of job types, and of workers. Each change is audited."""
+"""Run-time settings by operators: of tenants, of job types, and of workers. Each change is audited."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, LiteralString
@@ -13,7 +13,7 @@ from turno.store.operator.acts import speak_for
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
 
-# What may be set, by its name: the column, or for `paused` a moment. None takes a value away.
+# Names of the settings: each is a column, `paused` sets a time. None removes a value.
 ALERT_TERMS = ("alert_failure_percent", "alert_wait_minutes")
 TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", *ALERT_TERMS)
 TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "retention_days", *ALERT_TERMS)
@@ -22,7 +22,7 @@ TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "re
 def set_tenant(
     operator: Operator, slug: str, changes: Mapping[str, Any], *, by: str, companies: Collection[str] | None = None
 ) -> bool:
-    """Set some of TENANT_SETTINGS of an active tenant; False if there is none, or it is of no such company.
+    """Set some of TENANT_SETTINGS of an active tenant; False if no such tenant is in these companies.
 
     A change of `backend` moves no waiting job: `turno.store.operator.routing.reroute` does. Raises psycopg.errors'
     CheckViolation for a value that the database refuses.
@@ -38,7 +38,7 @@ def set_tenant(
 
 
 def list_types(operator: Operator) -> list[Row]:
-    """Return what operators set of each type: `type`, `paused_at`, and the other TYPE_SETTINGS."""
+    """Return the operators' settings of each type: `type`, `paused_at`, and the rest of TYPE_SETTINGS."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """
@@ -52,7 +52,7 @@ def list_types(operator: Operator) -> list[Row]:
 def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, by: str) -> None:
     """Set some of TYPE_SETTINGS of a job type, of every tenant; raises CheckViolation as `set_tenant` does.
 
-    A worker takes the time limit over with its next heartbeat, the others count at once.
+    A worker takes the time limit over with its next heartbeat; all other settings count at once.
     """
     with operator.transaction():
         speak_for(operator, by)
@@ -68,7 +68,7 @@ def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, b
 
 
 def list_workers(operator: Operator, companies: Collection[str] | None = None) -> list[Row]:
-    """Return the workers that were not declared dead, the most silent first, each with what runs on it.
+    """Return the workers that were not declared dead, the most silent first, each with its running jobs.
 
     Each has id, host, pid, backend, queues, types, started_at, silent (seconds), request (quiet, stop or None), and
     `running`: up to 100 of its claimed jobs, of the tenants of these companies, with their tenant and type.
@@ -92,7 +92,7 @@ def list_workers(operator: Operator, companies: Collection[str] | None = None) -
 def ask_worker(operator: Operator, worker: UUID, request: str | None, *, by: str) -> bool:
     """Ask a worker to be `quiet`, that is to claim nothing more, to `stop`, or with None to go on; False if it is gone.
 
-    It hears of it with its next heartbeat. A stop cannot be taken back once it was heard.
+    The worker reads the request with its next heartbeat. A stop is final once the worker has read it.
     """
     with operator.transaction():
         speak_for(operator, by)

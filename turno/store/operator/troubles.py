@@ -1,4 +1,4 @@
-"""Read what is wrong with an installation that runs: for whom, since when, and what to type."""
+"""Read the faults of a running installation: affected tenant, start, and the command that repairs it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,9 +21,9 @@ MANY_DEAD_LETTERS = 100  # of one tenant and type
 
 
 class Trouble(NamedTuple):
-    """One thing that is wrong, as a sentence without its full stop; `since` is None where nothing tells it.
+    """A fault, as a sentence without its full stop; `since` may be unknown (None).
 
-    Pages say it in their reader's words, by its `kind` and `values`. `tenant` is None where it is no single tenant's.
+    Pages say it in their reader's words, by its `kind` and `values`. `tenant` is None for a fault of several tenants.
     """
 
     sentence: str
@@ -38,9 +38,9 @@ class Trouble(NamedTuple):
 def troubles(
     operator: psycopg.Connection[Any], dead_after: timedelta, companies: Sequence[str] | None = None
 ) -> list[Trouble]:
-    """Return what is wrong, what keeps most jobs from running first; with `companies` of their tenants alone.
+    """Return the faults, the most severe first; `companies` limits them to the tenants of these companies.
 
-    What all tenants share, such as a worker that is silent, is told of whatever the companies are.
+    Faults that all tenants share, such as a silent worker, are always included.
     """
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
         found = [
@@ -78,14 +78,14 @@ def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> I
         why = lacking(one.lacks, job_type=one.type, version=one.version, queue=one.queue)
         many = f"{one.waiting} jobs of {one.tenants} tenants wait for {one.backend}"
         values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
-        # Maintenance moves the jobs of a backend whose folder is gone.
+        # Maintenance moves the jobs of a backend without a folder.
         start = known.get(one.backend, known["exec"]).worker
         kind = f"lacks {one.lacks if one.lacks in ('type', 'version', 'queue') else 'worker'}"
         yield Trouble(f"{why}: {many}", one.oldest, start, kind, values | {"n": one.waiting})
 
 
 def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> Any:
-    """Return the same of what waits of these companies' tenants."""
+    """Return the row with the counts of these companies' tenants only."""
     (row,) = cursor.execute(
         """
         SELECT coalesce(sum(k.tickets), 0)::bigint AS waiting, count(DISTINCT k.tenant_id) AS tenants,
@@ -213,8 +213,8 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    # Other logins' transactions are seen by members of pg_read_all_stats alone. One that has neither a snapshot nor an
-    # id of its own keeps no row, and neither does vacuum.
+    # Other logins' transactions are seen by members of pg_read_all_stats alone. A transaction that has neither a
+    # snapshot nor a transaction id keeps no row, and neither does vacuum.
     cursor.execute(
         """
         SELECT min(xact_start) AS since FROM pg_stat_activity
