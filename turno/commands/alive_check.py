@@ -1,4 +1,4 @@
-"""Answer a liveness probe from the age of the file that a resident worker touches; the database is not asked."""
+"""Answer a liveness probe from the age of a resident worker's file, without a database query."""
 
 from __future__ import annotations
 

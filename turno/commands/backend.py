@@ -1,4 +1,4 @@
-"""The commands `turno backend …`: who runs what, and changing it while everything runs."""
+"""The commands `turno backend …`: show and change the backend of each tenant at run time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class NoSuchTenant(TurnoError):
 
 @click.group()
 def backend() -> None:
-    """Show which backend has what, or change which one runs the jobs."""
+    """Show the workers and jobs of each backend, or change the backend."""
 
 
 @backend.command(epilog="Example: turno backend status --json")
 def status() -> None:
-    """Show each backend's workers and jobs, and what of it is stranded: waiting where nobody works.
+    """Show each backend's workers and jobs, and the stranded jobs: those without a living worker.
 
-    Below it, what no living worker can take: its type, its version or its queue is known to none.
+    Then list the jobs that no living worker can claim, because it lacks their type, version or queue.
     """
     with _operator() as (session, default):
         tenants = list(routing.chosen(session, default).values())
@@ -57,10 +57,10 @@ def status() -> None:
 
 @backend.command("set", epilog="Example: turno backend set pool --canary 10")
 @click.argument("name", type=CHOICES)
-@click.option("--tenant", help="Only for this tenant, whatever the others do.")
-@click.option("--canary", "percent", type=click.IntRange(0, 100), help="Only for so many tenants in a hundred.")
+@click.option("--tenant", help="Change this tenant only.")
+@click.option("--canary", "percent", type=click.IntRange(0, 100), help="Change this percentage of the tenants.")
 def change(*, name: str, tenant: str | None, percent: int | None) -> None:
-    """Have the backend NAME run the jobs from now on, waiting ones too; `default` means what the environment says."""
+    """Run waiting and future jobs on the backend NAME; `default` is the backend of the environment."""
     if tenant and percent is not None:
         raise click.UsageError("--tenant and --canary exclude each other")
     value = None if name == "default" else name

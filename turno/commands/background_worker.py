@@ -1,4 +1,4 @@
-"""Run one job by its id, then whatever else waits: the program that the exec backend launches."""
+"""Run a job by its id, then other waiting jobs: the program that the exec backend launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     try:
         (job_id,) = map(UUID, arguments)
     except ValueError:
-        import click  # noqa: PLC0415 - to say what is wrong; a launched worker starts without it
+        import click  # noqa: PLC0415 - only for messages; a launched worker starts without it
 
         command = click.command(help=__doc__)(click.argument("job_id", type=click.UUID)(run))
         raise SystemExit(command.main(arguments, prog_name="background_worker.py")) from None
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(job_id: UUID | None) -> None:
-    """Run this job, if it is named and may run, then what else waits."""
+    """Run this job, if it is named and ready, then other waiting jobs."""
     seal(*WORKERS_NEED)
     from turno.wiring.workers import exec_worker  # noqa: PLC0415 - not twice, if it must begin anew
 

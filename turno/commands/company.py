@@ -22,7 +22,7 @@ def company() -> None:
 @click.argument("slug")
 @click.option("--name", help="The company's full name; by default its slug.")
 def add(slug: str, name: str | None) -> None:
-    """Add the company SLUG, or leave it as it is."""
+    """Add the company SLUG, unless it exists."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         added = add_company(admin, logins_of(settings), slug, name or slug)
@@ -32,7 +32,7 @@ def add(slug: str, name: str | None) -> None:
 @company.command("reset-login", epilog="Example: turno company reset-login acme")
 @click.argument("slug")
 def reset(slug: str) -> None:
-    """Set a new password for the reports' login of the company SLUG, for example after somebody changed it."""
+    """Set a new password for the reports' login of the company SLUG, for example after a manual change."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_report_login(admin, logins_of(settings), slug)

@@ -47,7 +47,7 @@ class Report:
             say(line) if wants_json() else print(line, end=end, flush=True)
 
     def control(self, done: Sequence[str]) -> None:
-        """Say what was applied to the schema that all tenants share."""
+        """Print the changes of the schema that all tenants share."""
         if done:
             say(f"the control schema {self._done} {versions(done)}")
 
@@ -78,7 +78,7 @@ def print_standings(standings: Sequence[Standing]) -> int:
 
 
 def print_findings(findings: Sequence[object]) -> int:
-    """Print what the catalog check found; return 1 if it found anything."""
+    """Print the findings of the catalog check; return 1 if there are any."""
     for finding in findings:
         say(printable(str(finding)))
     say(f"{len(findings)} findings" if findings else "every right is as the matrix says")
@@ -217,7 +217,7 @@ def _announce(admin: Connection[Any], settings: Settings) -> int:
 
 
 def report(outcomes: list[Outcome]) -> int:
-    """Print what failed; return the exit status."""
+    """Print the failed migrations; return the exit status."""
     broken = all_schemas.failed(outcomes)
     for outcome in broken:
         click.echo(f"{outcome.slug or outcome.schema}: {outcome.error}", err=True)

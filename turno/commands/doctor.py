@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Advice(NamedTuple):
-    """Something to mend, and how; what is `fatal` keeps the rest from being looked at."""
+    """A problem with its repair; a `fatal` problem prevents the remaining checks."""
 
     problem: str
     mend: str
@@ -72,7 +72,7 @@ SHOWN = 5  # findings about rights
 
 
 def of_database(settings: Settings, explained: Callable[[BaseException], str | None]) -> Iterator[Advice]:
-    """Yield what is to be mended there; a database that cannot be reached is one line."""
+    """Yield the problems of the database; an unreachable database is a single problem."""
     try:
         with opened(provisioner(settings)) as admin:
             standing = list(_installed(admin, settings))
@@ -179,7 +179,7 @@ def sessions_of_a_worker(settings: Settings) -> int:
 
 @click.command(epilog="Example: turno doctor --json")
 def doctor() -> int:
-    """Examine settings, handlers, database and workers; each line ends with what to do. Changes nothing.
+    """Examine settings, handlers, database and workers; each line ends with the remedy. Changes nothing.
 
     Exit status 1 if something is wrong.
     """

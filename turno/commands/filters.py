@@ -65,9 +65,9 @@ FILTERS = (
         "--since",
         type=PAST_MOMENT,
         metavar="AGO|TIME",
-        help="Only what ended since; of open jobs, what was made since.",
+        help="Only jobs that ended since; for open jobs: made since.",
     ),
-    click.option("--until", type=PAST_MOMENT, metavar="AGO|TIME", help="Only what ended before."),
+    click.option("--until", type=PAST_MOMENT, metavar="AGO|TIME", help="Only jobs that ended before."),
 )
 
 
@@ -79,7 +79,7 @@ def filtered(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options() -> list[Callable[..., Any]]:
-    """Return the options of the core, and those of the enabled capabilities."""
+    """Return the options of the core and of the enabled capabilities."""
     declared = job_filters(setting("capabilities"))
     more = (click.option(f"--{name}", f"filter_{name}", multiple=True, help=it.help) for name, it in declared.items())
     return [*FILTERS, *more]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class HandlerNames(NamedTuple):
-    """A handler's type, its class and the package that it stands in."""
+    """A handler's type, its class and its package."""
 
     job_type: str
     package: str
@@ -23,7 +23,7 @@ class HandlerNames(NamedTuple):
 
 
 def handler(names: HandlerNames) -> str:
-    """Return a handler that can be run as it is, to be filled in."""
+    """Return the source of a runnable handler, as a template."""
     return f'''"""The job `{names.job_type}`: say here what it is for."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ABOUT = {
 
 
 def write_environment(database_url: str | None) -> list[str]:
-    """Add what is missing to `.env`, readable by its owner alone; return the names that were added.
+    """Add missing settings to `.env`, readable by its owner alone; return the names that were added.
 
     Present settings are kept: with another TURNO_MASTER_KEY no role of the installation could log in. A `database_url`
     other than the application's DATABASE_URL is written as TURNO_DATABASE_URL, which takes precedence.
@@ -46,7 +46,7 @@ def write_environment(database_url: str | None) -> list[str]:
 
 
 def keep_out_of_git() -> bool:
-    """Add `.env` to `.gitignore` in a Git checkout whose file does not name it; say whether that was needed."""
+    """Add `.env` to `.gitignore` in a Git checkout unless it is listed; return whether it was added."""
     if not Path(".git").exists():
         return False
     text = IGNORED.read_text(encoding="utf-8") if IGNORED.exists() else ""

@@ -50,7 +50,7 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
         filtered,
         click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
-        click.option("--by", default=person, help="Who is on record; by default the user of this shell."),
+        click.option("--by", default=person, help="Operator's name in the audit; by default the user of this shell."),
     )[::-1]:
         command = decorate(command)
     return command
@@ -59,7 +59,7 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(epilog="Example: turno job retry --all --type send_letters --since 2h")
 @changing
 def retry(**given: Any) -> int:
-    """Make a new job that goes on where the ended job JOB_ID left off: only what is not done is done.
+    """Make a new job that continues the ended job JOB_ID: it repeats no completed work.
 
     With --all every failed job, and the failed items of every other job, unless retried or discarded before; --outcome
     chooses between them. Limits of users do not count.

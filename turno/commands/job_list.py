@@ -1,4 +1,4 @@
-"""The command `turno job list`: of one tenant, or of all, and what their errors have in common."""
+"""The command `turno job list`: list the jobs of one or all tenants, or group their errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", 
 
 
 @click.command("list", epilog="Example: turno job list --all --status failed --group-by error")
-@click.option("--all", "everywhere", is_flag=True, help="Of all tenants, or those of --company or --tenant.")
+@click.option("--all", "everywhere", is_flag=True, help="Jobs of all tenants, or of --company or --tenant.")
 @filtered
 @click.option("--user", help="Only this user's.")
-@click.option("--correlation-id", help="Only those of the request, or of the trace, with this id.")
-@click.option("--payload", "text", metavar="TEXT", help="Only those whose payload contains this.")
+@click.option("--correlation-id", help="Only jobs of the request, or of the trace, with this id.")
+@click.option("--payload", "text", metavar="TEXT", help="Only jobs with this text in the payload.")
 @click.option("--needs-review", is_flag=True, help="Only jobs that wait for the decision of a person.")
 @click.option(
     "--group-by", type=click.Choice(["error", "type", "tenant", "company"]), help="With --all: count, the most first."
@@ -38,8 +38,8 @@ GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", 
 def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: Any) -> None:
     """List jobs, newest first.
 
-    With --all what failed, waits or ended is known without asking any tenant; --user, --correlation-id, --payload and
-    --needs-review are looked for in each tenant in turn, so say --since or --company where there are thousands.
+    With --all, failed, open and ended jobs are read from the control schema; --user, --correlation-id, --payload and
+    --needs-review search each tenant in turn: add --since or --company if there are thousands.
     """
     if not everywhere:
         if group_by or given["companies"] or given["error"]:
@@ -71,7 +71,7 @@ def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: An
 
 def _searched(tenants: AllTenants, given: dict[str, Any], limit: int) -> list[dict[str, Any]]:
     if given["error"]:
-        raise click.UsageError("--error cannot be asked together with what is looked for in each tenant")
+        raise click.UsageError("--error cannot be combined with --user, --correlation-id, --payload or --needs-review")
     found = search_tenants(
         lambda: nullcontext(tenants.connection),
         tenants.directory.list_active(),

@@ -1,4 +1,4 @@
-"""The command `turno job logs`: what a job's attempts logged, and what they go on to log."""
+"""The command `turno job logs`: print the log lines of a job's attempts, and follow new lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE_SECONDS = 3.0  # after a job's end in which its last lines may still be wri
 @click.option("--follow", is_flag=True, help="Print further lines as they come, until the job has ended.")
 @click.argument("job_id", type=click.UUID)
 def logs(*, tenant: str, follow: bool, job_id: UUID) -> None:
-    """Show what the attempts of the job JOB_ID logged: the newest lines of each, in order."""
+    """Show the newest log lines of each attempt of the job JOB_ID, in order."""
     json_wanted = wants_json()
     if follow and json_wanted:
         raise click.UsageError("--follow prints lines, not JSON")

@@ -1,4 +1,4 @@
-"""The command `turno`: assembled from a table, so that asking for one command loads that one alone."""
+"""The command `turno`: a table of commands, so that each call imports only its own command."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from turno.named import load
 COMMANDS = {
     "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
     "handler add": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
-    "doctor": Command("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
-    "status": Command("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
+    "doctor": Command("turno.commands.doctor:doctor", "Find the problems of this installation and their remedies."),
+    "status": Command("turno.commands.status:status", "State whether anything is wrong."),
     "serve": Command("turno.commands.serve:serve", "Serve HTTP."),
     "work": Command("turno.commands.work:work", "Run waiting jobs until SIGTERM, or once."),
     "maintain": Command("turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, or once."),

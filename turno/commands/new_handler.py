@@ -43,11 +43,11 @@ TESTS = Path("tests")
 
 
 class CannotWrite(TurnoError):
-    """A file that would be written is there already, or its name is none."""
+    """A file exists already, or its name is invalid."""
 
 
 def write_handler(job_type: str, package: str, list_name: str) -> list[str]:
-    """Write the files of this type; return a sentence for each thing that was done or is left to do.
+    """Write the files of this type; return a sentence for each step that is done or left.
 
     Raises CannotWrite, before anything is written, if one of the files is there.
     """

@@ -21,7 +21,7 @@ def serve() -> None:
     """Serve the API and the pages at TURNO_WEB_BIND until SIGTERM."""
     seal(*WEB_NEEDS)
     settings = read_settings().require("database_url", "master_key")
-    if not settings.web_app:  # which may have a login of its own
+    if not settings.web_app:  # an application may use its own login
         settings.require("jwt_key")
     logins_of(settings)
     WebServer(settings, _application).run()

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: turno status --all")
-@click.option("--all", "everything", is_flag=True, help="Say everything that is wrong, not only the worst.")
+@click.option("--all", "everything", is_flag=True, help="Print all problems, not only the worst.")
 def status(*, everything: bool) -> int:
-    """Say in a sentence whether anything is wrong: for whom, since when, which command helps; exit status 1 if so."""
+    """State whether anything is wrong: affected tenant, start and repairing command; exit status 1 if so."""
     settings = read_settings()
     with operator_session(settings) as operator:
         found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))

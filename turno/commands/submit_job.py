@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class NotSubmitted(TurnoError):
-    """The job was not made; the message says why."""
+    """The job was not made; the message states the reason."""
 
 
 class Matching(click.ParamType[str]):
@@ -43,7 +43,7 @@ class Matching(click.ParamType[str]):
         self._pattern, self._expected = pattern, expected
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, or fail with what was expected."""
+        """Return the text, or fail with the expected form."""
         if not re.fullmatch(self._pattern, value):
             self.fail(f"{value[:60]!r}: expected {self._expected}", param, ctx)
         return str(value)
@@ -52,9 +52,9 @@ class Matching(click.ParamType[str]):
 @click.command(epilog="Example: turno job submit --tenant suc0001 --key june send_letters")
 @click.option("--tenant", required=True, help="Whose job.")
 @click.option(
-    "--payload", default="{}", metavar="JSON", help="What the handler takes; `-` reads it from standard input."
+    "--payload", default="{}", metavar="JSON", help="The handler's fields; `-` reads them from standard input."
 )
-@click.option("--user", default=getuser, help="Who asks; by default the user of this shell.")
+@click.option("--user", default=getuser, help="Submitting user; by default the user of this shell.")
 @click.option(
     "--key",
     type=Matching(IDEMPOTENCY_KEY, "1 to 255 letters, digits and signs"),
@@ -95,7 +95,7 @@ def submit(
     )
     with session_of(tenant) as session:
         late = untimely(run_at, None, datetime.now(UTC))
-        # A key that was used answers its job however late it is asked again, as POST does.
+        # A used key returns its job at any later time, as POST does.
         if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
             raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
         _submit(session, new)

@@ -31,7 +31,7 @@ class TenantSession:
     dispatcher: Dispatcher
 
     def read(self, question: Callable[[Cursor[dict[str, Any]]], Any]) -> Any:
-        """Return what `question` reads, in a transaction of its own."""
+        """Return the result of `question`, in a separate transaction."""
         with as_api(self.connection, self.tenant) as reader:
             return question(reader)
 
@@ -42,7 +42,7 @@ class TenantSession:
 
 @dataclass(frozen=True, slots=True)
 class AllTenants:
-    """Every tenant's jobs: found by the operator's login, read and changed by the web's, a tenant at a time."""
+    """Every tenant's jobs: found by the operator's login, read and changed by the web's, one tenant per transaction."""
 
     operator: Connection[Any]
     connection: Connection[Any]

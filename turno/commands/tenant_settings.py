@@ -20,7 +20,7 @@ NONE = "none"
 
 
 def unset(kind: click.ParamType[Any]) -> click.ParamType[Any]:
-    """Return a type that takes what `kind` does, or `none`, which takes the value away."""
+    """Return a type that accepts the values of `kind`, and `none` to remove the value."""
 
     class OrNone(click.ParamType[Any]):
         name = kind.name
@@ -33,7 +33,7 @@ def unset(kind: click.ParamType[Any]) -> click.ParamType[Any]:
 
 
 def given_changes(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given, None for `none`; raises UsageError if there are none."""
+    """Return the given options, None for `none`; raises UsageError without options."""
     changes = {name: None if value == NONE else value for name, value in options.items() if value is not None}
     if not changes:
         raise click.UsageError("say what to set; see --help")
@@ -61,7 +61,7 @@ def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("slug")
 @click.option("--paused/--resumed", default=None, help="Start none of its jobs, or start them again.")
 @click.option("--weight", type=click.IntRange(1, 100), help="Its share of the workers, beside other tenants' weights.")
-@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
+@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Largest number of running jobs.")
 @click.option(
     "--jobs-per-day",
     type=unset(click.IntRange(1, 100_000_000)),
@@ -69,9 +69,9 @@ def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Submissions of all its users per day, in place of jobs_per_day_per_tenant of TURNO_LIMITS.",
 )
 @alert_terms
-@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
+@click.option("--by", default=person, help="Operator's name in the audit; by default the user of this shell.")
 def set_settings(slug: str, by: str, **options: Any) -> None:
-    """Set what holds for the tenant SLUG while everything runs; its backend by `turno backend set`."""
+    """Set limits of the tenant SLUG at run time; `turno backend set` changes its backend."""
     changes = given_changes(options)
     with operator_session(read_settings()) as session:
         if not set_tenant(session, slug, changes, by=by):

@@ -58,7 +58,7 @@ ROLES = ("reader", "operator", "admin")
 
 
 @click.command(epilog="Example: turno token --user ana --tenant suc0001 --minutes 5")
-@click.option("--user", required=True, help="Whom the token speaks for.")
+@click.option("--user", required=True, help="User of the token.")
 @click.option("--tenant", "tenants", multiple=True, help="A tenant it may choose; may be repeated.")
 @click.option("--role", type=click.Choice(ROLES), help="Let it use the operator's routes and all tenants.")
 @click.option("--company", "companies", multiple=True, help="With --role, only this company's tenants; repeatable.")
@@ -71,6 +71,6 @@ def token(*, user: str, tenants: tuple[str, ...], companies: tuple[str, ...], ro
     if not tenants and not role:
         raise click.UsageError("name at least one --tenant, or a --role: the token could be used for nothing")
     if companies and not role:
-        raise click.UsageError("--company goes with --role: it says for whose tenants the role holds")
+        raise click.UsageError("--company limits the tenants of a role: add --role")
     settings = read_settings()
     say(development_token(settings, user=user, tenants=tenants, role=role, companies=companies or None, **more))

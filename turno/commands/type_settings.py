@@ -1,4 +1,4 @@
-"""The commands `turno type …`: what operators set of job types while everything runs."""
+"""The commands `turno type …`: operators' settings of job types at run time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS = (
     "retention days",
 )
 
-# What the code says nothing of.
+# Settings that a handler's class does not have.
 BARE = ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)
 
 
@@ -37,12 +37,12 @@ class NoSuchType(TurnoError):
 
 @click.group("type")
 def job_type() -> None:
-    """List and set what holds for all jobs of a type, while everything runs."""
+    """List and set limits of all jobs of a type, at run time."""
 
 
 @job_type.command("list", epilog="Example: turno type list --json")
 def list_all() -> None:
-    """List job types with what is set; in brackets what the code says, which counts where nothing is set."""
+    """List job types with their settings; values of the code are in brackets, and count where no setting is."""
     settings = read_settings()
     handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
     with operator_session(settings) as session:
@@ -63,7 +63,7 @@ def list_all() -> None:
 @job_type.command("set", epilog="Example: turno type set send_letters --cap 2 --timeout none")
 @click.argument("name")
 @click.option("--paused/--resumed", default=None, help="Start no job of this type, or start them again.")
-@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
+@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Largest number of running jobs.")
 @click.option(
     "--jobs-per-day",
     "--quota",
@@ -77,9 +77,9 @@ def list_all() -> None:
     "--retention-days", type=unset(click.IntRange(1, 3650)), metavar="N|none", help="For which ended jobs are kept."
 )
 @alert_terms
-@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
+@click.option("--by", default=person, help="Operator's name in the audit; by default the user of this shell.")
 def change(name: str, by: str, **options: Any) -> None:
-    """Set what holds for all jobs of the type NAME, of every tenant; `none` leaves it to the code again."""
+    """Set limits for all jobs of the type NAME, of every tenant; `none` restores the value of the code."""
     settings = read_settings()
     changes = given_changes(options)
     with operator_session(settings) as session:

@@ -1,1 +1,1 @@
-"""What commands print: tables, bars, errors."""
+"""Output of commands: tables, bars, errors."""

@@ -17,7 +17,7 @@ CONNECTION_CLASSES = ("08", "28", "3D", "57P")
 
 
 def explained(error: BaseException) -> str | None:
-    """Return an error's message for a person, or None for a fault of the program, whose traceback is needed.
+    """Return an error's message for a person, or None for an error that needs a traceback.
 
     The errors of our own rooms carry messages written for people; the database's are put into words here.
     """

@@ -32,7 +32,7 @@ def list_row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return what there is to know about one job, line by line, what is empty left out."""
+    """Return the fields of a job, line by line, without empty fields."""
     lines = [
         ("job", job["id"]),
         ("type", job["type"]),
@@ -64,7 +64,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def progress(job: Mapping[str, Any]) -> str:
-    """Return how far a job is, such as `120/500, 3 failed`; nothing where it has not said."""
+    """Return the progress of a job, such as `120/500, 3 failed`; empty before its first report."""
     if not job["total"]:
         return ""
     failed = f", {job['failed']} failed" if job["failed"] else ""

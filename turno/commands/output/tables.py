@@ -35,7 +35,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], out: Text
 
 
 def shortened(line: str, width: int | None) -> str:
-    """Return the line, cut to `width` characters with an ellipsis for what is missing."""
+    """Return the line, cut to `width` characters with an ellipsis at the cut."""
     return line if width is None or len(line) <= width else line[: width - 1] + "…"
 
 
@@ -49,9 +49,9 @@ def text(cell: Any) -> str:
 
 
 def printable(words: str) -> str:
-    r"""Return the text with whatever could steer a terminal, or hide in it, as an escape such as `\x1b`.
+    r"""Return the text with each control or invisible character as an escape such as `\x1b`.
 
-    What tenants' code has stored is shown to operators.
+    Operators see texts that tenants' code has stored.
     """
     if words.isprintable():
         return words
