@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.errors import TurnoError
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ def assert_alive(settings: Settings) -> None:
         ) from None
     if age > STUCK_AFTER:
         raise NotAlive(f"the worker is stuck or gone: its last sign of life in {file} is {age:.0f} s old; restart it")
-    say(f"alive {max(age, 0):.0f} s ago")
+    print_message(f"alive {max(age, 0):.0f} s ago")

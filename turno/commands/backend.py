@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.capability import backends
-from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.results import print_message, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.store.engine import workers
@@ -75,7 +75,7 @@ def change(*, name: str, tenant: str | None, percent: int | None) -> None:
         else:
             routing.set_for_all(session, "queue_backend", value)
         moved = routing.reroute(session, default)
-    say(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}", backend=name, moved=moved)
+    print_message(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}", backend=name, moved=moved)
 
 
 def _whom(tenant: str | None, percent: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.tenancy.provisioning.access import reset_report_login
 from turno.tenancy.provisioning.provision import add_company
@@ -26,7 +26,7 @@ def add(slug: str, name: str | None) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         added = add_company(admin, logins_of(settings), slug, name or slug)
-    say(f"company {added.slug}: {added.name}")
+    print_message(f"company {added.slug}: {added.name}")
 
 
 @company.command("reset-login", epilog="Example: turno company reset-login acme")
@@ -36,4 +36,4 @@ def reset(slug: str) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_report_login(admin, logins_of(settings), slug)
-    say(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")
+    print_message(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
@@ -44,12 +44,12 @@ class Report:
             what = "functions and rights" if outcome.redefined else versions(outcome.done)
             end = "\x1b[K\r" if sys.stdout.isatty() and ended < total else "\n"
             line = f"{ended}/{total} {outcome.slug} {self._done} {what}"
-            say(line) if wants_json() else print(line, end=end, flush=True)
+            print_message(line) if wants_json() else print(line, end=end, flush=True)
 
     def control(self, done: Sequence[str]) -> None:
         """Print the changes of the schema that all tenants share."""
         if done:
-            say(f"the control schema {self._done} {versions(done)}")
+            print_message(f"the control schema {self._done} {versions(done)}")
 
 
 def print_standings(standings: Sequence[Standing]) -> int:
@@ -80,8 +80,8 @@ def print_standings(standings: Sequence[Standing]) -> int:
 def print_findings(findings: Sequence[object]) -> int:
     """Print the findings of the catalog check; return 1 if there are any."""
     for finding in findings:
-        say(printable(str(finding)))
-    say(f"{len(findings)} findings" if findings else "every right is as the matrix says")
+        print_message(printable(str(finding)))
+    print_message(f"{len(findings)} findings" if findings else "every right is as the matrix says")
     return int(bool(findings))
 
 
@@ -175,7 +175,7 @@ def plan() -> None:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
         statements = plan_installation(admin, logins_of(settings), migrations=migrations())
     for statement in statements:
-        say(f"{statement};")
+        print_message(f"{statement};")
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
@@ -212,7 +212,7 @@ def _announce(admin: Connection[Any], settings: Settings) -> int:
         click.echo(f"no job types were registered: {problem}", err=True)
         return 1
     if types:
-        say(f"{len(types)} job types registered: {', '.join(types)}", types=types)
+        print_message(f"{len(types)} job types registered: {', '.join(types)}", types=types)
     return 0
 
 
@@ -222,5 +222,5 @@ def report(outcomes: list[Outcome]) -> int:
     for outcome in broken:
         click.echo(f"{outcome.slug or outcome.schema}: {outcome.error}", err=True)
     done = f"{len(outcomes) - len(broken)} schemas done, {len(broken)} failed"
-    say(done if outcomes else "no migration is pending")
+    print_message(done if outcomes else "no migration is pending")
     return 1 if broken else 0

@@ -10,7 +10,7 @@ import click
 
 from turno.capability import backends
 from turno.commands.output.failures import explained
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.commands.output.tables import printable
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
@@ -186,8 +186,8 @@ def doctor() -> int:
     count = 0
     for one in _advice():
         count += 1
-        say(printable(f"{one.problem}; {one.mend}"), problem=one.problem, remedy=one.mend)
-    say(f"{count} to mend" if count else "everything is as it should be")
+        print_message(printable(f"{one.problem}; {one.mend}"), problem=one.problem, remedy=one.mend)
+    print_message(f"{count} to mend" if count else "everything is as it should be")
     return int(bool(count))
 
 

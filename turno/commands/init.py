@@ -11,7 +11,7 @@ import click
 from dotenv import dotenv_values
 
 from turno.commands.new_handler import write_handler
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import setting
 from turno.errors import InvalidSettings
 
@@ -82,17 +82,17 @@ def init(package: str, handler: str, database_url: str | None) -> None:
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
     if there := setting("handlers"):
-        say(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
+        print_message(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
     else:
         for line in write_handler(handler, package, LIST):
-            say(line)
-        say(_name_handlers(f"{package}:{LIST}"))
+            print_message(line)
+        print_message(_name_handlers(f"{package}:{LIST}"))
     added = write_environment(database_url)
-    say(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
+    print_message(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
     if keep_out_of_git():
-        say("added .env to .gitignore")
+        print_message("added .env to .gitignore")
     for line in NEXT:
-        say(line)
+        print_message(line)
 
 
 def _name_handlers(place: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.filters import MOMENT, filtered, one_tenant, options, wanted
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
@@ -114,13 +114,13 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
     would = "would be " if given["dry_run"] else ""
     match one.verdict:
         case "accepted":
-            say(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
+            print_message(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
         case "replayed" if one.made is not None:
-            say(f"job {one.made} continues {job_id} already")
+            print_message(f"job {one.made} continues {job_id} already")
         case "requested":
-            say(f"job {job_id} is running and {would or 'was '}asked to stop")
+            print_message(f"job {job_id} is running and {would or 'was '}asked to stop")
         case "cancelled" | "discarded" | "changed":
-            say(f"job {job_id} {would or 'is '}{one.verdict}")
+            print_message(f"job {job_id} {would or 'is '}{one.verdict}")
         case "unknown":
             raise no_such_job(tenant, job_id)
         case "limit":
@@ -172,14 +172,14 @@ def _print(report: CommandReport, past: str) -> None:
     would = "would be " if report.dry_run else ""
     of = f" of {sum(1 for many in report.tenants.values() if many)} tenants" if report.changed else ""
     items = f", {report.of_items} of them for {report.items} failed items" if report.items else ""
-    say(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
+    print_message(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
     for word, counted in (("skipped", report.skipped), ("refused", report.refused)):
         if counted:
             reasons = "; ".join(f"{many}: {REFUSALS.get(name, name)}" for name, many in counted.most_common())
-            say(f"{counted.total()} {would}{word}: {reasons}")
+            print_message(f"{counted.total()} {would}{word}: {reasons}")
     for slug, many in report.tenants.most_common():
         if many:
-            say(f"  {slug} {many}")
+            print_message(f"  {slug} {many}")
 
 
 def _by_word(changed: Counter[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from turno.commands import handler_texts as texts
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import setting
 from turno.errors import InvalidSettings, TurnoError
 
@@ -103,4 +103,4 @@ def new_handler(name: str) -> None:
             ["TURNO_HANDLERS is not set: run `turno init`, or name the list of handlers of this project"]
         )
     for line in write_handler(name, package, list_name):
-        say(line)
+        print_message(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.commands.filters import MOMENT
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
@@ -127,7 +127,7 @@ def _submit(session: TenantSession, new: NewJob) -> None:
     verdict = session.dispatcher.submit(session.tenant, new)
     match verdict.word:
         case "accepted" | "replayed":
-            say(str(verdict.job_id), job_id=verdict.job_id, verdict=verdict.word)
+            print_message(str(verdict.job_id), job_id=verdict.job_id, verdict=verdict.word)
         case "conflict":
             key = new.idempotency_key
             raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")

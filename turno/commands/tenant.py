@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.store.operator import fairness
@@ -44,7 +44,7 @@ def add(slug: str, company: str, name: str | None) -> None:
             connections=tenant_connections(admin, settings),
             migrations=migrations(),
         )
-    say(f"tenant {added.slug} of {added.company}: schema {added.schema}")
+    print_message(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 
 
 @tenant.command("list", epilog="Example: turno tenant list --json")
@@ -76,13 +76,13 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     if dry_run:
         with opened(provisioner(settings)) as admin:
             for line in what_removal_takes(admin, slug):
-                say(line)
+                print_message(line)
         return
     if not yes:
         click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
     with opened(provisioner(settings)) as admin:
         remove_tenant(admin, logins_of(settings), slug)
-    say(f"tenant {slug} was removed")
+    print_message(f"tenant {slug} was removed")
 
 
 @tenant.command("reset-login", epilog="Example: turno tenant reset-login suc0001")
@@ -92,7 +92,7 @@ def reset(slug: str) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins_of(settings), slug)
-    say(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
+    print_message(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
 
 
 @tenant.command("revoke-tokens", epilog="Example: turno tenant revoke-tokens suc0001")
@@ -101,4 +101,4 @@ def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
     with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
-    say(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")
+    print_message(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

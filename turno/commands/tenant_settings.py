@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.process_name import person
 from turno.store.operator.run_time_settings import set_tenant
@@ -76,4 +76,4 @@ def set_settings(slug: str, by: str, **options: Any) -> None:
     with operator_session(read_settings()) as session:
         if not set_tenant(session, slug, changes, by=by):
             raise UnknownTenant(slug)
-    say(f"tenant {slug}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
+    print_message(f"tenant {slug}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import jwt
 
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
 
@@ -73,4 +73,6 @@ def token(*, user: str, tenants: tuple[str, ...], companies: tuple[str, ...], ro
     if companies and not role:
         raise click.UsageError("--company limits the tenants of a role: add --role")
     settings = read_settings()
-    say(development_token(settings, user=user, tenants=tenants, role=role, companies=companies or None, **more))
+    print_message(
+        development_token(settings, user=user, tenants=tenants, role=role, companies=companies or None, **more)
+    )

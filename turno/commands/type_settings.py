@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.tenant_settings import alert_terms, given_changes, unset
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -88,7 +88,7 @@ def change(name: str, by: str, **options: Any) -> None:
         if name not in known:
             raise NoSuchType(f"no handler has the type {name[:60]!r}; known are: {', '.join(sorted(known)) or 'none'}")
         set_type(session, name, changes, by=by)
-    say(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
+    print_message(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
 
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.results import print_message, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.process_name import person
@@ -43,7 +43,7 @@ def change(worker: str, request: str, by: str) -> None:
     """
     with operator_session(read_settings()) as connection:
         _ask(connection, worker, None if request == "resume" else request, by)
-    say(f"worker {worker}: {request}")
+    print_message(f"worker {worker}: {request}")
 
 
 @click.command("list", epilog="Example: turno worker list --json")

@@ -12,7 +12,7 @@ from turno.capabilities.adoption.sharing import share, unshare
 from turno.capabilities.adoption.table_rights import WRITE, TableRights
 from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
 from turno.capabilities.adoption.uninstall import uninstall as remove_turno
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.store.operator.acts import record
@@ -77,7 +77,7 @@ def adopt_command(
             connections=tenant_connections(admin, settings),
             migrations=migrations(),
         )
-    say(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
+    print_message(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
     return 0
 
 
@@ -90,7 +90,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
         if added.error:
             click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
         elif ended % STEP == 0 or ended == total:
-            say(f"{ended}/{total} {added.listed.slug}")
+            print_message(f"{ended}/{total} {added.listed.slug}")
 
     with opened(connect) as admin:
         connections = tenant_connections(admin, settings)
@@ -105,7 +105,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     )
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)
-    say(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
+    print_message(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
     return 1 if failed else 0
 
 
@@ -116,7 +116,7 @@ def share_command(names: tuple[str, ...]) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         share(admin, logins_of(settings), names)
-    say(f"every handler may read {', '.join(names)}")
+    print_message(f"every handler may read {', '.join(names)}")
 
 
 @schema.command("unshare", epilog="Example: turno schema unshare lookups")
@@ -126,7 +126,7 @@ def unshare_command(names: tuple[str, ...]) -> None:
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         unshare(admin, logins_of(settings), names)
-    say(f"no handler reads {', '.join(names)} by a right of all handlers")
+    print_message(f"no handler reads {', '.join(names)} by a right of all handlers")
 
 
 @click.group()
@@ -149,7 +149,7 @@ def add(role: str) -> None:
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; choose one of: {named}")
         join_host(admin, logins_of(settings), known[role])
         record(admin, "host add", subject=role)
-    say(f"{role} has what PUBLIC had before Turno was installed")
+    print_message(f"{role} has what PUBLIC had before Turno was installed")
 
 
 @click.command(epilog="Example: turno db uninstall --plan")
@@ -170,7 +170,7 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     with opened(provisioner(settings)) as admin:
         if plan:
             for line in [*obstacles(admin, logins, drop_tenants=drop_tenants), *plan_removal(admin, logins)]:
-                say(line)
+                print_message(line)
             return
         for obstacle in obstacles(admin, logins, drop_tenants=drop_tenants):
             raise StillInUse(obstacle)
@@ -180,4 +180,4 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
                 f"Remove Turno and its {jobs} open jobs from this database? --plan lists each object", abort=True
             )
         remove_turno(admin, logins, drop_tenants=drop_tenants)
-    say("Turno is no longer in this database")
+    print_message("Turno is no longer in this database")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
 from turno.jobs.moment import written
@@ -48,7 +48,7 @@ def test_alerts() -> int:
 
     answers = alerts_of(read_settings()).send_now(test_message())
     for name, error in sorted(answers.items()):
-        say(f"{name}: {'sent' if error is None else printable(error)}")
+        print_message(f"{name}: {'sent' if error is None else printable(error)}")
     if set(answers) == {"log"}:
-        say("only the log receives alerts: set TURNO_ALERT_TO")
+        print_message("only the log receives alerts: set TURNO_ALERT_TO")
     return int(any(answers.values()))

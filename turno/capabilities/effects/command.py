@@ -10,7 +10,7 @@ import click
 
 from turno.capabilities.effects import review
 from turno.capabilities.effects.doubt import set_doubt
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -67,7 +67,7 @@ def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID
         )
     match verdict:
         case "settled":
-            say(f"{key} is settled as {'absent' if absent else 'done'}; the jobs that waited for it run on")
+            print_message(f"{key} is settled as {'absent' if absent else 'done'}; the jobs that waited for it run on")
         case "busy":
             raise NotSettled(f"an attempt may be issuing {key} now; look again when it has ended")
         case "ended":
@@ -92,7 +92,7 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
         "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
     )
     for one in found.changed:
-        say(f"tenant {one}: {state}")
+        print_message(f"tenant {one}: {state}")
     for one, why in found.troubles.items():
         click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
     sys.exit(bool(found.troubles))

@@ -10,7 +10,7 @@ import click
 from turno.capabilities.events import stored
 from turno.capabilities.events.stored import Page, Replay
 from turno.commands.filters import PAST_MOMENT
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.output.tables import text
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
@@ -97,7 +97,7 @@ def replay(
             count += done
             if done < BATCH:
                 break
-    say(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
+    print_message(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
 
 
 @events.command(epilog="Example: turno event subscriptions --json")
@@ -121,4 +121,4 @@ def unsubscribe(*, event: str, job_type: str) -> None:
     with operator_session(read_settings()) as operator:
         if not stored.unsubscribe(operator, event, job_type):
             raise NotEnqueued(f"{job_type} does not subscribe to {event}; see `turno event subscriptions`")
-    say(f"{job_type} no longer subscribes to {event}")
+    print_message(f"{job_type} no longer subscribes to {event}")

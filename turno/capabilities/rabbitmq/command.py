@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from turno.commands.output.results import say
+from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import InvalidSettings, TurnoError
 from turno.without_secrets import WORKERS_NEED
@@ -47,7 +47,7 @@ def broker() -> None:
         raise BrokerUnreachable(
             f"cannot reach the broker of RABBITMQ_URL, or it refuses: {error!r}; start it, or correct the URL"
         ) from error
-    say("the exchange and every queue are there, made as Turno makes them")
+    print_message("the exchange and every queue are there, made as Turno makes them")
 
 
 def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:

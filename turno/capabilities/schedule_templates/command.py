@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turno.capabilities.schedule_templates import stored
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.recurring_options import NotSaved, changed_options, given_options, job_options, recurring_job
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -54,7 +54,7 @@ def add(*, name: str, job_type: str, user: str, by: str, **options: Any) -> None
         if stored.save(operator, wanted, by=by, replace=False) == "exists":
             raise NotSaved(f"there is a template {name}; change it by `turno template set`")
         (row,) = stored.list_templates(operator, name)
-    say(f"{name} is added to {row['tenants']} tenants")
+    print_message(f"{name} is added to {row['tenants']} tenants")
 
 
 @template.command("set", epilog="Example: turno template set nightly --every 6h")
@@ -70,7 +70,7 @@ def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
         changed = changed_options(row, given)
         wanted = recurring_job(name, job_type or row["type"], row["user_id"], changed, ANY_TENANT)
         stored.save(operator, wanted, by=by, create=False)
-    say(f"{name} is changed")
+    print_message(f"{name} is changed")
 
 
 @template.command("list", epilog="Example: turno template list --json")
@@ -103,7 +103,7 @@ def show_copies(*, name: str) -> None:
 def pause(*, name: str, by: str) -> None:
     """Pause the template NAME in all tenants."""
     _switch(name, by, pause=True)
-    say(f"{name} is paused in all tenants")
+    print_message(f"{name} is paused in all tenants")
 
 
 @template.command(epilog="Example: turno template resume nightly")
@@ -112,7 +112,7 @@ def pause(*, name: str, by: str) -> None:
 def resume(*, name: str, by: str) -> None:
     """Resume the template NAME; copies that a tenant paused stay paused."""
     _switch(name, by, pause=False)
-    say(f"{name} fires again")
+    print_message(f"{name} fires again")
 
 
 @template.command(epilog="Example: turno template remove nightly")
@@ -123,7 +123,7 @@ def remove(*, name: str, by: str) -> None:
     with _operator() as operator:
         if not stored.remove(operator, name, by=by):
             raise UnknownTemplate(name)
-    say(f"{name} is removed")
+    print_message(f"{name} is removed")
 
 
 @template.command(epilog="Example: turno template zone --tenant suc0001 America/Argentina/Cordoba")
@@ -137,7 +137,7 @@ def zone(*, tenant: str, zone: str | None, by: str) -> None:
     with _operator() as operator:
         if not stored.set_zone(operator, tenant, zone, by=by):
             raise UnknownTenant(tenant)
-    say(f"{tenant} has the time zone {zone or 'of each template'}")
+    print_message(f"{tenant} has the time zone {zone or 'of each template'}")
 
 
 def _operator() -> AbstractContextManager[psycopg.Connection[Any]]:

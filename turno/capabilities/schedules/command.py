@@ -11,7 +11,7 @@ import click
 
 from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.listed import all_schedules
-from turno.commands.output.results import say, show
+from turno.commands.output.results import print_message, show
 from turno.commands.output.tables import text
 from turno.commands.recurring_options import changed_options, given_options, job_options, recurring_job, rule_options
 from turno.commands.tenant_session import session_of
@@ -146,7 +146,9 @@ def _save(session: TenantSession, name: str, job_type: str, user: str, given: di
         case "full":
             raise ScheduleRefused(f"{session.tenant.slug} has {changes.MOST_SCHEDULES} schedules; remove one first")
     moment = _next(row, session)
-    say(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}")
+    print_message(
+        f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}"
+    )
 
 
 def _found(session: TenantSession, name: str) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def _next(row: dict[str, Any], session: TenantSession) -> datetime | None:
 def _told(verdict: str, name: str, tenant: str, done: str) -> None:
     if verdict == "unknown":
         raise _unknown(name, tenant)
-    say(f"{name} {done}")
+    print_message(f"{name} {done}")
 
 
 def _unknown(name: str, tenant: str) -> ScheduleRefused:

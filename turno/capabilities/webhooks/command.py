@@ -7,7 +7,7 @@ import click
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.delivery import address_secret, webhook_secret
 from turno.capabilities.webhooks.url import url_problem
-from turno.commands.output.results import say, show, wants_json
+from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
 from turno.errors import TurnoError
@@ -74,7 +74,7 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
         made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)
     if made is None:
         raise UnknownTenant(tenant or "")
-    say(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
+    print_message(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
 
 
 @webhooks.command(epilog="Example: turno webhook remove 3")
@@ -85,7 +85,7 @@ def remove(number: int, by: str) -> None:
     with operator_session(read_settings()) as operator:
         if not stored.remove_address(operator, number, by=by):
             raise NotTold(f"there is no address {number}")
-    say(f"address {number} is told no more")
+    print_message(f"address {number} is told no more")
 
 
 @webhooks.command(epilog="Example: turno webhook secret 3")
@@ -97,11 +97,11 @@ def secret(number: int | None, tenant: str | None) -> None:
     if (number is None) == (tenant is None):
         raise click.UsageError("name the NUMBER of an address, or --tenant")
     if tenant is None:
-        say(address_secret(settings, number or 0))
+        print_message(address_secret(settings, number or 0))
         return
     with operator_session(settings) as operator:
         Directory(lambda: operator).find(tenant)
-    say(webhook_secret(settings, tenant))
+    print_message(webhook_secret(settings, tenant))
 
 
 @webhooks.command(epilog="Example: turno webhook resend --all")
@@ -111,7 +111,7 @@ def secret(number: int | None, tenant: str | None) -> None:
 @by_option
 def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
     """Resend the failed deliveries with these IDS, or all of a tenant, or all, at once."""
-    say(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
+    print_message(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
 
 
 @webhooks.command(epilog="Example: turno webhook discard --tenant suc0001")
@@ -121,7 +121,7 @@ def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: boo
 @by_option
 def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
     """Discard the failed deliveries with these IDS, or all of a tenant, or all."""
-    say(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
+    print_message(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
 
 
 def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:

@@ -37,7 +37,7 @@ def wants_json() -> bool:
     return bool(context and context.meta.get(_JSON))
 
 
-def say(sentence: str, **fields: Any) -> None:
+def print_message(sentence: str, **fields: Any) -> None:
     """Print a sentence; with --json an object on one line, which has the sentence as `message` and the fields."""
     click.echo(json.dumps({"message": sentence} | fields, default=_plain) if wants_json() else sentence)
 
