@@ -1,7 +1,7 @@
 """Background jobs for applications that keep each tenant in its own PostgreSQL schema.
 
-What stands here is what an application may use; `turno.pages` has what pages of its own build on. Each name is loaded
-when it is asked for: a worker pays for nothing that it skips.
+The public names for applications; `turno.pages` has the names for an application's own pages. Each name is loaded at
+its first use: a worker does not pay for unused names.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -36,7 +36,7 @@ class Task(NamedTuple):
 class Delivery(NamedTuple):
     """Messages to outside receivers, sent after the tasks: `prepare(settings) -> run(engine)`, or None: no receiver.
 
-    `name` is that of its lease: one process of the installation runs it at a time.
+    `name` is the name of its lease: one process of the installation runs it.
     """
 
     name: str
@@ -66,8 +66,9 @@ class Backend(NamedTuple):
     """How jobs of a backend reach its workers.
 
     `queue` is an implementation of QueueInterface with the arguments of PoolQueue, and `worker` the command that starts
-    a worker. That command refuses to start without the settings `needs`; its process opens so many `sessions`.
-    `program(queues, size) -> Supervisor` is run by `turno work --from-broker` with the secret settings `secrets`.
+    a worker. That command refuses to start without the settings `needs`; its process opens `sessions` database
+    sessions. `program(queues, size) -> Supervisor` is run by `turno work --from-broker` with the secret settings
+    `secrets`.
     """
 
     queue: Place
@@ -97,7 +98,7 @@ class Link(NamedTuple):
     phrase: str
 
 
-# Of the core. The queue of `exec` launches workers, with arguments of its own: `turno.wiring.shared:exec_queue`.
+# Of the core. The queue of `exec` launches workers, with separate arguments: `turno.wiring.shared:exec_queue`.
 BACKENDS = {
     "exec": Backend("turno.queues.exec.launcher:ExecQueue", "turno maintain"),
     "pool": Backend("turno.queues.notify:PoolQueue", "turno work"),
@@ -114,9 +115,10 @@ class Capability:
     A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page. A job
     attribute is an SQL expression on `j.id`, for the API role of a tenant: API, pages and commands show its value
     unless it is null. `job_links` name routes below /api/jobs/<job_id>/ in the body of a job. `invariants` are queries
-    whose rows the test kit reports. `routes` are the blueprints: Routes of the API, and Pages. `backends` are values of
-    QUEUE_BACKEND. A submission is a `turno.web.api.submit:SubmissionPart`. A mark `(operator, companies=,
-    since=, limit=)` reads changes for the charts. `live` is `(settings, logins, root) -> turno.web.live:Live`.
+    that return violations, for the report of the test kit. `routes` are the blueprints: Routes of the API, and Pages.
+    `backends` are values of QUEUE_BACKEND. A submission is a `turno.web.api.submit:SubmissionPart`. A mark `(operator,
+    companies=, since=, limit=)` reads changes for the charts. `live` is `(settings, logins, root) ->
+    turno.web.live:Live`.
     """
 
     name: str
@@ -154,7 +156,7 @@ class Capability:
 
 @cache
 def installed() -> tuple[Capability, ...]:
-    """Return the capabilities whose folders exist, by name: SQL and rights follow them."""
+    """Return the installed capabilities, by name: SQL and rights follow them."""
     names = sorted(file.parent.name for file in HOME.glob("*/capability.py"))
     found = tuple(import_module(f"turno.capabilities.{name}.capability").CAPABILITY for name in names)
     if wrong := [name for name, one in zip(names, found, strict=True) if one.name != name]:
@@ -163,7 +165,7 @@ def installed() -> tuple[Capability, ...]:
 
 
 def enabled(switch: str) -> tuple[Capability, ...]:
-    """Return the capabilities whose tasks, commands, routes and pages are on; `switch` is TURNO_CAPABILITIES."""
+    """Return the capabilities with their tasks, commands, routes and pages on; `switch` is TURNO_CAPABILITIES."""
     known = {one.name: one for one in installed()}
     off = set(filter(None, switch.removeprefix(ALL_BUT).split(",")))
     if off - known.keys() or not (switch.startswith(ALL_BUT) or not switch):
@@ -193,7 +195,7 @@ def public_name(name: str) -> Any:
 
 
 def left_behind(source: str | None) -> bool:
-    """Return whether this source, from an object's comment, is a capability whose folder is gone."""
+    """Return whether this source, from an object's comment, is a capability without a folder."""
     return source is not None and source != LIBRARY and source not in {one.name for one in installed()}
 
 

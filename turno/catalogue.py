@@ -2,7 +2,7 @@
 
 A folder has `<language>/LC_MESSAGES/messages.po` for each language, compiled to `messages.mo` beside it. Its messages
 are names such as `kept`, not English sentences: code finds some of them by a stored reason or an error's class. The
-words of handlers have the second place. An application adds a language by a folder of its own.
+words of handlers have the second place. An application adds a language as a folder of catalogues.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def catalogues(registry: Registry) -> Catalogues:
     if registry.locale and DEFAULT not in own:
         raise InvalidSettings([f"locale: {registry.locale} has no English messages: add the folder {DEFAULT}"])
     found: dict[str, NullTranslations] = {}
-    for language in [DEFAULT, *sorted((_languages(OWN) | own) - {DEFAULT})]:  # English first: the others end with it
+    for language in [DEFAULT, *sorted((_languages(OWN) | own) - {DEFAULT})]:  # English first: the fallback
         chain: list[NullTranslations] = [HandlerWords(registry.handlers, language)]
         if registry.locale and language in own:
             chain.insert(0, _compiled(registry.locale, language))

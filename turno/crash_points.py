@@ -1,7 +1,7 @@
 """Named places where a test may end a process, to prove that nothing depends on passing them.
 
-`TURNO_CRASH_AT=step[:whom[:nth]]` sends SIGKILL at the nth time (from 1) a process reaches the step: to `self`
-(the default), its `parent` or `both`. Unset, reaching a point costs one call of an empty function.
+`TURNO_CRASH_AT=step[:process[:nth]]` sends SIGKILL at the nth time (from 1) a process reaches the step: to `self` (the
+default), its `parent` or `both`. Unset, reaching a point costs one call of an empty function.
 """
 
 import os

@@ -23,7 +23,7 @@ class InvalidSettings(TurnoError):
 
 
 class UserError(TurnoError):
-    """Raised by a handler: its message is a sentence for whoever asked for the job, who sees it as it is.
+    """Raised by a handler: its message is a sentence for the user of the job, shown unchanged.
 
     Of any other exception users see a reference only, unless the handler names its class in `user_errors`.
     """
@@ -46,7 +46,7 @@ class InvalidPayload(UserError):
 
 
 class NotEnqueued(TurnoError):
-    """The job was not made; the message says why, and what to do."""
+    """The job was not made; the message has the problem and the remedy."""
 
 
 class EndsAttempt(TurnoError):
@@ -66,7 +66,7 @@ class HandlerMisuse(TurnoError):
 
 
 class LimitExceeded(HandlerMisuse):
-    """Something to be stored is larger than what is kept; the message is the limit, the field's name its first word."""
+    """A value is too large to be stored; the message is the limit, the field's name its first word."""
 
     @property
     def field(self) -> str:
@@ -75,11 +75,11 @@ class LimitExceeded(HandlerMisuse):
 
 
 class InvalidResult(TurnoError):
-    """What the handler returned cannot be stored; return a dict of plain JSON values under 256 KB."""
+    """The handler's result cannot be stored; return a dict of plain JSON values under 256 KB."""
 
 
 class RateLimited(TurnoError):
-    """A user or a tenant has asked for as much as the setting `max_<name>` lets it; there is room in `retry_in` s."""
+    """A user or a tenant has reached the limit of the setting `max_<name>`; there is room in `retry_in` s."""
 
     def __init__(self, name: str, retry_in: float) -> None:
         super().__init__(f"MAX_{name.upper()} is reached; there is room again in {retry_in:.0f} s")
@@ -120,7 +120,7 @@ class Waits(EndsAttempt):
 
 
 class PartsFailed(PermanentFailure):
-    """Parts of a job failed or were cancelled; whoever retries it retries them."""
+    """Parts of a job failed or were cancelled; a retry of the job retries them."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         unwell = [part for part in parts if not part.completed]

@@ -58,7 +58,7 @@ class Limits:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the limits of `name=number,…`, the others with their defaults; raises ValueError."""
+        """Return the limits of `name=number,…`, by default the built-in limits; raises ValueError."""
         known = {one.name: one for one in fields(cls)}
         values: dict[str, Any] = {}
         for entry in filter(None, map(str.strip, text.split(","))):

@@ -1,4 +1,4 @@
-"""Hand a mail over to the server of the settings: over TLS where its address says so, and within a time."""
+"""Hand a mail over to the server of the settings: over TLS if its URL requires TLS, and within a time."""
 
 import socket
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ OWN_DOMAIN = "turno.invalid"
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A subject of one line and a text; the same `id` says that it is the same mail once more."""
+    """A subject of one line and a text; a repeated mail has the same `id`."""
 
     subject: str
     text: str
@@ -32,9 +32,9 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """The server of an address such as smtp+starttls://user:password@mail.example:587, and who its mails come from.
+    """The server of an address such as smtp+starttls://user:password@mail.example:587, and the sender of its mails.
 
-    With TLS the system's authorities, or those of the file SSL_CERT_FILE, must vouch for its certificate.
+    With TLS the system's authorities, or the authorities of the file SSL_CERT_FILE, must vouch for its certificate.
     """
 
     url: str = field(repr=False)
@@ -65,7 +65,7 @@ class MailServer:
             if place.scheme == "smtps"
             else SMTP(timeout=ANSWERS_WITHIN)
         )
-        server._host = host  # type: ignore[attr-defined]  # noqa: SLF001 - whom TLS asks for; only the constructor sets it
+        server._host = host  # type: ignore[attr-defined] # noqa: SLF001 - the name that TLS checks; only the constructor sets it
         # Each byte of an answer may come just in time: the whole has an end, too.
         end = Timer(ENDS_WITHIN, _hang_up, (server,))
         end.daemon = True
@@ -79,7 +79,7 @@ class MailServer:
             if place.username:
                 server.login(unquote(place.username), unquote(place.password or ""))
             server.send_message(message)
-            # It was taken: what becomes of the farewell is no failure.
+            # The server has accepted the mail: an error of QUIT is no failure.
             with suppress(OSError):
                 server.putcmd("quit")
         finally:

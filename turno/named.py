@@ -9,7 +9,7 @@ from typing import Any
 def load(place: str) -> Any:
     """Return the object at this place; the working directory is looked in after everything that is installed.
 
-    Raises whatever the module raises, or AttributeError.
+    Raises any error of the module, or AttributeError.
     """
     here = str(Path.cwd())
     if here not in sys.path:

@@ -1,4 +1,4 @@
-"""A SQLAlchemy session on a job's connection, in the job's transaction; asks for SQLAlchemy 2."""
+"""A SQLAlchemy session on a job's connection, in the job's transaction; requires SQLAlchemy 2."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["orm_session"]
 
 @contextmanager
 def orm_session(job: JobContext, **options: Any) -> Iterator[Session]:
-    """Give a session whose work is part of the job's transaction; `options` are those of `Session`.
+    """Give a session that works in the job's transaction; `options` are options of `Session`.
 
-    Its commit releases a savepoint, its rollback returns to one: what is kept is committed together with the job's
-    record, and no earlier. At the end it is committed, or after an error rolled back.
+    Its commit releases a savepoint, its rollback returns to a savepoint: the changes are committed together with the
+    job's record, and no earlier. At the end it is committed, or after an error rolled back.
     """
     token = _JOB.set(JobConnection(job.connection))
     try:
@@ -52,7 +52,7 @@ class JobConnection:
         return getattr(self._connection, name)
 
     def rollback(self) -> None:
-        """Do nothing: SQLAlchemy says it after its first look at a server, and when it is done with a connection."""
+        """Do nothing: SQLAlchemy calls it after its first look at a server, and at the end of a connection."""
 
     def commit(self) -> None:
         """Refuse."""
@@ -67,7 +67,7 @@ _JOB: ContextVar[JobConnection] = ContextVar("_JOB")
 
 @cache
 def _engine() -> Engine:
-    # hstore's types would be looked for in the catalog, by a connection that is none of psycopg's.
+    # SQLAlchemy would look for the types of hstore in the catalog, with a connection other than psycopg's.
     without_hstore = {"use_native_hstore": False}
     return create_engine(
         "postgresql+psycopg://", creator=_JOB.get, poolclass=NullPool, pool_reset_on_return=None, **without_hstore

@@ -1,4 +1,4 @@
-"""What an application builds pages of its own on: signed in, within one tenant, in the reader's language."""
+"""The interface for an application's own pages: signed in, within one tenant, in the reader's language."""
 
 from turno.web.http.responses import invalid as form_is_wrong
 from turno.web.pages.drawing import draw, go

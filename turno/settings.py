@@ -217,12 +217,12 @@ class Settings:
         from turno.capability import BACKENDS, backends  # noqa: PLC0415 - reads the declarations of rights
 
         chosen = self.queue_backend
-        # A launched worker, whose backend is one of the core's, imports no declaration.
+        # A launched worker has a backend of the core, and imports no declaration.
         if chosen not in BACKENDS and chosen not in (known := backends(self.capabilities)):
             yield f"QUEUE_BACKEND={chosen[:60]!r}: expected one of: {', '.join(known)}"
 
     def require(self, *names: str) -> Self:
-        """Return the settings, or raise InvalidSettings naming those of `names` that are empty."""
+        """Return the settings, or raise InvalidSettings naming the empty settings among `names`."""
         about = {setting.name: setting.metadata["about"] for setting in fields(self)}
         missing = [f"{variable_of(name)} is not set: {about[name]}" for name in names if not getattr(self, name)]
         if missing:
@@ -231,7 +231,7 @@ class Settings:
 
     @property
     def mail_recipients(self) -> tuple[str, ...]:
-        """Return the addresses of people who receive alerts."""
+        """Return the addresses that receive alerts."""
         return tuple(one.removeprefix("mailto:") for one in self.alert_to if one.startswith("mailto:"))
 
     @property
@@ -246,7 +246,7 @@ class Settings:
 
     @property
     def provisioner_url(self) -> str:
-        """Return the provisioner's login: the only one whose password is in a setting."""
+        """Return the provisioner's login: the only login with a password in a setting."""
         return self.admin_database_url or self.database_url
 
     @property
@@ -267,7 +267,7 @@ def variable_of(name: str) -> str:
 
 
 def group_of(setting: Field[Any]) -> str | None:
-    """Return the title of the group that begins with this setting, or None."""
+    """Return the title of the group that starts at this setting, or None."""
     return next((title for title, first in GROUPS.items() if first == setting.name), None)
 
 

@@ -24,8 +24,8 @@ WEB_NEEDS = (*WORKERS_NEED, "jwt_key", "metrics_token", "demo_token")
 def seal(*needed: str) -> None:
     """Execute this program again if its environment has a secret; a pipe holds the `needed` secrets.
 
-    /proc shows the environment that a process was started with, whatever it has removed since, and a fork inherits
-    that. Afterwards no other process of the same user can look into this one, and it leaves no core.
+    /proc shows the environment at the start of a process, including variables removed since, and a fork inherits it.
+    Afterwards no other process of the same user can look into this process, and it leaves no core.
     """
     environment = variables()
     secrets = {name: environment[name] for name in Settings.secrets() if environment.get(name)}

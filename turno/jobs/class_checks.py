@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,99}")
-MOST_PER_KEY = 1000  # jobs; the end of each job counts the other jobs of its key
+MOST_PER_KEY = 1000  # jobs; the end of each job counts all jobs of its key
 LONGEST_PERIOD = 31 * 86_400  # seconds
 LISTS = ("redact", "other_queues", "subscribes")
 
@@ -38,7 +38,7 @@ def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
 
 
 def problems_of_payload(annotation: Any) -> Iterator[str]:
-    """Yield the name of each field whose type the JSON of a stored payload cannot restore, with the reason."""
+    """Yield the name of each field with a type that the JSON of a stored payload cannot restore, with the reason."""
     for field, reason in unsupported(annotation):
         yield f"payload_type: {f'field {field}: ' if field else ''}{reason}"
 

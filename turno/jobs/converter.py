@@ -73,14 +73,14 @@ class Converter:
         try:
             value = self._decoder.decode(text)
             plain = msgspec.json.decode(text) if self._step else None
-        except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set whose items have no hash
+        except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set with unhashable items
             raise InvalidPayload(self._problems(text, error)) from None
         if found := self._unfit(plain):
             raise InvalidPayload(_named(found))
         return value
 
     def convert(self, plain: Any) -> Any:
-        """Return the value of parsed JSON, whose numbers may have been rounded; raises InvalidPayload."""
+        """Return the value of parsed JSON, with numbers that may have been rounded; raises InvalidPayload."""
         return self.load(json.dumps(plain))
 
     def plain(self, value: Any) -> Any:

@@ -46,7 +46,7 @@ class JobRef:
 
     @classmethod
     def parse(cls, tenant: str, text: str) -> Self:
-        """Read a job id given as text; raises ValueError naming what was expected."""
+        """Read a job id given as text; raises ValueError naming the expected form."""
         try:
             return cls(tenant, UUID(text))
         except ValueError:

@@ -87,7 +87,7 @@ class Batch(Protocol[T]):
     def groups(self, size: int = 50) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
         """Yield these items in groups of `size`, at most 500, for `with group as items:` to write in few statements.
 
-        A group whose block raises is undone, and its items are yielded again one by one.
+        A group is undone if its block raises, and its items are yielded again one by one.
         """
 
 
@@ -116,7 +116,7 @@ class KeptFile(Protocol):
 
     @property
     def media_type(self) -> str:
-        """The media type that the name stands for, such as text/csv."""
+        """The media type of the name, such as text/csv."""
 
     @property
     def size(self) -> int:
@@ -153,7 +153,7 @@ class JobContext(Protocol):
 
     @property
     def async_connection(self) -> psycopg.AsyncConnection[Any]:
-        """The same session in the same transaction, for a handler whose `handle` is asynchronous."""
+        """The same session in the same transaction, for a handler with an asynchronous `handle`."""
 
     @property
     def company(self) -> Company:
@@ -182,10 +182,10 @@ class JobContext(Protocol):
     ) -> Any:
         """Cause an outside effect once in this tenant, and return the result of its call, plain JSON.
 
-        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
-        knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
-        `Effect.outside_key`, or answers it as it did the first. A handler whose `handle` is asynchronous awaits it, and
-        may give it asynchronous functions.
+        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call with an unknown
+        end, `reconcile` looks it up; `idempotent` declares that the outside system refuses a second use of
+        `Effect.outside_key`, or repeats its first answer. A handler with an asynchronous `handle` awaits it, and may
+        give it asynchronous functions.
         """
 
     def enqueue(
@@ -218,10 +218,11 @@ class JobContext(Protocol):
     ) -> list[Part]:
         """Split this job into parts, one for each payload, and return how they ended, in that order.
 
-        Commits the work so far, and ends the attempt; `handle` is called again when all parts have ended. Those of a
-        type run like any of its jobs, for the same user. With `stop_on_failure` the first that fails or is cancelled
-        has the others cancelled, and PartsFailed is raised. `total` is how many items they have in all: their progress
-        then adds up to this job's. Whoever cancels this job cancels its parts; who retries it, only what is not done.
+        Commits the work so far, and ends the attempt; `handle` is called again when all parts have ended. Parts of a
+        type run like any of its jobs, for the same user. With `stop_on_failure` the first part that fails or is
+        cancelled cancels the remaining parts, and PartsFailed is raised. `total` is how many items they have in all:
+        their progress then adds up to this job's. Cancelling this job cancels its parts; a retry does only the undone
+        work.
         """
 
     def check_cancelled(self) -> None:

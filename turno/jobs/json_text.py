@@ -63,7 +63,7 @@ def json_text(value: Any) -> str:
         text, doubtful = "", True
     if doubtful and (problems := list(islice(problems_in(value), MOST_PROBLEMS))):
         raise NotJson(problems)
-    # Dictionaries whose keys are decimals or times, after the search above.
+    # Dictionaries with decimals or times as keys, after the search above.
     return text or json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_base), allow_nan=False)
 
 

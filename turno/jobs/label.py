@@ -50,7 +50,7 @@ def outcome(status: str, done: int | None, failed: int | None) -> Outcome | None
 def label(job: Mapping[str, Any]) -> Label:
     """Return the label of a stored job, with the counts of its items and the database's clock.
 
-    `run_at` is None while the job is in review.
+    `run_at` is None for a job in review.
     """
     match Status(job["status"]):
         case Status.PENDING if job["run_at"] is None:

@@ -14,7 +14,7 @@ _TIME = re.compile(
 
 
 def moment_of(text: str, now: datetime) -> datetime:
-    """Return the moment in UTC, or raise ValueError with what is expected."""
+    """Return the moment in UTC, or raise ValueError with the expected form."""
     moment = None
     with suppress(ValueError, OverflowError):
         if re.fullmatch(RELATIVE, text):

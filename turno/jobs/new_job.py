@@ -121,7 +121,7 @@ def _named(job: NewJob) -> dict[str, Any]:
 
 
 def queue_of(handler: Handler, queue: str | None) -> str:
-    """Return the queue for a job of this handler; raises NotEnqueued if it is none of the type's."""
+    """Return the queue for a job of this handler; raises NotEnqueued for a queue that the type does not have."""
     allowed = handler.all_queues()
     if queue is not None and queue not in allowed:
         said = f"jobs of type {handler.type!r} do not wait in the queue {queue[:63]!r}"

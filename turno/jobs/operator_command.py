@@ -11,11 +11,11 @@ from turno.jobs.job import Priority
 
 CommandName = Literal["retry", "discard", "cancel", "reprioritise", "reschedule"]
 COMMANDS: tuple[CommandName, ...] = get_args(CommandName)
-# For dead letters; the other commands are for open jobs.
+# Commands for dead letters; all further commands are for open jobs.
 OF_DEAD_LETTERS: frozenset[CommandName] = frozenset({"retry", "discard"})
 
 CHANGED = frozenset({"accepted", "discarded", "cancelled", "requested", "changed"})
-# It is as asked for already; every other word refuses.
+# Results that leave the job in the wanted state; every further word refuses.
 LONGEST_REASON = 1000  # characters
 SKIPPED = frozenset({"replayed", "discarded before", "ended", "unchanged"})
 
@@ -70,7 +70,7 @@ class CommandReport:
     """The verdicts about many jobs, counted by their word, and the number of changed jobs of each tenant.
 
     `of_items` of the changed jobs ran to their end and have failed `items`. `troubles` has the database's error for
-    each tenant that refused the command; `next_cursor` is None after the last job.
+    each tenant that refused the command; `next_cursor` is None on the last page.
     """
 
     dry_run: bool

@@ -67,7 +67,7 @@ class Cancel:
 class Raised:
     """The handler raised; the error is its record already.
 
-    `doubt` names what may have happened outside in spite of the error.
+    `doubt` names the possible effects outside in spite of the error.
     """
 
     error: dict[str, Any]
@@ -147,7 +147,7 @@ Decision = Retry | Fail | Release | CancelJob | AwaitReview
 def decide(
     outcome: NotCompleted, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
 ) -> Decision:
-    """Return what to write for an outcome; the result of a completed job is written as it is, with its transaction.
+    """Return the record of an outcome; the result of a completed job is written unchanged, with its transaction.
 
     `errors` were counted before this attempt, `now` is the database's clock where the outcome needs one,
     `chance` is drawn from [0, 1).

@@ -90,7 +90,7 @@ class Redaction:
         return [self._without(one, names) for one in value] if isinstance(value, list) else value
 
     def text(self, text: str) -> str:
-        """Return a text with LEFT_OUT for the values of such names, and for what has the form of a secret.
+        """Return a text with LEFT_OUT for the values of such names, and for texts in the form of a secret.
 
         Forms are private keys in PEM, passwords in URLs, `Bearer` and `Basic` credentials, JWTs, and the keys of common
         services.
@@ -126,7 +126,7 @@ _of_process = [Redaction()]  # a list, so that importers see the present value
 
 
 def redact_process(patterns: Sequence[str] = (), handlers: "Iterable[type[JobHandler[Any]]]" = ()) -> None:
-    """Set the names that `process_text` redacts: those of the setting TURNO_REDACT and of these handlers."""
+    """Set the names that `process_text` redacts: the names of the setting TURNO_REDACT and of these handlers."""
     _of_process[0] = Redaction(patterns, handlers)
 
 

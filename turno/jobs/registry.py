@@ -18,7 +18,7 @@ class Registry:
         """`paths` gives for each type `package.module:Class`, written in code and never read from data.
 
         `locale` is the folder of the application's gettext catalogues (docs/mounting.md). Raises InvalidSettings, which
-        names each type whose class cannot be loaded.
+        names each type with a class that cannot be loaded.
         """
         self.locale = locale
         self._handlers: dict[str, Handler] = {}

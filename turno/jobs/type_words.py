@@ -11,7 +11,7 @@ NAMES = frozenset(
         *("kept", "kept nothing", "happened some", "do rest", "do mend"),
     }
 )
-ERROR = "error "  # and an error's class: what is said of it, with `{key}` of the item and its own `{message}`
+ERROR = "error "  # and an error's class: its explanation, with `{key}` of the item and its own `{message}`
 
 
 def unknown_names(words: TypeWords) -> list[str]:

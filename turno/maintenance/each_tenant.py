@@ -3,10 +3,10 @@
     EXPIRE = TenantTask(name="expire", every=timedelta(minutes=5))
     report = each_tenant.run(EXPIRE, lambda engine, tenant: engine.expire(tenant.schema))
 
-Each call of the work is one transaction with a lock_timeout and a statement_timeout. A tenant whose work
-fails is logged, recorded in `turno.tenant_failures` (read by `turno status` and the alerts) and left out until its
-back-off of this task is over. A turn ends with its budget; the next turn continues with the next tenant. A task that
-finds its work by an index of the control schema passes their tenants' ids as `among`.
+Each call of the work is one transaction with a lock_timeout and a statement_timeout. A failed tenant is logged,
+recorded in `turno.tenant_failures` (read by `turno status` and the alerts) and left out until its back-off of this task
+is over. A turn ends with its budget; the next turn continues with the next tenant. A task that finds its work by an
+index of the control schema passes their tenants' ids as `among`.
 
 The work must not wait for anything but the database: a transaction is open. Collect the data of network calls, end the
 run, make the calls, and record their results in a second run or in the control schema.
@@ -86,7 +86,7 @@ class EachTenant:
         self._clock = clock
 
     def run(self, task: TenantTask, work: Work, among: Collection[int] | None = None) -> TaskReport:
-        """Run the task's turn for all active tenants, or those in `among`; the work returns the number of changed rows.
+        """Run the task's turn for all active tenants, or for `among`; the work returns the number of changed rows.
 
         Raises psycopg.OperationalError only if the database cannot be reached.
         """

@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRule:
-    """A stored rule whose first moment without a job comes soon or is past; `now` is the database's time.
+    """A stored rule with a first moment without a job that comes soon or is past; `now` is the database's time.
 
-    `version` is None if no handler of its type is known. With `restart` the moments are decided from `now` on: the rule
-    is new, or the database's clock was set back after `next_at` was decided.
+    `version` is None without a known handler of its type. With `restart` the moments are decided from `now` on: the
+    rule is new, or the database's clock was set back after `next_at` was decided.
     """
 
     rule_id: UUID

@@ -37,8 +37,8 @@ class Maintenance(Tasks):
     def run_leased(self, *, steady: bool = True) -> None:
         """Run the tasks that are due and that no other process of the installation runs, but for the urgent ones.
 
-        `steady` says that this process runs maintenance regularly, whether there is work or not. A failure is logged,
-        because the next round tries again.
+        `steady` is true in a process that runs maintenance regularly, whether there is work or not. A failure is
+        logged, because the next round tries again.
         """
         with _logged():
             if steady:

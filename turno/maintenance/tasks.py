@@ -84,7 +84,7 @@ class Tasks:
         self._engine.announce(announcements.of(self._registry), self._pending_limit)
 
     def rescue(self) -> int:
-        """Take back the jobs of workers whose heartbeat is missing."""
+        """Take back the jobs of workers without a recent heartbeat."""
         silence = self._terms.dead_after
         if self._dry_run:
             return len(self._engine.orphans(silence))

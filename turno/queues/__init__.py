@@ -1,1 +1,1 @@
-"""How a worker learns that a job waits; a hint may be lost, because the ticket is what counts."""
+"""How a worker learns that a job waits; a hint may be lost, because only the ticket counts."""

@@ -43,7 +43,7 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         binaries: Path | None = None,
     ) -> None:
-        """`binaries` holds the server's programs, if not those that are found by themselves."""
+        """`binaries` holds the server's programs; by default they are searched for."""
         self.files = DataFolder(data, binaries)
         self._tcp = tcp
         self._settings = {

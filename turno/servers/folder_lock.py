@@ -1,4 +1,4 @@
-"""Let one process at a time use a folder."""
+"""Give one process exclusive use of a folder."""
 
 from __future__ import annotations
 

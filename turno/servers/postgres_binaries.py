@@ -23,7 +23,7 @@ class PostgresNotFoundError(RuntimeError):
 
 
 def find_binaries(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder that holds `initdb` and `postgres`, or say what to install."""
+    """Return the folder that holds `initdb` and `postgres`, or raise with the packages to install."""
     chosen = environ.get("PG_BIN")
     if chosen:
         if not is_usable(Path(chosen)):
@@ -39,7 +39,7 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def version_of(folder: Path) -> tuple[int, ...]:
-    """Return the version of the server in `folder`; an empty one when there is none."""
+    """Return the version of the server in `folder`; an empty text without a server."""
     try:
         answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -49,13 +49,13 @@ def version_of(folder: Path) -> tuple[int, ...]:
 
 
 def is_usable(folder: Path) -> bool:
-    """Tell whether `folder` holds a server that Turno can run on."""
+    """Return whether `folder` holds a server that Turno can run on."""
     return os.access(folder / "initdb", os.X_OK) and version_of(folder) >= (OLDEST,)
 
 
 def _wheels() -> Iterator[Path]:
     for name in WHEELS:
-        # Only located, not imported: a wheel's own start-up code is none of our business.
+        # Only located, not imported: a wheel's own start-up code must not run.
         spec = importlib.util.find_spec(name)
         for place in (spec and spec.submodule_search_locations) or ():
             yield Path(place) / "pginstall" / "bin"

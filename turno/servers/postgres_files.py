@@ -21,10 +21,10 @@ class DataFolderError(RuntimeError):
 
 
 class DataFolder:
-    """Knows one data folder, its neighbours, and as whom its programs run."""
+    """One data folder, its neighbours, and the identity of its programs."""
 
     def __init__(self, path: Path, binaries: Path | None = None) -> None:
-        """`binaries` holds the server's programs, if not those that `find_binaries` finds."""
+        """`binaries` holds the server's programs, by default the result of `find_binaries`."""
         self.path = path.resolve()
         self._binaries = binaries
         self.password_file = self.path.with_name(f"{self.path.name}.password")
@@ -36,7 +36,7 @@ class DataFolder:
 
     @property
     def version(self) -> int:
-        """The major version of the server whose data it holds."""
+        """The major version of the server of this data."""
         return int((self.path / "PG_VERSION").read_text())
 
     @property
@@ -51,7 +51,7 @@ class DataFolder:
             ) from None
 
     def identity(self) -> Identity:
-        """Return as whom programs run here."""
+        """Return the identity that programs run as here."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return identity_for(self.path.parent)
 

@@ -38,7 +38,7 @@ def postmaster_in(data: Path) -> int | None:
 
 
 def is_ready(data: Path, pid: int) -> bool:
-    """Tell whether the server with `pid` has noted in `data` that it accepts connections."""
+    """Return whether the server with `pid` has noted in `data` that it accepts connections."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:

@@ -18,12 +18,12 @@ UNSHARE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
 class CannotLeaveRootError(RuntimeError):
-    """Root has no way here to start a program as somebody else."""
+    """Root cannot start a program as another user here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Says as whom a program runs: as the caller, inside a user namespace, or as another user."""
+    """The identity of a program: the caller, the caller inside a user namespace, or another user."""
 
     prefix: tuple[str, ...] = ()
     user: str | None = None
@@ -38,7 +38,7 @@ class Identity:
 
     @property
     def group(self) -> int | None:
-        """The group that goes with the other user."""
+        """The group of the user."""
         return pwd.getpwnam(self.user).pw_gid if self.user else None
 
     @property
@@ -47,12 +47,12 @@ class Identity:
         return [] if self.user else None
 
     def own(self, path: Path) -> None:
-        """Give `path`, and nothing around it, to the other user."""
+        """Give `path`, and nothing around it, to the user."""
         if self.user:
             shutil.chown(path, self.user, self.group)
 
     def succeeds(self, *arguments: str | Path) -> bool:
-        """Tell whether a command ends well as this identity."""
+        """Return whether a command ends well as this identity."""
         try:
             done = subprocess.run(
                 self.command(*arguments),
@@ -70,7 +70,7 @@ class Identity:
 
 @functools.cache
 def namespaces_allowed() -> bool:
-    """Tell whether root may start a program inside a user namespace of its own."""
+    """Return whether root may start a program inside a separate user namespace."""
     return Identity(prefix=UNSHARE).succeeds("true")
 
 

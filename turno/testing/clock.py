@@ -1,4 +1,4 @@
-"""A frozen clock for a test database, whose clock decides all times."""
+"""A frozen clock for a test database: the database clock decides all times."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ WHERE a.attgenerated = '' AND (n.nspname = 'turno' OR n.nspname IN (SELECT schem
 class FrozenClock:
     """Stands still until `advance`; all functions and defaults of the product read it.
 
-    A worker in a process of its own reads the real clock for its own heartbeats and limits; attempts that run in
-    the test's process see the frozen one, also in a handler's `clock_timestamp()` and `now()`.
+    A worker in a separate process reads the real clock for its own heartbeats and limits; attempts that run in the
+    test's process see the frozen one, also in a handler's `clock_timestamp()` and `now()`.
     """
 
     def __init__(self, admin: Callable[[], psycopg.Connection[Any]]) -> None:

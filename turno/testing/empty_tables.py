@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
+FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans and walks
 
 
 def tables_without_rows(

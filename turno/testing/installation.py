@@ -136,7 +136,7 @@ class Installation(WorkerProcesses):
     def drain(self, *, scheduled: bool = False) -> Counter[str]:
         """Run all jobs that may run here, until none may; count how each attempt ended.
 
-        With `scheduled`, what waits for a later time, such as a retry, is due at once, again and again until every
+        With `scheduled`, jobs that wait for a later time, such as a retry, are due at once, again and again until every
         job has ended or waits for a person.
         """
         ended = self.here.drain()
@@ -158,7 +158,7 @@ class Installation(WorkerProcesses):
     def enqueued(
         self, handler: type[JobHandler[Any]], *, tenant: Tenant | None = None, **payload: Any
     ) -> list[dict[str, Any]]:
-        """Return the handler's jobs whose payload has these fields, oldest first."""
+        """Return the handler's jobs with these fields in the payload, oldest first."""
         return self.rows(
             "SELECT * FROM background_jobs WHERE type = %s AND payload @> %s::jsonb ORDER BY id",
             handler.type,

@@ -1,11 +1,11 @@
 """The promises as queries: an independent judge that reads only PostgreSQL and knows no code of ours.
 
 I1: an accepted job exists, in one legal state, with exactly the right ticket. I2 and I3: no effect is doubled, none is
-missing; only whoever wrote the handler can say what its effects are, and gives a judge the rules of their own.
+missing; only the author of the handler knows its effects, and gives a judge further rules.
 I5: only legal transitions, attempts only grow, no write by an old token. I6: after a fault the work drains.
 I7: nothing is left behind. I8: one notification per end.
-I9: few of a key at once, in order where asked, none forgotten. I10: a job waits for all
-of its parts, and is not forgotten. (I4, that nothing leaks, is told by the `LeakDetector`.)
+I9: few of a key at once, in order where required, none forgotten. I10: a job waits for all
+of its parts, and is not forgotten. (The `LeakDetector` checks I4, that nothing leaks.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from turno.tenancy.identity.tenant import Tenant
 
-# Each query returns the ids of its violations. %(lost)s are the jobs whose tickets a test has just deleted.
+# Each query returns the ids of its violations. %(lost)s are the jobs of tickets that a test has just deleted.
 RULES: dict[str, LiteralString] = {
     "I1: an accepted job is gone": """
         SELECT a.id FROM unnest(%(accepted)s::uuid[]) AS a (id)

@@ -52,7 +52,7 @@ class LeakDetector:
         return found
 
     def _in_file(self, path: Path, name: str) -> list[str]:
-        """Name each tenant whose marker the file has, with the first line that has it."""
+        """Name each tenant with its marker in the file, with the first line that has it."""
         text = path.read_text(errors="replace")
         return [
             f"{owner}'s marker is in the file {name}: "

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - its folder below is checked to be this user's
 ROOM = 2 << 30  # bytes that are free there: each test process has a server, or two
-# So that a server's log of changes stays as small as that asks.
+# Keeps a server's log of changes small.
 SMALL_LOG = {"max_wal_size": "128MB", "min_wal_size": "32MB"}
 
 
 @contextmanager
 def quick_folder(name: str, *, memory: Path = MEMORY) -> Iterator[Path]:
-    """Give an empty folder, removed afterwards; what a killed process left in memory is removed, too.
+    """Give an empty folder, removed afterwards; folders that a killed process left in memory are removed, too.
 
-    To make a database is to make hundreds of files, which costs a tenth in memory of what it costs on a disk.
+    Making a database makes hundreds of files, which costs a tenth in memory of the time on a disk.
     """
     place = _own_folder(memory if _room(memory) else Path(tempfile.gettempdir()))
     with FolderLock(place):

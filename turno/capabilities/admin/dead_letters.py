@@ -69,8 +69,7 @@ def dead_letters(call: Call, query: DeadLettersQuery) -> DeadLetterPage:
 def replay(call: Call, job_id: str) -> Response:
     """Replay a dead letter.
 
-    Makes a new job, for the same user, that continues the failed one. Asked twice, it answers with the same new
-    job.
+    Makes a new job, for the same user, that continues the failed one. A second call returns the same new job.
     """
     tenant = call.scope.tenant
     unknown = Problem(Kind.NOT_FOUND, "This tenant has no dead letter with this id.")

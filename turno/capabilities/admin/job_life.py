@@ -32,7 +32,7 @@ LINES_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line; `number` is its place in the attempt's log, and a gap says that lines were left out."""
+    """One line; `number` is its position in the attempt's log, and a gap marks omitted lines."""
 
     attempt: int
     number: int
@@ -44,7 +44,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Lines in order. A `cursor` is the attempt and number of a line, such as 1.20: ask for those after it again."""
+    """Lines in order. A `cursor`, such as 1.20, has the attempt and number of a line: the next page follows it."""
 
     lines: list[LogLine]
     next_cursor: str | None
@@ -64,16 +64,17 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeQuery:
-    """After which item the ledger goes on; the rest of the address names the job."""
+    """The ledger position behind which the page starts."""
 
     after: Text = ""
 
 
 @admin_logs.operation("GET /api/admin/jobs/<job_id>/logs", problems=(Kind.NOT_FOUND,), operator=True)
 def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
-    """List what a job's attempts logged.
+    """List the log lines of a job's attempts.
 
-    The newest lines of each attempt, up to `job_log_lines` of TURNO_LIMITS. Without secrets for who is no admin.
+    The newest lines of each attempt, up to `job_log_lines` of TURNO_LIMITS. Secrets are redacted for callers without
+    the role admin.
     """
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
@@ -125,7 +126,7 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
 
 
 def _happened(row: stored.Row, body: JobBody, visit: OperatorVisit) -> str:
-    """Return why the job stands as it does, as far as anything says it."""
+    """Return the events that explain the job's state, as far as they are recorded."""
     if body.error is not None:
         return f"{body.error.class_}: {body.error.message}"
     return of_job(row["reason"], visit.localizer) or body.waiting_for or ""
@@ -139,6 +140,6 @@ def _attempt(row: stored.Row) -> dict[str, Any]:
 
 
 def _curl(tenant: str, body: JobBody) -> str:
-    """Return the command that asks the API for this job; whoever runs it has a token of their own."""
+    """Return the command that requests this job from the API; the caller adds a token."""
     address = f"{request.host_url.rstrip('/')}{body.links['self']}"
     return f'curl -H "Authorization: Bearer $TOKEN" -H {shlex.quote(f"X-Schema: {tenant}")} {shlex.quote(address)}'

@@ -17,7 +17,7 @@ NO_DEFAULTS: Defaults = {"r": frozenset(), "S": frozenset()}
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An adopted schema. The roles `handler` and `report` get rights there; all roles of Turno begin with `prefix`."""
+    """An adopted schema. The roles `handler` and `report` get rights there; Turno's role names start with `prefix`."""
 
     slug: str
     name: str

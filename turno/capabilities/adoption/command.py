@@ -131,7 +131,7 @@ def unshare_command(names: tuple[str, ...]) -> None:
 
 @click.group()
 def host() -> None:
-    """Give the application's own roles what PUBLIC had before Turno was installed."""
+    """Grant the application's own roles the rights that PUBLIC had before Turno was installed."""
 
 
 @host.command(epilog="Example: turno host add erp")

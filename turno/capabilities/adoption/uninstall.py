@@ -74,8 +74,8 @@ def obstacles(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
 def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = False) -> None:
     """Remove Turno; a second call continues after an interruption. Raises StillInUse before the first change.
 
-    `admin` is idle. One transaction for each tenant, then one for the rest: thousands of tenants have more tables than
-    the server can lock at a time.
+    `admin` is idle. One transaction for each tenant, then a last transaction: the server cannot lock the tables of
+    thousands of tenants together.
     """
     for obstacle in obstacles(admin, logins, drop_tenants=drop_tenants):
         raise StillInUse(obstacle)

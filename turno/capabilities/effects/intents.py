@@ -1,4 +1,4 @@
-"""Effects outside the database: intent and settlement, each a transaction of its own, under the claim's token."""
+"""Effects outside the database: intent and settlement, each in a separate transaction, under the claim's token."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -13,7 +13,7 @@ EFFECTS_SHOWN = 50
 
 
 def operator_job_section(reader: Reader, visit: OperatorVisit, job_id: UUID) -> Markup:
-    """Return the section with the effects that the job issued or waits for, empty if there are none."""
+    """Return the section with the effects that the job issued or waits for; empty without effects."""
     effects = review.of_job(reader, job_id, after="", limit=EFFECTS_SHOWN)
     page = "turno/admin/job_effects.html"
     return Markup(render_template(page, localizer=visit.localizer, say=visit.localizer.say, effects=effects))  # noqa: S704

@@ -145,7 +145,7 @@ class OutsideCall:
         return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key)
 
     def _settle(self, intent: Any, result: str | None, by: str) -> None:
-        """Record what is known, in a new session if the old session broke during the call."""
+        """Record the known outcome, in a new session if the old session broke during the call."""
         try:
             noted = intents.settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
         except psycopg.OperationalError:

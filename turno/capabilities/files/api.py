@@ -36,13 +36,13 @@ from turno.web.services import at, services
 log = logging.getLogger(__name__)
 files = Routes("files", __name__, tag="files")
 
-BLOCK_BYTES = 262_144  # of a file that are read at a time
+BLOCK_BYTES = 262_144  # bytes of a file per read
 LARGEST_NUMBER = 65_536  # of a piece, with pieces of 1 KB
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """What will be uploaded: the file's own name, without folders, and its size in bytes."""
+    """The upload: the file's name, without folders, and its size in bytes."""
 
     name: str
     size: int
@@ -107,8 +107,8 @@ SAVE = {
 def begin(call: Call, body: NewFile) -> Response:
     """Announce an upload.
 
-    A file that is too large is refused before any of it is sent. Then send its pieces, in any order, each as often
-    as needed; once all are here, a job may read it. What no job reads is removed after two days.
+    A file that is too large is refused before any of it is sent. Then send its pieces, in any order, each as often as
+    needed; once all are here, a job may read it. A file that no job reads is removed after two days.
     """
     file_id = begin_upload(call.scope, body.name, body.size)
     links = _links(file_id)
@@ -149,7 +149,7 @@ def of_job(call: Call, job_id: str) -> JobFiles:
     answers={
         200: Answer(about="The file's bytes.", media_type="application/octet-stream", headers=SAVE),
         206: Answer(
-            about="Those of its bytes that `Range` asks for, in one part.",
+            about="The bytes that `Range` selects, in one part.",
             media_type="application/octet-stream",
             headers=SAVE | {"Content-Range": "Which of its bytes."},
         ),

@@ -104,7 +104,7 @@ class FilePart:
         file.seek(start)
 
     def fileno(self) -> int:
-        """Return the descriptor, whose position is the first byte."""
+        """Return the descriptor, positioned at the first byte."""
         return self._file.fileno()
 
     def read(self, size: int) -> bytes:

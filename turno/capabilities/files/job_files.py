@@ -40,7 +40,7 @@ def files(job: JobContext) -> "JobFiles":
 
 
 class JobFiles:
-    """The files that one attempt reads, and writes within the job's transaction."""
+    """The files that an attempt reads, and writes within the job's transaction."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class BrokerUnreachable(TurnoError):
 
 @click.command(epilog="Example: turno broker create")
 def broker() -> None:
-    """Make Turno's exchange and queues in RabbitMQ, as a user who may, and compare those that are there."""
+    """Create Turno's exchange and queues in RabbitMQ with an administrator's login, and compare existing queues."""
     from pika.exceptions import AMQPError  # noqa: PLC0415 - unused by a probe
 
     from turno.capabilities.rabbitmq.topology import prepare  # noqa: PLC0415 - as above
@@ -53,8 +53,8 @@ def broker() -> None:
 def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     """Return a resident worker that claims the jobs named by messages, or the waiting jobs of these queues.
 
-    The broker has one queue for the jobs of all queues. A worker of some queues would receive messages of the others,
-    so it receives none, and polls as a worker of the pool does.
+    The broker has one queue for the jobs of all queues. A worker of a subset of the queues would receive messages of
+    all queues, so it consumes no messages, and polls like a pool worker.
     """
     from turno.wiring.workers import polling_source, resident_worker  # noqa: PLC0415 - unused by a probe
 

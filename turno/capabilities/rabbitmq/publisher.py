@@ -24,7 +24,7 @@ class BrokerAway(TurnoError):
 
 
 class Publisher(Link):
-    """Publishes persistent, mandatory messages, many at a time, and waits until the broker confirms each."""
+    """Publishes persistent, mandatory messages in batches, and waits until the broker confirms each message."""
 
     def __init__(self, loop: IOLoop, url: str, *, timeout: float = 5.0) -> None:
         super().__init__(loop, url)

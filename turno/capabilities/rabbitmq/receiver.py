@@ -17,10 +17,10 @@ RETURN_AFTER_SECONDS = 0.1  # seconds a message may be kept from other consumers
 
 
 class Receiver(Link):
-    """Delivers messages while it has credit; the broker gets the others back for other consumers.
+    """Delivers messages while it has credit; the broker returns further messages to the queue for other consumers.
 
-    Each is handed over under a receipt, by which it is acknowledged or given back. Receipts of a connection that
-    broke since are void: the broker delivers those messages again, and their claims decide.
+    Each is handed over under a receipt, by which it is acknowledged or given back. Receipts of a broken connection are
+    void: the broker delivers its messages again, and their claims decide.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Receiver(Link):
         self._returning: object | None = None
 
     def grant(self, more: int) -> None:
-        """Add credit for so many messages, delivered as they arrive."""
+        """Add credit for `more` messages, delivered as they arrive."""
         self._credit += more
         self._pass_on()
         self._consume()

@@ -1,4 +1,4 @@
-"""Publish ready tickets, one process at a time: the database orders, the broker distributes."""
+"""Publish ready tickets, in one process per installation: the database orders, the broker distributes."""
 
 import logging
 import random

@@ -34,7 +34,7 @@ class BrokerRefused(TurnoError):
 class BrokerSource(Source):
     """Claims the jobs of messages; while the broker is away or silent it polls, like a worker of the pool.
 
-    Now and then it also polls while messages come: a job whose message was lost is found in the database.
+    It also polls at intervals while messages arrive: the database finds jobs of lost messages.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def list_templates(
 ) -> list[Row]:
     """Return the templates by name, or the template of this name, with the numbers of their copies.
 
-    Of copies in tenants of `companies`, by slug, unless that is None.
+    With `companies`, only templates with copies in tenants of these companies, by slug.
     """
     with operator.cursor(row_factory=dict_row) as cursor:
         given = {"name": name, "companies": None if companies is None else list(companies)}
@@ -54,7 +54,7 @@ def list_templates(
 def list_copies(
     operator: Operator, name: str, *, companies: Collection[str] | None = None, after: str = "", limit: int = 100
 ) -> list[Row]:
-    """Return the copies of a template by tenant, behind `after`; those of `companies`, by slug, unless that is None."""
+    """Return the copies of a template by tenant, behind `after`; `companies`, by slug, selects tenants."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """

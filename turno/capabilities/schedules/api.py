@@ -34,7 +34,7 @@ class SchedulePage:
 def index(call: Call, query: KeyPageQuery) -> SchedulePage:
     """List schedules.
 
-    Your own schedules by name; an operator's list has everybody's.
+    Your own schedules by name; an operator's list has the schedules of all users.
     """
     limit = query.limit
     with call.scope.reading() as reader:
@@ -78,7 +78,7 @@ def put(call: Call, body: RecurringJobBody, name: str) -> Response:
 def pause(call: Call, name: str) -> ScheduleBody:
     """Pause a schedule.
 
-    It makes no jobs until it is resumed; those for moments still to come are taken back. Safe to repeat.
+    The schedule creates no jobs until it is resumed; jobs for future moments are removed. Safe to repeat.
     """
     switch_schedule(call.scope, name, on=False)
     return find_schedule(call.scope, name)
@@ -88,7 +88,7 @@ def pause(call: Call, name: str) -> ScheduleBody:
 def resume(call: Call, name: str) -> ScheduleBody:
     """Resume a schedule.
 
-    It fires from its next moment on; those that passed meanwhile were not missed. Safe to repeat.
+    The schedule continues with its next moment; moments during the pause do not count as missed. Safe to repeat.
     """
     switch_schedule(call.scope, name, on=True)
     return find_schedule(call.scope, name)
@@ -98,13 +98,13 @@ def resume(call: Call, name: str) -> ScheduleBody:
 def remove(call: Call, name: str) -> None:
     """Remove a schedule.
 
-    The jobs that it made stay, but for those whose moment is still to come.
+    Its jobs stay, except jobs for future moments.
     """
     remove_schedule(call.scope, name)
 
 
 def find_schedule(scope: Scope, name: str) -> ScheduleBody:
-    """Return a schedule that this user may see; raises the one 404 of all others."""
+    """Return a schedule that this user may see; raises 404 otherwise."""
     with scope.reading() as reader:
         row = stored.find(reader, _storable(name), scope.visible_user)
     if row is None:
@@ -129,7 +129,7 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
 
 
 def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
-    """Pause or resume a schedule; raises the one 404."""
+    """Pause or resume a schedule; raises 404 if the user may not see it."""
     change = changes.resume if on else changes.pause
     with services().connection() as connection:
         if change(connection, scope.tenant, _storable(name), only=scope.visible_user) == "unknown":
@@ -137,7 +137,7 @@ def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
 
 
 def remove_schedule(scope: Scope, name: str) -> None:
-    """Remove a schedule; raises the one 404."""
+    """Remove a schedule; raises 404 if the user may not see it."""
     with services().connection() as connection:
         if not changes.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
             raise no_such_schedule()

@@ -29,7 +29,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSummary:
-    """One schedule. `problem` says why a moment had no job, or will have none."""
+    """One schedule. `problem` explains why a moment had no job, or will have no job."""
 
     schedule_id: UUID
     name: str
@@ -84,6 +84,6 @@ def schedule_body(
 
 
 def schedule_links(name: str, root: str) -> dict[str, str]:
-    """Return the addresses of a schedule and of what can be done with it."""
+    """Return the links of a schedule: its own, pause and resume."""
     here = f"{root}/api/schedules/{quote(name, safe='')}"
     return {"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"}

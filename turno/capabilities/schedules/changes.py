@@ -25,10 +25,10 @@ def save(
     create: bool = True,
     replace: bool = True,
 ) -> str:
-    """Save it: created, changed, exists, unknown or full, as the function in the schema says.
+    """Save the schedule: created, changed, exists, unknown or full, as `schedule_put` returns it.
 
-    `only` is the user who may change no other's; None for an operator. Raises InvalidRule, and LimitExceeded if a value
-    in it is too large to be stored.
+    `only` restricts changes to this user's schedules; None for an operator. Raises InvalidRule, and LimitExceeded if a
+    value in it is too large to be stored.
     """
     rule = wanted.rule(tenant.slug)
     with as_api(connection, tenant) as reader:
@@ -53,7 +53,7 @@ def pause(connection: Connection, tenant: Tenant, name: str, *, only: str | None
 
 
 def resume(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> str:
-    """Let it fire again from its next moment on: changed, same or unknown; what lay between was not missed."""
+    """Resume it from its next moment on: changed, same or unknown; the moments during the pause were not missed."""
     with as_api(connection, tenant) as reader:
         row = stored.find(reader, name, only)
     if row is None:
@@ -63,5 +63,5 @@ def resume(connection: Connection, tenant: Tenant, name: str, *, only: str | Non
 
 
 def remove(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> bool:
-    """Remove it; false if there was none. Jobs that it made stay, but for those whose moment is still to come."""
+    """Remove it; false if there was none. Its jobs stay, except jobs for future moments."""
     return bool(call_as_api(connection, tenant, stored.REMOVE, (name, only))["removed"])

@@ -44,7 +44,7 @@ def schedule() -> None:
 @tenant_option
 @click.option("--type", "job_type", required=True, help="The type of its jobs.")
 @job_options
-@click.option("--user", default=getuser, help="Whose jobs they are; by default the user of this shell.")
+@click.option("--user", default=getuser, help="User of its jobs; by default the user of this shell.")
 @click.argument("name")
 def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> None:
     """Add the schedule NAME."""
@@ -59,7 +59,7 @@ def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> 
 @job_options
 @click.argument("name")
 def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> None:
-    """Change what is named of the schedule NAME; jobs for moments still to come are made anew."""
+    """Change the given options of the schedule NAME; jobs for future moments are created anew."""
     given = given_options(options)
     with session_of(tenant) as session:
         row = _found(session, name)
@@ -113,7 +113,7 @@ def remove(*, tenant: str, name: str) -> None:
 
 
 @schedule.command("next", epilog="Example: turno schedule next --every 6h --count 3")
-@click.option("--tenant", help="Whose schedule; without it the times are previewed.")
+@click.option("--tenant", help="Tenant of the schedule; without it the times are previewed.")
 @rule_options
 @click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
 @click.argument("name", required=False)

@@ -16,7 +16,7 @@ def all_schedules(
     after: tuple[str, str] = ("", ""),
     limit: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return schedules by tenant and name, behind `after`; only those of `companies`, by slug, unless that is None."""
+    """Return schedules by tenant and name, behind `after`; `companies`, by slug, selects tenants."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """

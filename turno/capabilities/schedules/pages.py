@@ -26,7 +26,7 @@ schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 SHOWN = 50
 FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority")
 NEW = {"missed": "once", "priority": "normal", "zone": "UTC", "payload": "{}"}
-# What is told of a field, in the reader's language; of a payload's fields the handler's own words follow.
+# Fields that have a translated help text; the texts of payload fields come from the handler.
 TOLD = frozenset({"name", "payload", "cron", "every", "zone", "spread"})
 
 
@@ -101,7 +101,7 @@ def remove(visit: Visit, name: str) -> Response:
 
 
 def _save(visit: Visit, name: str, *, replace: bool) -> None:
-    """Save what the form says; raises FormRefused."""
+    """Save the submitted form; raises FormRefused."""
     try:
         word = save_schedule(visit.scope, name, recurring_job_of_form(request.form), replace=replace)
     except Problem as problem:

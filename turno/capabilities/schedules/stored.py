@@ -17,7 +17,7 @@ SWITCH: LiteralString = "SELECT {}.schedule_switch(%s, %s, %s) AS verdict"
 # Returns whether there was one.
 REMOVE: LiteralString = "SELECT {}.schedule_remove(%s, %s) AS removed"
 
-# With the last moment that is past and has a job, and what became of that.
+# With the last past moment that has a job, and the status of this job.
 SCHEDULE: LiteralString = """
 SELECT s.id, s.name, s.type, s.priority, s.user_id, s.cron, s.every, s.zone, s.spread, s.missed, s.paused_at, s.problem,
        s.missed_runs, s.created_at, clock_timestamp() AS now, r.moment AS last_at, r.job_id AS last_job_id,
@@ -57,6 +57,6 @@ def search(reader: Reader, user_id: str | None, *, after: str = "", limit: int =
 
 
 def present(reader: Reader) -> datetime:
-    """Return what the database's clock says, by which every moment is decided."""
+    """Return the database's time, by which every moment is decided."""
     reader.execute("SELECT clock_timestamp() AS now")
     return cast("datetime", cast("Row", reader.fetchone())["now"])

@@ -77,7 +77,7 @@ class StatsQuery:
 def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
     """Count jobs by type, and over time.
 
-    Of all tenants of the operator's companies, or of one. The numbers are those of /metrics.
+    Of all tenants of the operator's companies, or of one. The numbers equal the metrics at /metrics.
     """
     companies = call.principal.companies
     named = None if companies is None else list(companies)

@@ -90,7 +90,7 @@ def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
 
 
 def _lines(points: Sequence[Point], window: timedelta, step: timedelta) -> list[Line]:
-    """Return the points of each line, the one with most ended jobs first."""
+    """Return the points of each line, the line with the most ended jobs first."""
     ended: dict[str, int] = {}
     found = {(point.line, point.at): point for point in points}
     for point in points:

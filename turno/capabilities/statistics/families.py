@@ -159,7 +159,7 @@ def _of_tenants(
 
 
 def exposition(numbers: Numbers, accepted: str) -> tuple[bytes, str]:
-    """Return the metrics as text, with its media type: the format that a scraper's header Accept asks for."""
+    """Return the metrics as text, with its media type: the format that the scraper's Accept header selects."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(numbers)
     encode, media_type = choose_encoder(accepted)

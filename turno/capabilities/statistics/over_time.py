@@ -64,7 +64,7 @@ SELECT p.*, w.wait_p50_ms, w.wait_p95_ms FROM points p JOIN percentiles w USING 
 class Point:
     """Values of one line from `at` until a step later: ended jobs by outcome, wait and run times of attempts.
 
-    `line` is a type, a tenant's slug, or empty. Without a wait or an attempt the milliseconds are None.
+    `line` is a type, a tenant's slug, or empty. The milliseconds are None without a wait or an attempt.
     """
 
     at: datetime

@@ -18,7 +18,7 @@ WITHIN = "SET LOCAL statement_timeout = 5000"  # milliseconds: the monitoring sy
 
 
 def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams: int, tenants: bool) -> Numbers:
-    """Return the numbers of this moment, with those of each tenant if `tenants`."""
+    """Return the current numbers, per tenant too if `tenants`."""
     with operator.transaction():
         operator.execute(WITHIN)
         return Numbers(

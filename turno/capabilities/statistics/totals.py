@@ -20,7 +20,7 @@ class TypeTotals:
 
     `outcomes` counts attempts, jobs that ended without an attempt, and claims 'rescued' or 'claim_lost'. A wait is from
     the moment a job could run to the start of an attempt, or to an end without one. `submitted` counts ended and open
-    jobs at this moment; the other totals are as old as the statistics.
+    jobs at this moment; all further totals are as old as the statistics.
     """
 
     submitted: int = 0

@@ -56,14 +56,14 @@ streams.teardown_app_request(leave_unbegun)
 
 ABOUT = (
     "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "
-    "reason when the server ends the stream. Come back when it ends: the state is sent anew; ignore revisions lower "
-    "than those you have. docs/client.md says more."
+    "reason when the server ends the stream. Reconnect when it ends: the server sends the state "
+    "anew; ignore revisions lower than known revisions. See docs/client.md."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamQuery:
-    """Who asks, where headers cannot be sent."""
+    """Authentication in the URL, for clients that cannot send headers."""
 
     schema: Annotated[str, described("The tenant, where X-Schema cannot be sent.", pattern=f"^{SLUG.pattern}$")] = ""
     ticket: Annotated[
@@ -76,7 +76,8 @@ class AllJobsQuery(StreamQuery):
     """Whose jobs are followed."""
 
     user: Annotated[
-        Literal["*"], described(f"For operators: `{EVERY_USER}` for everybody's jobs; notifications remain your own.")
+        Literal["*"],
+        described(f"For operators: `{EVERY_USER}` for the jobs of all users; notifications remain your own."),
     ] = NOT_GIVEN
 
 
@@ -101,7 +102,7 @@ def one_job(call: Call, query: StreamQuery, job_id: str) -> Response:
 @streams.operation(
     "GET /api/stream",
     about=ABOUT.format(more="`notification` with the JSON of one notification, ")
-    + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
+    + " The first state has your open jobs, the jobs that ended within the last hour, and unread notifications.",
     answers=OPENED,
     tenant_in_query=True,
     problems=(*REFUSED, Kind.OPERATORS_ONLY),

@@ -71,9 +71,9 @@ class AwaitedResponse(LiveResponse):
 
 
 def await_end(hub: Hub, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
-    """Return the answer that the caller waits for: at once if the job has ended, or if nobody waits.
+    """Return the response that the caller waits for: at once if the job has ended, or if the request has no `wait`.
 
-    The job is there whatever fails here, so no failure is the caller's: it is answered as if it had not waited.
+    The job is stored, so a failure here is not reported: the response is the same as without `wait`.
     """
     seconds = min(query.wait, MAX_WAIT_SECONDS)
     if not seconds or request.method == "HEAD":
@@ -92,7 +92,7 @@ def await_end(hub: Hub, call: Call, query: WaitQuery, job_id: UUID, answer: Resp
     with suppress(ServerFull, StreamLimit, *OUTAGE):
         hub.join(subscriber, most=most_on_threads())
         try:
-            # Only now: if it ends after this reading, the hub tells.
+            # Read after joining: the hub reports any later end.
             with call.scope.reading() as reader:
                 row = stored.find(reader, job_id, call.scope.visible_user)
         except BaseException:
@@ -108,7 +108,7 @@ def await_end(hub: Hub, call: Call, query: WaitQuery, job_id: UUID, answer: Resp
 
 
 def settled(answer: Response, row: Row, body: Callable[[Row], str]) -> Response:
-    """Have an answer tell of the job as this row has it."""
+    """Set status and body of a response to the state in this row."""
     answer.status_code = HTTPStatus.OK
     answer.set_data(body(row))
     answer.headers.pop("ETag", None)
@@ -118,7 +118,7 @@ def settled(answer: Response, row: Row, body: Callable[[Row], str]) -> Response:
 
 
 def _body_of(call: Call) -> Callable[[Row], str]:
-    """Return what writes the job's JSON for this caller, in any thread."""
+    """Return the function that writes the job's JSON for this caller, in any thread."""
     root, operator = at(""), call.scope.principal.operator
     redaction = services().redaction if call.scope.hides else None
 

@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 Connection = psycopg.Connection[Any]
 
 COMPARE_SECONDS = 2.0  # between two comparisons of a tenant's watched jobs with the database, in case a hint was lost
-COMPARE_REST = 4  # times what a comparison took: so comparing takes at most a fifth of the time
+COMPARE_REST = 4  # times the duration of a comparison: comparing takes at most a fifth of the time
 READ_PAUSE = 0.005  # seconds between two reads: the jobs named meanwhile are read together
 ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a job has ended that a comparison finds, in case its hint was lost
-JOBS_PER_READ = 500  # jobs of a tenant read at a time; of more names the rest is found by the next comparison
+JOBS_PER_READ = 500  # jobs of a tenant per read; the next comparison finds the remaining jobs
 
 
 class ServerFull(TurnoError):
@@ -51,8 +51,8 @@ class StreamLimit(TurnoError):
 class Hub:
     """Serves every stream of this process from two database sessions and one thread, started when first needed.
 
-    `connect` opens a session, as the web's role and in autocommit: one listens, the other reads. Hints only
-    name jobs: what is shown is read under the tenant's API role. Without hints everything is shown too, only later.
+    `connect` opens a session, as the web's role and in autocommit: one session listens, a second reads. Hints only name
+    jobs: the hub reads their content under the tenant's API role. Without hints everything is shown too, only later.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Hub:
                 del self._audiences[view.tenant.id]
 
     def announce(self, tenant_id: int, job_id: UUID) -> None:
-        """Notify every process, this one included, that a job changed; does not wait, and may be lost."""
+        """Notify all processes, including this process, that a job changed; does not wait, and may be lost."""
         self._outbox.add(tenant_id, job_id)
         self._start()
 
     def end_all(self) -> None:
-        """End every stream, also those that join from now on: the process stops."""
+        """End all current and future streams, because the process stops."""
         self._ending = True
         for audience in self._present():
             for subscriber in audience.subscribers:
@@ -173,7 +173,7 @@ class Hub:
             self._pause_until = monotonic() + ANNOUNCE_PAUSE
 
     def _read_changes(self, listener: Listener, connection: Connection) -> bool:
-        """Read the jobs that hints name; if there are none, compare the tenant whose comparison is oldest."""
+        """Read the jobs that hints name; without hints, compare the tenant with the oldest comparison."""
         sleep(max(0.0, self._pause_until - monotonic()))
         heard = self._named_jobs(listener)
         for audience, named in heard:
@@ -185,7 +185,7 @@ class Hub:
         return self._end_revoked(connection) or bool(heard) or due is not None
 
     def _named_jobs(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
-        """Return the named jobs that somebody watches; after a loss of hints, make every tenant due for comparison."""
+        """Return the named jobs that have subscribers; after a loss of hints, make every tenant due for comparison."""
         named = listener.hear()
         if named is None:
             for audience in self._present():
@@ -212,7 +212,7 @@ class Hub:
             audience.show_notification(row, self._render)
 
     def _compare(self, connection: Connection, audience: TenantSubscribers) -> None:
-        """Compare the revisions shown with those stored and send what differs: so a lost hint is only late."""
+        """Compare the revisions sent with the stored ones and send the differences, in case a hint was lost."""
         began = monotonic()
         followed, users = audience.followed, audience.watched_users
         with as_api(connection, audience.tenant) as reader:
@@ -237,7 +237,7 @@ class Hub:
             log.exception("not shown", extra={"tenant": audience.tenant.slug})
 
     def _end_revoked(self, connection: Connection) -> bool:
-        """End the streams whose tokens were revoked since they were opened, every few seconds."""
+        """End the streams of revoked tokens, every few seconds."""
         audiences = self._present()
         if monotonic() < self._revocations_at or not audiences:
             return False
@@ -268,7 +268,7 @@ class Hub:
         return max(0.0, min(max(min(moments), self._compare_at), self._revocations_at, listener.back_at) - monotonic())
 
     def _wait(self, listener: Listener | None, timeout: float) -> None:
-        """Wait for a hint, for an event of this process, or for so many seconds."""
+        """Wait for a hint, for an event of this process, or for `timeout` seconds."""
         if self._stopping:
             return
         with selectors.DefaultSelector() as selector:

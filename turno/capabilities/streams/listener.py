@@ -1,4 +1,4 @@
-"""LISTEN on a session of its own: which jobs changed."""
+"""LISTEN in a separate session: names of changed jobs."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from turno.store import changes
 
 log = logging.getLogger(__name__)
 
-# Any role may notify, and to read what a notification names takes longer than to send it.
+# Any role may notify, and reading a named job takes longer than sending a notification.
 FLOOD_BYTES_PER_SECOND = 1_000_000  # bytes of notifications within a second
 CLOSED_SECONDS = 1.0
 
@@ -21,8 +21,8 @@ CLOSED_SECONDS = 1.0
 class Listener:
     """Returns the jobs that notifications name; a flood of notifications ends its session for a second.
 
-    The session runs no other statement: PostgreSQL delivers what is notified during a statement all at once with its
-    answer, and that would have to fit into memory. A new session receives only what is notified after its LISTEN.
+    The session runs no other statement: PostgreSQL delivers all notifications that arrive during a statement with its
+    result, and they would have to fit into memory. A new session receives only notifications sent after its LISTEN.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
@@ -30,7 +30,7 @@ class Listener:
         self._session: psycopg.Connection[Any] | None = None
         self._closed_until = -math.inf
         self._second_ends = -math.inf
-        self._bytes = 0  # heard in the second that ends then
+        self._bytes = 0  # received in the second that ends then
 
     def hear(self) -> Jobs | None:
         """Return which jobs were named since the last time; None if some of the names were lost."""

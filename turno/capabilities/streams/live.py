@@ -31,7 +31,7 @@ class LiveStreams(Hub):
 
 
 def live_streams(settings: Settings, logins: Logins, root: str) -> LiveStreams:
-    """Return the live changes of this process; links in streams begin with `root`."""
+    """Return the live changes of this process; links in streams start with `root`."""
     conninfo = logins.conninfo(
         logins.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS
     )

@@ -16,7 +16,7 @@ from turno.web.services import services
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-# Proxies must neither keep nor gather what is sent here.
+# Proxies must neither store nor buffer the stream.
 HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 KEEP_ALIVE = b": still here\n\n"
 KEEP_ALIVE_SECONDS = 15.0
@@ -54,7 +54,7 @@ class Frames:
                         await woken.wait()
 
     def _next(self) -> bytes:
-        """Return what is to be sent now."""
+        """Return the bytes to send now."""
         if time() >= self._subscriber.view.until:
             self._subscriber.end(CloseReason.SESSION_OVER)
         frames, reason = self._subscriber.take()

@@ -1,4 +1,4 @@
-"""What is said in a stream: jobs, notifications and a few words of the server's own, framed by flask-sse."""
+"""The events of a stream: jobs, notifications and control messages of the server, framed by flask-sse."""
 
 from typing import Any
 from uuid import UUID
@@ -50,7 +50,7 @@ RETRY = Words(b"retry: %d\n\n" % RETRY_MS)
 class StreamEvents:
     """Frames rows for the hub; implements `turno.capabilities.streams.tenant_subscribers.Render`.
 
-    Links begin with `root`, the same for all who watch: what is read once is sent to each of them.
+    Links start with `root`, the same for all subscribers: an event is built once and sent to each subscriber.
     """
 
     def __init__(self, root: str = "", redaction: Redaction | None = None) -> None:
@@ -58,7 +58,7 @@ class StreamEvents:
         self._redaction = redaction or Redaction()
 
     def job(self, row: Row, *, operator: bool, admin: bool = False) -> State:
-        """Return the event of a job: the JSON of its address, without what is long."""
+        """Return the event of a job: the JSON of its address, without long fields."""
         body = job_body(self._redaction.row(row) if operator and not admin else row, self._root, operator=operator)
         return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 

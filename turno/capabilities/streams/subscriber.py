@@ -1,4 +1,4 @@
-"""One stream of one user: what it may see, and what waits to be sent to it."""
+"""One stream of one user: its visible jobs and its queue of unsent events."""
 
 import asyncio
 import threading
@@ -39,10 +39,10 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a stream shows: one job, or with `job_id` None all jobs and notifications of its user.
+    """The content of a stream: one job, or with `job_id` None all jobs and notifications of its user.
 
-    An operator may watch one job of any user, and with `everybody` at all jobs of the tenant; from one who is no admin
-    secrets are hidden. `issued_at` and `until` bound the session in Unix seconds.
+    An operator may watch one job of any user, and with `everybody` all jobs of the tenant; only admins see secrets.
+    `issued_at` and `until` bound the session in Unix seconds.
     """
 
     tenant: Tenant
@@ -93,13 +93,13 @@ class Subscriber:
         self.wake(self)
 
     def end(self, reason: CloseReason) -> None:
-        """Have the stream end once it was sent what waits; the first reason counts."""
+        """End the stream after its unsent events; the first reason counts."""
         with self._lock:
             self._close_reason = self._close_reason or reason
         self.wake(self)
 
     def take(self) -> tuple[Sequence[SupportsBytes], CloseReason | None]:
-        """Return what waits, oldest first, and the reason if the stream is over after it."""
+        """Return the unsent events, oldest first, and the reason if the stream ends after them."""
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
             return waiting, self._close_reason

@@ -10,14 +10,16 @@ from turno.capabilities.streams.subscriber import CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
 Row = dict[str, Any]
-# Longer than the minute in which a job counts as just ended: in it a comparison finds an end whose hint was lost.
+# Longer than the minute in which a job counts as just ended: during this time a comparison finds the end despite a lost
+# hint.
 REMEMBERED_SECONDS = 180.0
-# Open jobs that are compared with the database; the end of any other is found by its hint, or among those just ended.
+# Open jobs that are compared with the database; the end of any other job is found by its hint, or among jobs that ended
+# recently.
 MOST_FOLLOWED = 1_000
 
 
 class Render(Protocol):
-    """Turns rows into what is sent."""
+    """Turns rows into states to send."""
 
     def job(self, row: Row, *, operator: bool, admin: bool) -> State:
         """Return a job's state, as its user, an operator or an admin may see it."""
@@ -27,7 +29,7 @@ class Render(Protocol):
 
 
 class TenantSubscribers:
-    """Hands each row to those who may see it; only the hub's thread hands out, others may join and leave meanwhile."""
+    """Hands each row to subscribers that may see it, in the hub's thread; other threads add and remove subscribers."""
 
     def __init__(self, tenant: Tenant, *, due: float) -> None:
         self.tenant = tenant
@@ -38,12 +40,12 @@ class TenantSubscribers:
 
     @property
     def users(self) -> set[str]:
-        """Who watches more than one job."""
+        """The users with a stream of all their jobs."""
         return {subscriber.view.user for subscriber in self.subscribers if subscriber.view.job_id is None}
 
     @property
     def watched_users(self) -> set[str] | None:
-        """The users all of whose jobs are watched; None if an operator watches everybody's."""
+        """The users with a stream of all their jobs; None if an operator watches all users."""
         return None if any(subscriber.view.everybody for subscriber in self.subscribers) else self.users
 
     @property
@@ -53,12 +55,12 @@ class TenantSubscribers:
 
     @property
     def awaited(self) -> set[UUID]:
-        """The jobs whose ends are waited for: of each its whole row is told."""
+        """The jobs that a request waits for: each is read with its whole row."""
         return {one.view.job_id for one in self.subscribers if isinstance(one, Awaiting) and one.view.job_id}
 
     @property
     def followed(self) -> set[UUID]:
-        """The jobs to compare with the database: those watched one by one, and those last shown as open."""
+        """The jobs to compare with the database: jobs with a stream, and jobs last shown as open."""
         return self.watched | self._standing.keys()
 
     def worth_reading(self, named: set[UUID]) -> set[UUID]:
@@ -66,7 +68,7 @@ class TenantSubscribers:
         return named if self.users else named & self.watched
 
     def changed(self, standings: list[Row], just_ended: list[UUID]) -> set[UUID]:
-        """Return the jobs whose stored revision or label differs from the one last sent."""
+        """Return the jobs with a stored revision or label other than the last one sent."""
         moved = {
             row["id"]
             for row in standings
@@ -83,7 +85,7 @@ class TenantSubscribers:
                 subscriber.end(CloseReason.JOB_GONE)
 
     def show_job(self, row: Row, render: Render) -> None:
-        """Offer a job to every subscriber who may see it; end the streams of only this job once it has ended."""
+        """Offer a job to every subscriber that may see it; end the streams of only this job once it has ended."""
         ended = row["finished_at"] is not None
         states: dict[tuple[bool, bool], State] = {}
         for subscriber in self.subscribers:
@@ -99,7 +101,7 @@ class TenantSubscribers:
         self._note(row, ended=ended)
 
     def inform(self, rows: Iterable[Row]) -> None:
-        """Hand jobs to those who wait for their ends."""
+        """Hand jobs to the requests that wait for their ends."""
         known = {row["id"]: row for row in rows}
         for subscriber in self.subscribers:
             if isinstance(subscriber, Awaiting) and subscriber.view.job_id in known:
@@ -113,7 +115,7 @@ class TenantSubscribers:
                 subscriber.offer(state)
 
     def end_revoked(self, valid_from: float | None) -> None:
-        """End the streams whose tokens were issued before `valid_from`; None means that the tenant was removed."""
+        """End the streams of tokens issued before `valid_from`; None: the tenant was removed."""
         for subscriber in self.subscribers:
             if valid_from is None or subscriber.view.issued_at < valid_from:
                 subscriber.end(CloseReason.SESSION_OVER)

@@ -32,7 +32,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The job whose stream it opens."""
+    """The job of the stream."""
 
     job_id: str | None = None
 
@@ -43,8 +43,8 @@ class Asked:
 def issue(call: Call) -> Ticket:
     """Get a ticket for a stream.
 
-    It opens one stream, once: that of the job in the body `{"job_id": "..."}`, or without a body the one of all
-    your jobs in this tenant. Ask for a new one at each reconnect.
+    It opens one stream, once: with the body `{"job_id": "..."}` the stream of this job, without a body the stream of
+    all your jobs in this tenant. Ask for a new one at each reconnect.
     """
     principal = call.scope.principal
     ticket = StreamTicket(

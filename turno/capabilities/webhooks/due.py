@@ -16,7 +16,7 @@ READ_BATCH = 2000  # batches of outcomes a statement: a tenth of a second
 class Delivery:
     """A taken delivery and the end of its job; `attempts` counts the failed tries before.
 
-    With an `address_id` the `url` is an operator's. A `url` that begins with mailto: is a mail in `language`.
+    With an `address_id` the `url` is an operator's. A `url` with the scheme mailto: is a mail in `language`.
     """
 
     id: int
@@ -54,5 +54,5 @@ def delivered(engine: Engine, delivery: Delivery) -> None:
 
 
 def failed(engine: Engine, delivery: Delivery, error: str, pause: timedelta | None) -> None:
-    """Count a failed try; the next is due after `pause`, or by an operator's command only if that is None."""
+    """Count a failed delivery; the next is due after `pause`, or with None only by an operator's command."""
     engine.execute("SELECT webhook_tried(%s, %s, %s)", (delivery.id, error, pause))

@@ -28,7 +28,7 @@ class NeverTaken(NotDelivered):
 def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) -> None:
     """Return when the receiver answered with a status from 200 to 299; raises NotDelivered, or OSError.
 
-    The connection goes to the resolved address that was checked, whatever the name resolves to afterwards.
+    The connection goes to the checked address, even if the name resolves to another address afterwards.
     """
     place = urlsplit(url)
     host, secure = place.hostname or "", place.scheme == "https"
@@ -60,7 +60,7 @@ def _connected(host: str, port: int, *, secure: bool, private: bool) -> socket.s
         )
     trusted = ssl.create_default_context() if secure else None
     raw = socket.create_connection((reachable[0], port), timeout=ANSWERS_WITHIN)
-    # One whose handshake fails is closed by `wrap_socket`.
+    # `wrap_socket` closes the socket of a failed handshake.
     return raw if trusted is None else trusted.wrap_socket(raw, server_hostname=host)
 
 
@@ -70,7 +70,7 @@ def _is_public(text: str) -> bool:
 
 
 def _reached(text: str) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield an address, and the IPv4 addresses that it embeds: a gateway or tunnel may deliver to those."""
+    """Yield an address, and the IPv4 addresses that it embeds: a gateway or tunnel may deliver to them."""
     address = ip_address(text)
     if isinstance(address, IPv6Address):
         last = IPv4Address(int(address) & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""Sign webhooks by the specification of standardwebhooks.com, whose libraries check them."""
+"""Sign webhooks by the specification of standardwebhooks.com; its libraries verify them."""
 
 import base64
 import hashlib

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def list_addresses(operator: Operator, *, companies: Collection[str] | None = None) -> list[Row]:
-    """Return the addresses, without their paths, which may be secret; with `companies` those of their tenants alone."""
+    """Return the addresses without their paths, which may be secret; `companies`, by slug, selects tenants."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """

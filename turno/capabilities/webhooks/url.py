@@ -14,7 +14,7 @@ def reaches_private(url: str, hosts: Sequence[str]) -> bool:
 
 
 def url_problem(url: str, hosts: Sequence[str]) -> str | None:
-    """Return the problem of a URL, None if it is allowed; `hosts` are those of TURNO_WEBHOOK_HOSTS.
+    """Return the problem of a URL, None if it is allowed; `hosts` is TURNO_WEBHOOK_HOSTS.
 
     A host such as *.partner.example includes the hosts below partner.example.
     """

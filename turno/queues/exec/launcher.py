@@ -35,7 +35,7 @@ class ExecQueue:
     ) -> None:
         """`root` is the folder that holds the packages: the worker finds them there.
 
-        `secrets` are handed over to it and do not stand in its environment.
+        `secrets` are handed over to it through a pipe and are absent from its environment.
         """
         self._root = root
         self._slots = slots

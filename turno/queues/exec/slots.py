@@ -97,7 +97,7 @@ class SlotFolder:
         self.reserve = reserve
 
     def take(self, tenant: str) -> Slot | None:
-        """Return a free slot for a tenant's job, or None if there is none for it; never waits."""
+        """Return a free slot for a tenant's job, or None without a free slot; never waits."""
         self._prepare()
         taken = set()
         for path in _paths(self.folder, ORDINARY, self.limit):

@@ -22,9 +22,9 @@ class UnknownTenant(LookupError):
 class Directory:
     """Finds active tenants, for any role that may read turno.tenants and turno.companies.
 
-    `connect` lends a connection for one read, as a pool's `connection` does. What was read is believed for
-    `ttl` seconds of `clock`, so a tenant that was paused, removed or revoked may be found that much longer;
-    what was not found is never remembered. Safe to share between threads.
+    `connect` lends a connection for one read, as a pool's `connection` does. Entries live for `ttl` seconds of `clock`,
+    so a tenant that was paused, removed or revoked may be found that much longer; misses are never cached. Safe to
+    share between threads.
     """
 
     def __init__(

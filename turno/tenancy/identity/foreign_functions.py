@@ -42,7 +42,7 @@ ORDER BY 1, 2, 3
 
 
 def foreign_functions(session: Connection[Any], schemas: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the views and policies of these schemas with a call of a function whose owner is not a superuser.
+    """Return the views and policies of these schemas with a call of a function that no superuser owns.
 
     Each is a kind (view or policy), a name and the function's signature; Turno's own schemas are left out.
     """

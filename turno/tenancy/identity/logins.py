@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-# One session's settings travel as startup options: a role may change its own defaults,
-# and only startup options win over those. Order and names as in pg_settings.
+# One session's settings travel as startup options: a role may change its own defaults, and only startup options
+# override them. Order and names as in pg_settings.
 PINNED = {
     "role": "none",
     "row_security": "on",

@@ -31,7 +31,7 @@ COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
 # libpq reports no SQLSTATE of a failed login. The severity and two spaces precede an error of the server; other errors
 # are libpq's own, such as a lost connection, or a standby in a URL of several hosts. Some errors of the server concern
-# its own state. A server whose lc_messages are not English words these differently: they count as a refused login.
+# its own state. A server with lc_messages other than English words these differently: they count as a refused login.
 FULL = re.compile("too many (connections|clients)|remaining connection slots are reserved")
 REFUSED = re.compile(
     r"failed: [^\n:]+:  (?!the database system is |terminating connection|canceling |could not |out of |database \")"
@@ -72,8 +72,9 @@ def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_ve
 def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
     """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
 
-    Raises LoginRefused, NotConfined if the role could do more than it should, or TooManyConnections if the server,
-    the database or the role has no place left; any other psycopg.OperationalError is about the server, whoever logs in.
+    Raises LoginRefused, NotConfined if the role could do more than it should, or TooManyConnections if the server, the
+    database or the role has no place left; any other psycopg.OperationalError is about the server, independent of the
+    login.
     """
     try:
         connection = kind.connect(login.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)

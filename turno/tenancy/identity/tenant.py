@@ -69,7 +69,7 @@ class HandlerLogin:
     """The login of an attempt's session: one tenant's schema and handler role.
 
     Unqualified names are looked for in the `adopted_schema` first, if there is one, then in `schema`. `conninfo`, with
-    the password in it, is there for whoever runs the attempt: see `turno.tenancy.identity.session.unlocked`.
+    the password in it, is there for the process that runs the attempt: see `turno.tenancy.identity.session.unlocked`.
     """
 
     slug: str

@@ -26,9 +26,9 @@ from turno.tenancy.schema_migrations.one_schema import bring_up
 def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> tuple[str, ...]:
     """Install or mend the installation; return the versions of the control schema that were applied.
 
-    `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from PUBLIC
-    stays open, and the catalog check reports it. Existing roles keep what PUBLIC loses. Raises CannotInstall, having
-    changed nothing.
+    `admin` is idle, and a superuser or a CREATEROLE owner of the database. Rights that the latter may not revoke from
+    PUBLIC stay open, and the catalog check reports them. Existing roles keep the rights that PUBLIC loses. Raises
+    CannotInstall, having changed nothing.
     """
     control = control_schema(logins)
     check_provisioner(admin, logins)

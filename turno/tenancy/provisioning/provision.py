@@ -76,10 +76,10 @@ def add_tenant(
 ) -> Tenant:
     """Create the tenant with its schema and roles, or complete an existing tenant, and return it active.
 
-    `company` is a slug. `connections` is the number of sessions that its handlers may open at a time: two for each
-    child with jobs of the tenant. `admin` is idle.
-    A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of
-    the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
+    `company` is a slug. `connections` is the number of concurrent sessions of its handlers: two for each child with
+    jobs of the tenant. `admin` is idle.
+    A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of the application in which the tenant's handlers work, too; nothing has changed
+    after an error that it raises.
     """
     check_slug(slug)
     with admin.transaction():
@@ -140,7 +140,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         [slug, company.id, f"t_{key}", *roles],
     )
     new = find_tenant(admin, slug)
-    # It has the number of a removed tenant, whose use does not count for its share.
+    # It has the number of a removed tenant, and the use of that tenant does not count for its share.
     admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
     return new

@@ -10,7 +10,7 @@ from turno.tenancy.schema_migrations.files import packaged, version_of
 def what_is_pending(web: psycopg.Connection[Any]) -> str | None:
     """Return a sentence if the control schema lacks a migration of this release, None if it has them all.
 
-    Tenants' schemas are brought up one by one while others work, so they are not asked. Nor is the text of functions:
+    Tenants' schemas are brought up one by one while others work, so they are not checked. Nor is the text of functions:
     while releases change, it is the newer one's, and an older release that runs on is no less ready.
     """
     try:

@@ -101,7 +101,7 @@ def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
 
 
 def tables_with_own_rows(admin: Connection[Any]) -> list[str]:
-    """Return the tables of the control schema whose policy `own_…` gives each tenant its rows, of all sources."""
+    """Return the tables of the control schema, of all sources, with a policy `own_…` for each tenant's rows."""
     rows = admin.execute(
         """
         SELECT c.relname FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
@@ -147,7 +147,7 @@ def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> N
     with admin.transaction():
         lock_roles(admin)
         revoke_outside(admin, tenant_schema(admin, logins, tenant))
-        # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights of the other.
+        # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights there.
         admin.execute("UPDATE turno.tenants SET adopted_schema = NULL WHERE id = %s", [tenant.id])
 
 

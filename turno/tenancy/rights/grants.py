@@ -1,4 +1,4 @@
-"""Who may do what: the one list. What it does not name is revoked from everybody but the owner."""
+"""All rights of all roles. Every further right is revoked from every role but the owner."""
 
 from functools import reduce
 from operator import or_
@@ -21,7 +21,7 @@ _CLAIM_STEPS = frozenset(
     }
 )
 
-# Called by those, and by the trigger `key_moved`, which has pinned the path.
+# Called by the functions above, and by the trigger `key_moved`, which has pinned the path.
 _KEY_STEPS = frozenset({"key_admit", "key_look", "key_next", "keys_look"})
 
 
@@ -40,8 +40,8 @@ _ENQUEUE_STEPS = frozenset(
 # Called by statements of the operator and by functions that have pinned the path.
 _OUTCOME_STEPS = frozenset({"outcome_bounds", "outcomes_read", "wait_at", "is_end"})
 
-# Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
-# 500 tenants, so all owners get these rights through the one group they are members of.
+# Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some 500 tenants, so all owners
+# get these rights through their common group.
 _CONTROL = Matrix(
     usage=roles("owners engine web operator host"),
     functions={
@@ -215,7 +215,7 @@ _TENANT = Matrix(
         Kind.TABLE: may(handler=READ_WRITE, report="SELECT"),
         # Keys, tickets and passwords of the application's own: reports do not read them either.
         Kind.PRIVATE: may(handler=READ_WRITE),
-        # What the application's pages read of its business is what it shows in views.
+        # The application's pages read its business data through views.
         Kind.VIEW: may(handler="SELECT", report="SELECT", api="SELECT"),
         Kind.SEQUENCE: may(handler="USAGE"),
     },

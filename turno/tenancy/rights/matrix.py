@@ -24,7 +24,7 @@ class Role(StrEnum):
 class Kind(StrEnum):
     """A kind of object with rights.
 
-    An identity column's sequence needs none; in an adopted schema it has those of default privileges. A table is
+    An identity column's sequence needs no rights; in an adopted schema it has the default privileges. A table is
     private by its name, `private_…`.
     """
 
@@ -88,9 +88,9 @@ class DuplicateRight(ValueError):
 class Matrix:
     """The rights within one schema.
 
-    `relations` names every table of the system, also those that nobody but the owner may touch; `others` are
-    the rights on what is not named, by kind. `invokers` are the functions that run as their caller. Row-level
-    security is on where `policies`, by table and name, has an entry, and nowhere else.
+    `relations` names every table of the system, also tables that only the owner may touch; `others` are the rights on
+    unnamed objects, by kind. `invokers` are the functions that run as their caller. Row-level security is on where
+    `policies`, by table and name, has an entry, and nowhere else.
     """
 
     usage: Roles = frozenset()

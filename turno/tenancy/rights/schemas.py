@@ -62,7 +62,7 @@ def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Sch
 
 
 def shared_schemas(admin: Connection[Any], handlers: str) -> tuple[str, ...]:
-    """Return the schemas that the handlers of all tenants may read: those that their group `handlers` may use."""
+    """Return the schemas that the handlers of all tenants may read: the schemas that their group `handlers` may use."""
     rows = admin.execute(
         """
         SELECT n.nspname FROM pg_catalog.pg_shdepend d

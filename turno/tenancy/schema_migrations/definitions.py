@@ -1,6 +1,6 @@
 """The functions and rights of a schema, defined again whenever their text changes.
 
-Each function and table has the comment `turno/<source>`. Objects of a source whose folder is gone stay, so that its
+Each function and table has the comment `turno/<source>`. Objects of a source without a folder stay, so that its
 triggers keep its tables consistent, and have no rights.
 """
 

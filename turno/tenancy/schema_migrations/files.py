@@ -41,8 +41,8 @@ class Script:
     def transactional(self) -> bool:
         """Whether the file may run inside a transaction; not with a line `-- no-transaction`.
 
-        Such a file is repeated from the top after a crash, so it first drops what it makes: an index that could not
-        be built concurrently stays there, invalid, and IF NOT EXISTS would be content with it.
+        Such a file is repeated from the top after a crash, so it first drops its objects: an index that could not be
+        built concurrently stays there, invalid, and IF NOT EXISTS would accept it.
         """
         return not NO_TRANSACTION.search(self.text)
 
@@ -87,7 +87,7 @@ def version_of(source: str, number: int) -> str:
 class Files:
     """The steps of a schema by version, in the order of their application, and the files of its functions by name.
 
-    The steps of the library and of all capabilities share a transaction. Those of the application come after them,
+    The steps of the library and of all capabilities share a transaction. The application's files come after them,
     without functions.
     """
 

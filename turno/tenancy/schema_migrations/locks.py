@@ -63,7 +63,7 @@ def limit_lock_wait(admin: Connection[Any]) -> None:
 
 
 def retry_when_locked(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock.
+    """Return the result of `work`; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock.
 
     Also after a concurrent change of the same catalog row, for example by a migration of the application.
     """

@@ -91,7 +91,7 @@ def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | No
 
 
 def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
-    """Apply the pending steps in order; after those of the library, define the functions and the rights.
+    """Apply the pending steps in order; after the library's steps, define the functions and the rights.
 
     The library's part is one transaction, except for steps that cannot run in a transaction: the work before them is
     committed. The application's part follows if the library's succeeded.
@@ -153,7 +153,7 @@ def _upgrade(admin: Connection[Any], schema: Schema, standing: Standing, files: 
 def _up(
     admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None = None
 ) -> tuple[tuple[str, ...], bool]:
-    """Apply steps, and define the functions and rights of `files`, in one transaction; return what changed."""
+    """Apply steps, and define the functions and rights of `files`, in one transaction; return the changes."""
     changed = False
     with admin.transaction(), _as_owner(admin, schema):
         # Read under the lock: another process may have applied a step.

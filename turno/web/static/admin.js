@@ -92,7 +92,7 @@ function times() {
 
 /* Begin -------------------------------------------------------------------------------------------- */
 
-// What a command line is to run is copied by a press; without a clipboard it can be chosen by hand.
+// A press copies a command line; without a clipboard it can be selected by hand.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copies]");
   if (!button) return;

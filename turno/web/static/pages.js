@@ -109,7 +109,7 @@ async function refresh({ asked = false } = {}) {
     if (answer.status === 401 || !answer.ok) return;
     place(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    // No network: the connection says so, and news will come again.
+    // No network: the connection shows it, and later events refresh again.
   } finally {
     drawing = false;
     const rested = () => {
@@ -121,7 +121,7 @@ async function refresh({ asked = false } = {}) {
 }
 
 function place(drawn) {
-  // What an application shows above the jobs may come and go with them; while somebody chooses, it stays as it is.
+  // The application's content above the jobs may change with them; while the user chooses, it stays unchanged.
   const [here, there] = [document, drawn].map((page) => page.querySelector("[data-shows]"));
   if (here && there && here.dataset.shows !== there.dataset.shows && !here.querySelector(":checked, #q:focus")) {
     here.replaceWith(document.adoptNode(there));
@@ -214,7 +214,7 @@ addEventListener("pageshow", (event) => {
 turno.addEventListener("job", (event) => showJob(event.detail));
 turno.addEventListener("notification", refreshBell);
 turno.addEventListener("unread", (event) => {
-  // Read elsewhere while this tab heard nothing.
+  // Read in another tab while this tab was disconnected.
   if (event.detail !== Number(document.getElementById("bell").dataset.unread)) refresh();
 });
 turno.addEventListener("connection", (event) => {

@@ -398,7 +398,7 @@ class Source {
     const generation = ++this.generation;
     this._drop();
     clearTimeout(this.streamTimer);
-    // Nobody waits for a stream that comes slowly, or never.
+    // Poll while the stream is slow or missing.
     if (this.pollTimer === undefined) this._pollIn(POLL_MS);
     let address;
     try {
@@ -429,7 +429,7 @@ class Source {
     this.pollEvery = POLL_MS;
     this.turno._takeUnread(unread);
     this._settle();
-    // A job that ended while nobody listened is no longer in the stream's first state; others it never tells of.
+    // The stream's first state lacks jobs that ended while it was closed, and jobs of other users.
     if (this._untold().length > 0) this._poll();
   }
 
@@ -498,7 +498,7 @@ class Source {
   /** Ask for what a stream would have told, were there one. */
   async _pollBeside() {
     if (this.turno.everything) await this._pollEverything();
-    // With nothing to ask for, ask anyway: an EventSource does not tell why it was refused.
+    // Without an open job, request a page anyway: an EventSource does not report why it was refused.
     else if (this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
   }
 

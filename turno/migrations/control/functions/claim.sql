@@ -1,5 +1,5 @@
 -- Number of jobs that a capped tenant may start now. The tenant's row stays locked until the claim commits, so that
--- concurrent claims are counted; a tenant whose row is locked by another claim has no capacity.
+-- concurrent claims are counted; a tenant with a row locked by another claim has no capacity.
 CREATE OR REPLACE FUNCTION tenant_capacity(p_tenant integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     at_most bigint;

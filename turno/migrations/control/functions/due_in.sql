@@ -1,5 +1,6 @@
--- The seconds until the next ticket, the next job of a key or a job whose parts changed is due; NULL if more than p_within.
--- A worker without work looks again then. Tickets that are due for longer than 2 s do not count: promote has seen them.
+-- The seconds until the next ticket, the next job of a key or the next check of a job's parts is due; NULL if more than
+-- p_within. A worker without work looks again then. Tickets that are due for longer than 2 s do not count: promote has
+-- seen them.
 CREATE OR REPLACE FUNCTION due_in(p_within interval) RETURNS double precision
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

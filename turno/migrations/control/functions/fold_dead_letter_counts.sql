@@ -1,5 +1,5 @@
 -- Merge the rows of dead_letter_counts that have one tenant, type, error and day; returns how many rows there were. One
--- statement reads, adds and deletes, under a lock that one transaction holds. Rows without jobs are deleted.
+-- statement reads, adds and deletes, under a lock held by a single transaction. Rows without jobs are deleted.
 CREATE OR REPLACE FUNCTION fold_dead_letter_counts() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

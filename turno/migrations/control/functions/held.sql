@@ -1,4 +1,4 @@
--- The claims of a worker according to the tickets. A claim that the worker does not know is one whose reply was lost.
+-- The claims of a worker according to the tickets. A claim that the worker does not know had a lost reply.
 CREATE OR REPLACE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

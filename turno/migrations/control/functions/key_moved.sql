@@ -19,8 +19,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Admit jobs of a key in the caller's transaction, which may be a tenant's. If another transaction is admitting jobs of the key,
--- neither sees the other's changes: a row for promote is inserted instead, so no transaction waits for a key.
+-- Admit jobs of a key in the caller's transaction, which may be a tenant's. If another transaction is admitting jobs of
+-- the key, neither sees the changes of its peer: a row for promote is inserted instead, so no transaction waits for a
+-- key.
 CREATE OR REPLACE FUNCTION key_look(p_tenant integer, p_key text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     -- A snapshot from before the lock would not show the jobs that another session admitted.

@@ -1,7 +1,7 @@
--- Take a lease for p_for; true for one caller at a time. A lease ends by its time, so that the period of the guarded work is
--- the same for any number of callers. With p_after the caller takes it only if it ended that long ago; with p_renew its
--- holder may take it again before its end, and with a p_for of zero end it. A lease of more than p_for belongs to another
--- clock: the server's was set back, or another server took over.
+-- Take a lease for p_for; false while another holder has it. A lease ends by its time, so that the period of the
+-- guarded work is the same for any number of callers. With p_after the caller takes it only if it ended that long ago;
+-- with p_renew its holder may take it again before its end, and with a p_for of zero end it. A lease of more than p_for
+-- belongs to another clock: the server's was set back, or another server took over.
 CREATE OR REPLACE FUNCTION lease_take(p_name text, p_holder text, p_for interval, p_after interval, p_renew boolean)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

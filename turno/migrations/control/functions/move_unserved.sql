@@ -1,5 +1,5 @@
--- Moves ready tickets whose backend has no living worker to a backend that has one: the caller's own if it has. A caller
--- that launches workers itself counts as alive without any.
+-- Moves ready tickets whose backend has no living worker to a backend that has a worker: if possible to the caller's
+-- own. A caller that launches workers itself counts as alive without any.
 CREATE OR REPLACE FUNCTION move_unserved(p_backend text, p_waiting_for interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

@@ -6,9 +6,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Return the jobs whose parts have all ended, or that continue early, for promote to make ready; their tickets are locked. Of
--- two parts that end at the same time, the later commit inserts a row that is read with a snapshot in which both have
--- ended; so does a job that begins to wait.
+-- Return the jobs to continue because all parts have ended, or early, for promote to make ready; their tickets are
+-- locked. Of two parts that end at the same time, the later commit inserts a row that is read with a snapshot in which
+-- both have ended; so does a job that begins to wait.
 CREATE OR REPLACE FUNCTION parts_look() RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
     joined uuid[];

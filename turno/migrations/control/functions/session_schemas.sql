@@ -1,4 +1,4 @@
--- The schema of the tenant under whose login each of these sessions runs; a session of any other login has none.
+-- The schema of the tenant that each of these sessions is logged in for; NULL for any other login.
 CREATE OR REPLACE FUNCTION session_schemas(p_pids integer[]) RETURNS TABLE (pid integer, schema text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 BEGIN ATOMIC

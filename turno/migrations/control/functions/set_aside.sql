@@ -1,4 +1,4 @@
--- Put a ticket whose row is refused into the state `review`, where it delays no other ticket, until a person has looked at
+-- Put a ticket with a refused row into the state `review`, where it delays no other ticket, until a person has checked
 -- it; the worker logs the warning. Only the content of the row counts as refused, not a lock or a full disk.
 CREATE OR REPLACE FUNCTION set_aside(p_job uuid, p_why text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

@@ -1,5 +1,5 @@
--- Move a task's position to the tenant whose turn begins, or to 0 at the end of a round. The position moves before the
--- tenant's work: a tenant that ends the process does not come first again.
+-- Move a task's position to the next tenant, or to 0 at the end of a round. The position moves before the tenant's
+-- work: a tenant that ends the process does not come first again.
 CREATE OR REPLACE FUNCTION tenant_turn_begin(p_task text, p_tenant integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

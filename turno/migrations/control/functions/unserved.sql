@@ -1,6 +1,7 @@
 -- The tickets that wait for longer than p_waiting_for and that no living worker can claim, by backend, queue, type and
--- version: how many (counted to 1000), of how many tenants, since when. A step from one lane to the next, and in it from
--- tenant to tenant, costs one descent of the index, whatever waits there; and at most 1000 steps are taken of each.
+-- version: how many (counted to 1000), of how many tenants, since when. A step to the next lane, or within a lane to
+-- the next tenant, costs one descent of the index, independent of the number of tickets; at most 1000 steps of each are
+-- made.
 CREATE OR REPLACE FUNCTION unserved(p_waiting_for interval)
 RETURNS TABLE (backend text, queue text, type text, version smallint, lacks text, waiting bigint, tenants bigint,
                oldest timestamptz)

@@ -1,8 +1,7 @@
--- The control schema: who the tenants are, which jobs may run, who runs them.
--- Run with search_path = turno, as the installation's NOLOGIN owner. It holds no tenant data:
--- a ticket says that a job exists and may run, never what it does.
--- Roles are granted nothing here; `turno/tenancy/rights/grants.py` is the one list of who may do what.
--- The functions stand in ../functions, each whole; one that a policy names is declared here first.
+-- The control schema: tenants, tickets and workers. Run with search_path = turno, as the installation's NOLOGIN owner.
+-- It holds no tenant data: a ticket has the state and the order of a job, never its content. Roles are granted nothing
+-- here: `turno/tenancy/rights/grants.py` lists all rights. The functions are in ../functions, one file each; functions
+-- that a policy names are declared here first.
 
 -- Bounds on every value that a tenant's functions store, so that shared indexes and functions can hold it and every
 -- reader can load it. A domain is checked when a value is assigned; a table's CHECK would run at every update.
@@ -43,8 +42,8 @@ CREATE DOMAIN moment AS timestamptz CONSTRAINT "time is from 2000 to 9999"
 CREATE DOMAIN expiry_time AS timestamptz CONSTRAINT "expires_at is from 2000 to 9999"
     CHECK (VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
 
--- Words of a column as a domain, whose check a session prepares once: a table's CHECK is read anew by each statement that
--- writes it, and lists of words were a tenth of what an enqueue took.
+-- A session prepares the check of a domain once; a table's CHECK is parsed by each statement that writes, and lists of
+-- words in it took a tenth of the time of an enqueue.
 CREATE DOMAIN backend_name AS text CONSTRAINT "backend is a word" CHECK (VALUE ~ '^[a-z]{1,20}$');
 CREATE DOMAIN ticket_state AS text CONSTRAINT "state is scheduled, waiting, ready, running, parts or review"
     CHECK (VALUE IN ('scheduled', 'waiting', 'ready', 'running', 'parts', 'review'));
@@ -89,12 +88,12 @@ CREATE TABLE tenants (
     login_epoch       integer NOT NULL DEFAULT 0,
     tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
     created_at        timestamptz NOT NULL DEFAULT now(),
-    -- The thresholds of the alerts, in place of those of the type and of the installation.
+    -- The thresholds of the alerts, which override the thresholds of the type and of the installation.
     alert_failure_percent real CHECK (alert_failure_percent BETWEEN 0 AND 100),
     alert_wait_minutes    integer CHECK (alert_wait_minutes BETWEEN 1 AND 10080)
 );
 CREATE INDEX tenants_of_company ON tenants (company_id);
--- An adopted schema outlives its tenant and may become another one's.
+-- An adopted schema outlives its tenant and may get a new tenant.
 CREATE UNIQUE INDEX tenants_adopted ON tenants (adopted_schema) WHERE state <> 'removed';
 
 CREATE TABLE settings (
@@ -107,8 +106,8 @@ CREATE TABLE settings (
         name <> 'queue_canary_percent' OR value ~ '^[0-9]{1,3}$' AND value::integer <= 100)
 );
 
--- What operators decided about a job type; a type without a row runs freely, and a column without a value leaves it to
--- the code: how long an attempt may take, how many may end in an error, and how long ended jobs are kept.
+-- The operators' settings of a job type; a type without a row runs freely, and for a column without a value the code
+-- decides: how long an attempt may take, how many may end in an error, and how long ended jobs are kept.
 CREATE TABLE job_types (
     type           type_name PRIMARY KEY,
     cap            smallint CHECK (cap > 0),
@@ -116,14 +115,14 @@ CREATE TABLE job_types (
     timeout        real CHECK (timeout > 0 AND timeout <= 604800),  -- seconds
     max_attempts   integer CHECK (max_attempts BETWEEN 1 AND 1000),
     retention_days integer CHECK (retention_days BETWEEN 1 AND 3650),
-    -- Jobs of the type that one tenant may submit a day.
+    -- Jobs of the type that each tenant may submit a day.
     jobs_per_day   integer CHECK (jobs_per_day > 0),
     -- The thresholds of the alerts, in place of the installation's.
     alert_failure_percent real CHECK (alert_failure_percent BETWEEN 0 AND 100),
     alert_wait_minutes    integer CHECK (alert_wait_minutes BETWEEN 1 AND 10080)
 );
 
--- What the code of each job type says of it, so that whoever enqueues by SQL need not: see ../functions/announce.sql.
+-- The declaration of each job type in the code, for callers that enqueue by SQL: see ../functions/announce.sql.
 CREATE TABLE handlers (
     type          type_name PRIMARY KEY,
     version       smallint NOT NULL,
@@ -153,7 +152,8 @@ CREATE TABLE workers (
     queues     text[],
     types      text[] NOT NULL DEFAULT '{}',
     versions   smallint[] NOT NULL DEFAULT '{}',
-    -- What an operator asked of it, which it reads with its heartbeat. quiet: it claims nothing more. stop: as by SIGTERM.
+    -- An operator's request, which the worker reads with its heartbeat. quiet: it claims nothing more. stop: as by
+    -- SIGTERM.
     request    text CHECK (request IN ('quiet', 'stop')),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -187,7 +187,7 @@ CREATE TABLE tickets (
     worker_id    uuid,
     token        uuid,
     attempt      integer NOT NULL DEFAULT 0,
-    -- How often a worker died while running this job. Such a job runs in a batch of its own: it may have been the cause.
+    -- How often a worker died while running this job. Such a job runs alone in a batch: it may have been the cause.
     crashes      smallint NOT NULL DEFAULT 0,
     -- Set when cancellation of a running job is requested: the worker may read this table, not the job.
     cancel_at    timestamptz,
@@ -195,7 +195,7 @@ CREATE TABLE tickets (
     concurrency_key text,
     -- The position in the order of the key; NULL: any job of the key may be next (docs/decisions/0076-ordered-events.md).
     key_position bigint,
-    -- The job that waits for this one: docs/decisions/0081-parts.md. Its own ticket has the state `parts`.
+    -- The job that waits for this job: docs/decisions/0081-parts.md. Its own ticket has the state `parts`.
     awaited_by   uuid,
     CHECK ((state = 'running') = (worker_id IS NOT NULL) AND (worker_id IS NULL) = (token IS NULL)),
     CHECK (priority BETWEEN 0 AND 2 AND attempt >= 0 AND crashes >= 0)
@@ -208,13 +208,13 @@ CREATE INDEX tickets_by_tenant ON tickets (backend, queue, tenant_id, priority, 
 -- without tickets.
 CREATE TYPE lane AS (tenant_id integer, queue text, priority smallint, head timestamptz, name text, alone boolean);
 CREATE TYPE gap AS (since integer, until integer);
--- The order in which the sweeps look for tickets that nobody claims: by type.
+-- The order in which the sweeps look for unclaimed tickets: by type.
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
 -- Read by promote when more tickets are due than one call promotes: it then takes some of each tenant.
 CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
--- To enforce a cap, claim scans the whole index: few jobs run at a time, and dead entries cost no read of the table.
+-- To enforce a cap, claim scans the whole index: few jobs run concurrently, and dead entries cost no read of the table.
 CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
 -- The waiting jobs of each concurrency key, in both of their orders.
 CREATE INDEX tickets_by_key ON tickets (tenant_id, concurrency_key, state, priority, run_at, job_id)
@@ -233,17 +233,17 @@ CREATE TABLE key_looks (
 CREATE INDEX key_looks_due ON key_looks (at);
 CREATE INDEX key_looks_of_key ON key_looks (tenant_id, key, at);
 
--- The transaction that locks the row of a key may admit jobs of the key. A row lock, unlike an advisory lock, occupies none of
--- the lock table that all sessions share. promote inserts the rows, prune removes those of unused keys.
+-- The transaction that locks the row of a key may admit jobs of the key. A row lock, unlike an advisory lock, occupies
+-- none of the lock table that all sessions share. promote inserts the rows, prune removes rows of unused keys.
 CREATE TABLE key_locks (
     tenant_id integer NOT NULL,
     key       text NOT NULL,
     PRIMARY KEY (tenant_id, key)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
--- Jobs whose parts changed: promote checks whether they may continue. Inserted in the transaction of the change, which takes
--- no lock on the waiting job, so that its parts end without waiting for each other. `early`: a part failed, and the
--- job continues at once.
+-- Jobs with changed parts: promote checks whether they may continue. Inserted in the transaction of the change, which
+-- takes no lock on the waiting job, so that its parts end without waiting for each other. `early`: a part failed, and
+-- the job continues at once.
 CREATE TABLE part_looks (
     tenant_id integer NOT NULL,
     job_id    uuid NOT NULL,
@@ -252,8 +252,8 @@ CREATE TABLE part_looks (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX part_looks_by_age ON part_looks (at);
 
--- Work that one process at a time may do. A lease ends at `until`; `since` is when holders began to follow one another
--- without a gap.
+-- Work that only one process may do concurrently. A lease ends at `until`; `since` is when holders began to follow one
+-- another without a gap.
 CREATE TABLE leases (
     name   text PRIMARY KEY,
     holder text NOT NULL,
@@ -261,8 +261,8 @@ CREATE TABLE leases (
     since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Tasks that run tenant by tenant: the tenant whose turn began last, 0 between two rounds over all tenants, and when the
--- round began.
+-- Tasks that run tenant by tenant: the tenant with the last turn, 0 between two rounds over all tenants, and the start
+-- of the round.
 CREATE TABLE tenant_tasks (
     task     text PRIMARY KEY,
     position integer NOT NULL DEFAULT 0,
@@ -304,7 +304,7 @@ CREATE TABLE outcome_batches (
     jobs      uuid[],
     wait_ms   integer[] NOT NULL,
     run_ms    integer[],  -- null where no attempt ran
-    -- Items of a job that ended; null of a job without items, and of a part whose job counts them.
+    -- Items of a job that ended; null of a job without items, and of a part with items counted by its job.
     items_done   integer[],
     items_failed integer[],
     -- The order of reading, the same for all rows that were read together. NULL: no reader has read the row.
@@ -361,7 +361,7 @@ CREATE TABLE dead_letters (
     died_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     closed_at timestamptz,
     closed_as text CHECK (closed_as IN ('replayed', 'discarded')),
-    -- Of a job in an order: later jobs of the key wait until this one is closed.
+    -- Of a job in an order: later jobs of the key wait until this job is closed.
     concurrency_key text,
     key_position    bigint,
     CHECK ((closed_at IS NULL) = (closed_as IS NULL))
@@ -371,9 +371,10 @@ CREATE INDEX dead_letters_of_tenant ON dead_letters (tenant_id, died_at, job_id)
 CREATE INDEX dead_letters_in_order ON dead_letters (tenant_id, concurrency_key, key_position)
     WHERE closed_at IS NULL AND key_position IS NOT NULL;
 
--- The dead letters of each tenant, type, outcome, error and day (UTC), those of them that are open, and the failed items
--- of the open jobs. A trigger adds a row for each change, and fold_dead_letter_counts merges rows. Readers add all rows up, so the numbers are exact at
--- any moment. `first_at` and `last_at` are of the whole day, closed ones included.
+-- The dead letters of each tenant, type, outcome, error and day (UTC), the number of open dead letters, and the failed
+-- items of the open jobs. A trigger adds a row for each change, and fold_dead_letter_counts merges rows. Readers add
+-- all rows up, so the numbers are exact at any moment. `first_at` and `last_at` are of the whole day, closed ones
+-- included.
 CREATE TABLE dead_letter_counts (
     tenant_id integer NOT NULL,
     type      text NOT NULL,
@@ -396,7 +397,7 @@ SELECT NULL::text AS actor, NULL::text AS action, NULL::integer AS tenant_id, NU
        NULL::jsonb AS detail, NULL::text AS correlation_id
 WHERE false;
 
--- The tenant whose owner role this is, for the policies below; its body is in ../functions.
+-- The tenant of an owner role, for the policies below; its body is in ../functions.
 CREATE FUNCTION tenant_of(name) RETURNS integer LANGUAGE plpgsql STABLE AS 'BEGIN RETURN NULL; END';
 
 ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;
@@ -448,8 +449,8 @@ SELECT b.tenant_id, b.type, b.outcome, b.at, o.job_id, o.wait_ms, o.run_ms, o.it
 FROM outcome_batches b CROSS JOIN LATERAL unnest(b.jobs, b.wait_ms, b.run_ms, b.items_done, b.items_failed)
     AS o (job_id, wait_ms, run_ms, items_done, items_failed);
 
--- The operator's view of jobs that completed or were cancelled, without those in failed_jobs. A part with failed items is
--- here if its job counts the items.
+-- The operator's view of jobs that completed or were cancelled, without the jobs in failed_jobs. A part with failed
+-- items is here if its job counts the items.
 CREATE VIEW ended_jobs AS
 SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome, o.at
 FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
@@ -463,13 +464,13 @@ SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type, t.queue, t.priorit
        CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at, t.state = 'review' AS parked, t.worker_id
 FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
--- The operator's view of tickets: a view runs as its owner, to whom the policies do not apply.
+-- The operator's view of tickets: a view runs as its owner, which is exempt from the policies.
 CREATE VIEW ticket_counts AS
 SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
        min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
--- Whose jobs wait until a person settles a doubt, and how many.
+-- Number of jobs per tenant that wait until a person settles a doubt.
 CREATE VIEW jobs_in_review AS
 SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
 WHERE t.state = 'review' GROUP BY n.slug;
@@ -482,8 +483,8 @@ CREATE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 CREATE FUNCTION wait_at(p_bucket smallint, p_waits numeric, p_ms numeric, p_rank numeric) RETURNS float8
     LANGUAGE sql IMMUTABLE AS 'SELECT NULL::float8';
 
--- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that its
--- weight entitles it to among the tenants that had jobs. The percentiles of waits are those of wait_at.
+-- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
+-- its weight entitles it to among the tenants that had jobs. The percentiles of waits are computed as in wait_at.
 CREATE VIEW fairness AS
 WITH present AS (
     SELECT tenant_id,
@@ -545,8 +546,8 @@ SELECT b.name AS backend,
 FROM backends b LEFT JOIN tickets t ON t.backend = b.name
 GROUP BY b.name;
 
--- Types that can be run now: those of living workers, and for exec those of the last worker of each host. A worker that
--- was silent for 2 minutes and is still listed does not count: no sweep has removed it.
+-- Types that can be run now: types of living workers, and for exec the types of the last worker of each host. A worker
+-- that was silent for 2 minutes and is still listed does not count: no sweep has removed it.
 CREATE VIEW serving AS
 SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'
 UNION ALL

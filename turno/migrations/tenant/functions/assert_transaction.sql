@@ -1,5 +1,5 @@
--- Before a commit of the executor: raises in any transaction but the one that the executor began. SQL of a handler cannot
--- choose the start of a transaction, so a COMMIT or ROLLBACK of its own shows.
+-- Before a commit of the executor: raises in any transaction that the executor did not begin. SQL of a handler cannot
+-- choose the start of a transaction, so this detects a COMMIT or ROLLBACK by the handler.
 CREATE OR REPLACE FUNCTION assert_transaction(p_started timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

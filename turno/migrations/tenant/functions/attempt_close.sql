@@ -1,5 +1,5 @@
--- Close the attempt of this claim, or raise: a claim that was lost, or never started, has nothing to end. A job that somebody
--- wants cancelled ends with it; returns whether it did.
+-- Close the attempt of this claim, or raise: a claim that was lost, or never started, has nothing to end. A job with a
+-- requested cancellation ends with it; returns whether it did.
 CREATE OR REPLACE FUNCTION attempt_close(p_job uuid, p_token uuid, p_outcome text, p_error jsonb) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- From now on people see that the job runs, and a rescue knows whose backend works for it. The caller holds the ticket.
--- Nothing happens to a job that is shown already.
+-- From now on the job is shown as running, and a rescue knows its backend. The caller holds the ticket. Nothing happens
+-- to a job that is shown already.
 CREATE OR REPLACE FUNCTION attempt_open(p_job uuid, p_token uuid, p_worker text, p_backend integer, p_began timestamptz)
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$

@@ -1,5 +1,5 @@
--- Count attempts whose worker found the claim taken back: each attempt once, at most 100 in a call. An attempt whose end is
--- on record kept its claim: only the reply to its commit was lost.
+-- Count attempts that lost their claim: each attempt once, at most 100 in a call. An attempt with a recorded end kept
+-- its claim: only the reply to its commit was lost.
 CREATE OR REPLACE FUNCTION claims_lost(p_jobs uuid[], p_tokens uuid[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

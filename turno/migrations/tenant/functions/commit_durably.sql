@@ -1,5 +1,5 @@
--- A piece of work, an intent or an end is on the disk when its commit answers, whatever the handler has set: what was
--- done outside relies on it. Local to the transaction, so it holds at its COMMIT.
+-- The commit of a piece of work, an intent or an end is flushed to disk before it returns, independent of the handler's
+-- settings: effects outside rely on it. Local to the transaction, so it holds at its COMMIT.
 CREATE OR REPLACE FUNCTION commit_durably() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- An error as it is kept: itself, or what of it is within the limits. An end of a job is never refused for its error.
+-- An error in its stored form: unchanged, or truncated to the limits. An end of a job is never refused for its error.
 CREATE OR REPLACE FUNCTION error_kept(p_error jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

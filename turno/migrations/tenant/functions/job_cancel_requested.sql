@@ -1,4 +1,4 @@
--- Has somebody asked this job to stop?
+-- Whether a cancellation of this job was requested.
 CREATE OR REPLACE FUNCTION job_cancel_requested(p_job uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

@@ -1,4 +1,4 @@
--- The handler said that its job is pointless: it ends as cancelled.
+-- The handler found its job pointless: it ends as cancelled.
 CREATE OR REPLACE FUNCTION job_end_cancelled(p_job uuid, p_token uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN

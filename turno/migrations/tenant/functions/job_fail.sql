@@ -1,6 +1,6 @@
--- The attempt ended in an error. With a delay the job waits that long and runs again; without
--- one it is failed for good. A job that somebody wants cancelled is not tried again. p_reset_errors: the
--- attempt was healthy for so long that the errors before it no longer count.
+-- The attempt ended in an error. With a delay the job waits that long and runs again; without one it is failed for
+-- good. A job with a requested cancellation is not repeated. p_reset_errors: the attempt was healthy for so long that
+-- the errors before it no longer count.
 CREATE OR REPLACE FUNCTION job_fail(
     p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_reset_errors boolean) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$

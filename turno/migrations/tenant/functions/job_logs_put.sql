@@ -1,5 +1,5 @@
--- Keep lines that attempts of jobs have logged, the newest p_keep of each attempt. A line that is there already was sent
--- again after a lost answer. What was purged meanwhile has no lines. A lock is hardly waited for: the worker has others.
+-- Keep lines that attempts of jobs have logged, the newest p_keep of each attempt. A line that is there already was
+-- sent again after a lost answer. Lines of purged jobs are dropped. A lock is hardly waited for: the worker has others.
 CREATE OR REPLACE FUNCTION job_logs_put(
     p_jobs uuid[], p_attempts integer[], p_numbers bigint[], p_at double precision[], p_levels text[], p_loggers text[],
     p_lines text[], p_keep integer) RETURNS void

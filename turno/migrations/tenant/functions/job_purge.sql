@@ -1,12 +1,12 @@
--- Remove ended jobs with all their history, a batch at a time, after the time that operators set for their type, if they
--- did. A failed one stays as long as its dead letter waits for somebody. A job may outlive the one that it continues.
+-- Remove ended jobs with all their history in batches, after the retention of their type, by default p_older_than. A
+-- failed job stays as long as its dead letter is open. A job may outlive the job that it continues.
 CREATE OR REPLACE FUNCTION job_purge(p_older_than interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     old uuid[];
     items bigint := 0;
     deleted bigint;
-    -- What operators keep for longer than that lies in front, and is walked over.
+    -- Jobs with a longer retention come first in the index, and are skipped.
     soonest timestamptz := clock_timestamp()
         - least(p_older_than, (SELECT min(make_interval(days => t.retention_days)) FROM turno.job_types t));
 BEGIN

@@ -21,7 +21,7 @@ BEGIN
     END IF;
     UPDATE background_jobs SET priority = coalesce(p_priority, priority), run_at = coalesce(p_run_at, run_at)
     WHERE id = p_job AND status = 'pending';
-    -- What the broker has of it names its old band and time: the relay publishes it anew.
+    -- The broker's message has the old priority and time: the relay publishes a new message.
     UPDATE turno.tickets
     SET priority = coalesce(p_priority, priority), run_at = coalesce(p_run_at, run_at), published_at = NULL,
         state = CASE WHEN p_run_at IS NULL AND state IN ('parts', 'review') THEN state

@@ -1,7 +1,7 @@
 -- Make the tickets agree with the jobs; returns how many rows changed.
 CREATE OR REPLACE FUNCTION job_repair(p_backend text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
--- It compares two whole lists: never one of them for each entry of the other.
+-- It compares two whole lists: a nested loop would be quadratic.
 SET enable_nestloop = off AS $$
 DECLARE
     changed bigint;
@@ -26,7 +26,7 @@ BEGIN
            j.awaited_by
     FROM background_jobs j
     WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
-    -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
+    -- Locked, so that a concurrent cancellation waits and then finds the ticket to remove.
     FOR UPDATE SKIP LOCKED
     ON CONFLICT (job_id) DO NOTHING;
     GET DIAGNOSTICS n = ROW_COUNT;

@@ -1,9 +1,10 @@
--- The worker or child that held this claim is dead. Its backends are ended first, so that its locks go and nothing of it can
--- commit later: the backend of the attempt, and those whose name has the worker and the child. Then the claim is taken from
--- it, if it still has the claim. At the third crash the job fails with the cause, or is parked if its attempt left something
--- in doubt. Uncounted, the job is only handed back: its worker was stopped and could not wait for the job.
--- p_counted NULL: the job that the dead process worked at is unknown. It was a job that was shown as running, or that ran
--- alone; any other job is handed back, and runs alone from now on.
+-- The worker or child that held this claim is dead. Its backends are ended first, so that its locks go and nothing of
+-- it can commit later: the backend of the attempt, and backends with the worker and the child in their name. Then the
+-- claim is taken from it, if it still has the claim. At the third crash the job fails with the cause, or is parked if
+-- its attempt left something in doubt. Uncounted, the job is only handed back: its worker was stopped and could not
+-- wait for the job.
+-- p_counted NULL: the job that the dead process worked at is unknown. It was a job that was shown as running, or that
+-- ran alone; any other job is handed back, and runs alone from now on.
 -- p_child: the worker saw this process exit.
 CREATE OR REPLACE FUNCTION job_rescue(
     p_job uuid, p_token uuid, p_cause text, p_retry_in interval, p_counted boolean, p_child integer) RETURNS text

@@ -1,7 +1,7 @@
--- Create a job that continues an ended job and skips what the ledger of that job records as done; a second call returns the
--- first one's id. With p_user only a job of that user is found. The new job counts against the limits of the old job's
--- user, as a submission does. A key that is unique while its job is open passes to the new job; while another job of the
--- key is open, the old job is not retryable.
+-- Create a job that continues an ended job and skips the items done in the ledger of that job; a second call returns
+-- the first call's id. With p_user only a job of that user is found. The new job counts against the limits of the old
+-- job's user, as a submission does. A key that is unique while its job is open passes to the new job; while another job
+-- of the key is open, the old job is not retryable.
 CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer,
                           p_day_limits jsonb)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
@@ -39,10 +39,10 @@ BEGIN
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
         WHERE i.job_id = p_job AND i.state IN ('done', 'skipped');
-        -- What the old job committed with its checkpoint is not done again.
+        -- The new job does not repeat work that the old job committed with its checkpoint.
         INSERT INTO background_job_checkpoints (job_id, state)
         SELECT job_retry.job_id, c.state FROM background_job_checkpoints c WHERE c.job_id = p_job;
-        -- With its ticket there, those behind it in an order wait for it, and no longer for the dead letter.
+        -- Now that its ticket exists, later jobs of an order wait for it, and no longer for the dead letter.
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;

@@ -1,5 +1,5 @@
--- The attempt ends without an error, and its job runs again when the jobs have ended whose `awaited_by` names it. The state
--- `parts` of its ticket lasts until then. Returns the new status.
+-- The attempt ends without an error, and its job runs again when all jobs with its id in `awaited_by` have ended. The
+-- state `parts` of its ticket lasts until then. Returns the new status.
 CREATE OR REPLACE FUNCTION job_wait(p_job uuid, p_token uuid, p_reason text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- What an operator wants of these jobs: each is changed by its own guarded function or left, with the word why. One that
+-- An operator's command on these jobs: each job is changed by its guarded function or skipped, with a verdict. One that
 -- another session has locked for longer than a moment is left, too. How many were changed is on record with it.
--- p_command: retry, discard, cancel, reprioritise, reschedule. p_detail is what the record says besides.
+-- p_command: retry, discard, cancel, reprioritise, reschedule. p_detail is the further text of the record.
 CREATE OR REPLACE FUNCTION jobs_command(
     p_command text, p_jobs uuid[], p_by text, p_backend text, p_priority smallint, p_run_at timestamptz, p_detail jsonb,
     p_correlation_id text, p_pending_limit integer, p_day_limits jsonb)
@@ -9,7 +9,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     changed integer := 0;
 BEGIN
-    -- In the order of their ids, as everybody locks who wants several tickets.
+    -- In the order of their ids, the lock order of all functions that lock several tickets.
     FOR job_id IN SELECT DISTINCT j FROM unnest(p_jobs) AS j ORDER BY j LOOP
         made := NULL;
         exceeded := NULL;

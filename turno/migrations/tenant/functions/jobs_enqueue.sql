@@ -145,8 +145,8 @@ END $$;
 CREATE OR REPLACE FUNCTION key_holder(p_user text, p_type text, p_key text) RETURNS TABLE (job_id uuid, payload_hash bytea)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    -- As a range, in the order of its own index: by equality, a plan that was made while the table was empty would take the
-    -- index of users, and read all jobs of the user.
+    -- A range in the order of this index: with equality, a plan made while the table was empty would use the index of
+    -- users, and read all jobs of the user.
     (SELECT j.id, j.payload_hash FROM background_jobs j
      WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key BETWEEN p_key AND p_key
        AND (j.finished_at IS NULL OR j.unique_while IS DISTINCT FROM 'open')

@@ -1,6 +1,6 @@
--- The jobs of a batch as their handlers find them. Nothing is written, so nobody sees that they have begun. Whose claim was
--- lost is missing. Plans are made while the tables are small, kept when they are not, and made once: what they look for is
--- named, so no parameter could want another one.
+-- The jobs of a batch as their handlers find them. Nothing is written, so their start is not visible. Jobs with lost
+-- claims are missing. Plans are made while the tables are small, kept when they are not, and made once: the ids are
+-- given, so the same plan fits all parameters.
 CREATE OR REPLACE FUNCTION jobs_fetch(p_jobs uuid[], p_tokens uuid[])
 RETURNS TABLE (job_id uuid, payload jsonb, user_id text, correlation_id text, trace_context text, attempt integer,
                errors integer, max_attempts integer, checkpoint jsonb, expired boolean, cancelled boolean, now timestamptz)

@@ -1,5 +1,5 @@
--- Which of these claims are still held; they stay so until the transaction ends. Waits for a commit under way
--- that may have ended them: so a worker that lost the answer to its COMMIT asks here what became of it.
+-- Which of these claims are still held; they stay so until the transaction ends. Waits for a commit under way that may
+-- have ended them: a worker that lost the reply to its COMMIT learns its outcome here.
 CREATE OR REPLACE FUNCTION jobs_held(p_jobs uuid[], p_tokens uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off AS $$

@@ -1,5 +1,5 @@
--- By the supervisor, for a job that is long: people see that it runs, for so long already. Who holds the ticket is about to
--- commit a piece of work or the end, and is not waited for. Returns whether the job is shown now.
+-- By the supervisor, for a job that is long: people see that it runs, for so long already. The holder of the ticket is
+-- about to commit a piece of work or the end, and is not waited for. Returns whether the job is shown now.
 CREATE OR REPLACE FUNCTION jobs_running(p_job uuid, p_token uuid, p_worker text, p_backend integer, p_for interval)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET lock_timeout = '50ms' AS $$

@@ -1,4 +1,4 @@
--- Lock the tickets of the jobs that are parked for p_doubt, before what a settlement locks besides.
+-- Lock the tickets of the jobs that are parked for p_doubt, before a settlement locks further rows.
 CREATE OR REPLACE FUNCTION parked_hold(p_doubt text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- The progress of a job whose items other jobs process: the number of items, and of those that were done before.
+-- The progress of a job with items that other jobs process: the number of items, and of items done before.
 CREATE OR REPLACE FUNCTION progress_begin(p_job uuid, p_done integer, p_total integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO background_job_progress_rows AS p (job_id, done, total) VALUES (p_job, p_done, p_total)

@@ -1,4 +1,4 @@
--- Whether a user has as many jobs waiting and running as allowed. Who asks holds the user's turn.
+-- Whether a user has as many jobs waiting and running as allowed. The caller holds the user's turn.
 CREATE OR REPLACE FUNCTION quota_reached(p_user text, p_limit integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN

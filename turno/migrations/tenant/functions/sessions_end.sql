@@ -1,4 +1,4 @@
--- End those of these sessions that run under the tenant's login; returns how many.
+-- End these sessions, except sessions of other logins than the tenant's; returns their number.
 CREATE OR REPLACE FUNCTION sessions_end(p_pids integer[]) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC

@@ -1,13 +1,13 @@
 -- One tenant's jobs. Run with search_path = the tenant's schema, as the tenant's owner role.
--- The functions stand in ../functions, each whole and SECURITY DEFINER of that owner: a hole in one stays in one tenant.
+-- The functions are in ../functions, one file each and SECURITY DEFINER of that owner: a vulnerability is confined to its
+-- tenant.
 --
 --   pending -> running -> completed | failed | cancelled
 --   running -> pending      retry, reschedule, handed back, rescued
 --   pending -> cancelled    cancelled or expired before it ran
 --
 -- Lock order everywhere: ticket, then job.
--- No foreign keys between the job and its history: their checks would cost every job, and
--- job_purge is the only thing that ever removes a job.
+-- No foreign keys between the job and its history: their checks would cost every job, and only job_purge removes jobs.
 
 CREATE TABLE background_jobs (
     id                  uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
@@ -16,10 +16,10 @@ CREATE TABLE background_jobs (
     queue               turno.queue_name NOT NULL,
     priority            smallint NOT NULL,
     status              turno.job_status NOT NULL DEFAULT 'pending',
-    -- Why the job has this status: rescued, parked for a person, expired, cancelled by whom.
+    -- Why the job has this status: rescued, parked for a person, expired, cancelled with the user's name.
     reason              turno.job_words,
     payload             turno.job_payload NOT NULL,
-    -- Of what was asked under the key, if there is one.
+    -- Of the request under the key, if there is a key.
     payload_hash        turno.payload_hash,
     result              turno.job_result,
     error               turno.job_error,
@@ -27,8 +27,8 @@ CREATE TABLE background_jobs (
     correlation_id      turno.correlation_id,
     trace_context       turno.trace_context,
     idempotency_key     turno.idempotency_key,
-    -- attempt is the ordinal of the latest run and only grows. Of those runs, errors count
-    -- against max_attempts and crashes against three; a run handed back counts as neither.
+    -- attempt is the ordinal of the latest run and only grows. Of these runs, errors count against max_attempts and
+    -- crashes against three; a run handed back counts as neither.
     attempt             integer NOT NULL DEFAULT 0,
     errors              integer NOT NULL DEFAULT 0,
     crashes             integer NOT NULL DEFAULT 0,
@@ -40,7 +40,7 @@ CREATE TABLE background_jobs (
     finished_at         turno.moment,
     cancel_requested_at timestamptz,
     parent_id           uuid,
-    -- The one job that a retry or a replay made of this one; set once.
+    -- The job that a retry or a replay created from this job; set once.
     successor_id        uuid,
     revision            integer NOT NULL DEFAULT 1,
     -- The worker of a brief job: its first attempt succeeded before it was shown as running. The row is then the record of
@@ -58,7 +58,8 @@ CREATE TABLE background_jobs (
     key_position        bigint,
     -- The capability that created the job, with the id of its row: `schedule <id>`. NULL: a submission created the job.
     origin              text,
-    -- What a person must settle before this parked job continues: the name that its capability gave. NULL: not parked.
+    -- The doubt that a person must settle before this parked job continues: the name that its capability gave. NULL:
+    -- not parked.
     in_doubt            text,
     -- Few and short, because each statement that writes the table reads them anew.
     CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
@@ -96,8 +97,8 @@ CREATE TABLE background_job_attempt_rows (
     attempt       integer NOT NULL,
     token         uuid NOT NULL,
     worker        turno.job_words NOT NULL,
-    -- The PostgreSQL backend of this attempt: a rescue ends it before the job runs again. Of an attempt that was not shown
-    -- as running there was nothing to end, and to ask since when a backend lives costs a copy of what all of them do.
+    -- The PostgreSQL backend of this attempt: a rescue ends it before the job runs again. An attempt that was not shown
+    -- as running had no backend to end, and reading the start of a backend copies the activity of all backends.
     backend_pid   integer NOT NULL,
     backend_start timestamptz,
     started_at    turno.moment NOT NULL DEFAULT clock_timestamp(),
@@ -106,7 +107,8 @@ CREATE TABLE background_job_attempt_rows (
     error         turno.job_error,
     lost          boolean NOT NULL DEFAULT false,  -- its worker found the claim taken back
     reaped        boolean NOT NULL DEFAULT false,  -- the worker saw the process of this attempt exit
-    -- What the crashed attempt may have done outside, named by the trigger of a capability: the job does not fail with it.
+    -- The possible effects outside of the crashed attempt, named by the trigger of a capability: the job does not fail
+    -- with it.
     in_doubt      text,
     PRIMARY KEY (job_id, attempt),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
@@ -144,7 +146,7 @@ CREATE TABLE background_job_checkpoints (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The ledger of a batch. skipped: the job that this one continues had done the item.
+-- The ledger of a batch. skipped: the job that is continued had done the item.
 CREATE TABLE background_job_items (
     job_id uuid NOT NULL,
     key    turno.item_key NOT NULL,
@@ -178,7 +180,7 @@ UNION ALL
 SELECT 9223372036854775807, id, 'pending', 'completed', attempt, NULL, finished_at
 FROM background_jobs WHERE worker IS NOT NULL;
 
--- A failed job with its history; kept until somebody has replayed it.
+-- A failed job with its history; kept until it is replayed.
 CREATE TABLE background_jobs_dead_letter (
     job_id      uuid PRIMARY KEY,
     type        text NOT NULL,
@@ -191,7 +193,7 @@ CREATE TABLE background_jobs_dead_letter (
     died_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     replayed_at timestamptz,
     replayed_as uuid,
-    -- An operator said that nobody will replay it: it goes with its job, as a replayed one does.
+    -- An operator decided against a replay: the dead letter is removed with its job, as a replayed one is.
     discarded_at timestamptz,
     discarded_by turno.user_name,
     CHECK ((discarded_at IS NULL) = (discarded_by IS NULL)),
@@ -228,11 +230,11 @@ CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW
 CREATE TRIGGER audit AFTER UPDATE ON background_jobs FOR EACH ROW
     WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL) EXECUTE FUNCTION job_audit();
 
--- What attempts logged: written by the worker, not in the job's transaction, so it is there whatever became of that.
+-- Log lines of attempts: written by the worker, outside the job's transaction, so they survive its rollback.
 CREATE TABLE background_job_logs (
     job_id  uuid NOT NULL,
     attempt integer NOT NULL,
-    -- Of the line within its attempt, from 1: a gap says that lines were left out.
+    -- Of the line within its attempt, from 1: a gap marks omitted lines.
     number  bigint NOT NULL,
     at      timestamptz NOT NULL,
     level   text NOT NULL,

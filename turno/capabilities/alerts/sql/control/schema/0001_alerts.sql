@@ -23,7 +23,7 @@ CREATE TABLE alert_messages (
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Receivers whose last delivery failed, and the time of the next try.
+-- The next delivery attempt to receivers with a failed last delivery.
 CREATE TABLE alert_receivers (
     receiver text PRIMARY KEY,
     tries    integer NOT NULL,

@@ -1,5 +1,5 @@
--- A job is about to be parked for an effect. The lock makes a settlement wait for the parked job; a job whose effect was
--- settled a moment ago is not parked.
+-- A job is about to be parked for an effect. The lock makes a settlement wait for the parked job; a job with an effect
+-- that was just settled is not parked.
 CREATE OR REPLACE FUNCTION effect_park() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN

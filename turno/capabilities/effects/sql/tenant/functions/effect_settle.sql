@@ -1,5 +1,5 @@
--- Record what an attempt knows: done with this result, or absent. False if the effect was settled or issued again since
--- p_intent was read. Jobs that are parked for the effect run on.
+-- Record the outcome that an attempt knows: done with this result, or absent. False if the effect was settled or issued
+-- again since p_intent was read. Jobs that are parked for the effect run on.
 CREATE OR REPLACE FUNCTION effect_settle(
     p_job uuid, p_token uuid, p_key text, p_intent uuid, p_state text, p_result jsonb, p_by text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$

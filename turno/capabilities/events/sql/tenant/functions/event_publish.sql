@@ -12,9 +12,9 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Create the jobs of these events, in their order, for these types; an event that already has a job of the type gets another
--- one only with p_again. Returns how many jobs. An ordered subscriber has its own concurrency key, so that no other
--- subscriber waits for it. The caller has pinned search_path.
+-- Create the jobs of these events, in their order, for these types; an event that already has a job of the type gets a
+-- second job only with p_again. Returns how many jobs. An ordered subscriber has its own concurrency key, so that no
+-- other subscriber waits for it. The caller has pinned search_path.
 CREATE OR REPLACE FUNCTION event_deliver(p_events uuid[], p_types text[], p_origin turno.new_job, p_again boolean)
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
@@ -63,7 +63,7 @@ BEGIN
         RAISE EXCEPTION 'another transaction has just replayed an event of these for %', p_types[1] USING ERRCODE = '40001',
             HINT = 'repeat the command';
     END IF;
-    -- The new job replaces a failed job, whose dead letter must not block later events of the key.
+    -- The new job replaces a failed job: its dead letter must not block later events of the key.
     PERFORM job_discard(f, 'a replay of its event') FROM unnest(formers) AS f WHERE f IS NOT NULL;
     RETURN made;
 END $$;

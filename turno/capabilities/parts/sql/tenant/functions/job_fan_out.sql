@@ -21,7 +21,7 @@ BEGIN
     FROM background_job_parts b WHERE b.job_id = before ORDER BY b.n;
     IF FOUND THEN
         PERFORM jobs_await(ARRAY(SELECT b.part_id FROM background_job_parts b WHERE b.job_id = p_job), p_job);
-        -- What was done before: the items that parts skip, and the progress of parts that no job awaits any more.
+        -- Items done before: the items that parts skip, and the progress of parts that no job awaits any more.
         SELECT sum(CASE WHEN j.awaited_by = p_job THEN 0 ELSE coalesce(o.done, 0) END
                    + (SELECT count(*) FROM background_job_items i WHERE i.job_id = b.part_id AND i.state = 'skipped'))
         INTO done

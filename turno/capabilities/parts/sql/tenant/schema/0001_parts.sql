@@ -4,7 +4,7 @@ CREATE TABLE background_job_parts (
     job_id  uuid NOT NULL,
     n       integer NOT NULL CHECK (n > 0),
     part_id uuid NOT NULL,
-    -- If this part fails, the job continues at once and cancels the other parts.
+    -- If this part fails, the job continues at once and cancels its remaining parts.
     stops   boolean NOT NULL,
     PRIMARY KEY (job_id, n)
 );

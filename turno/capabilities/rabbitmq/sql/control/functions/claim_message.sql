@@ -1,5 +1,5 @@
--- The tenant's ticket that precedes this ticket, among those of these types that are neither paused nor at their cap: a
--- higher priority, or with p_oldest an earlier time; any ticket precedes a ticket of another type.
+-- The tenant's ticket that precedes this ticket, among tickets of these types that are neither paused nor at their cap:
+-- a higher priority, or with p_oldest an earlier time; any ticket precedes a ticket of another type.
 CREATE OR REPLACE FUNCTION goes_before(p_named tickets, p_oldest boolean, p_types text[], p_versions smallint[])
 RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE

@@ -44,7 +44,7 @@ CREATE INDEX template_copies_due ON template_copies (next_at, tenant_id);
 CREATE INDEX template_copies_of_template ON template_copies (template_id);
 CREATE INDEX template_copies_with_problem ON template_copies (tenant_id) WHERE problem IS NOT NULL;
 
--- The job of each moment. A moment has one job, whatever happens to the rule or to the clock.
+-- The job of each moment. A moment has at most one job, even if the rule or the clock changes.
 CREATE TABLE template_runs (
     job_id      uuid PRIMARY KEY,
     tenant_id   integer NOT NULL,

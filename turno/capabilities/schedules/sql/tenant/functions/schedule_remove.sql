@@ -1,4 +1,4 @@
--- Remove a schedule; the jobs that it made stay, but for those whose moment is still to come. False if no schedule has this name.
+-- Remove a schedule; its jobs stay, except jobs for future moments. False if no schedule has this name.
 CREATE OR REPLACE FUNCTION schedule_remove(p_name text, p_only text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

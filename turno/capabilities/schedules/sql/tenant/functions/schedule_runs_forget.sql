@@ -1,4 +1,4 @@
--- Delete the runs whose jobs are deleted.
+-- Delete the runs of deleted jobs.
 CREATE OR REPLACE FUNCTION schedule_runs_forget() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN

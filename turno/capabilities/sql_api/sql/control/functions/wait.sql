@@ -1,6 +1,6 @@
 -- The job as `turno.job` returns it, after its end or after this many seconds.
 --   SELECT outcome, result FROM turno.wait('suc0001', '…', 30)
--- Each look has a snapshot of its own, but the caller's statement keeps its snapshot, so the time is bounded.
+-- Each look has a new snapshot, but the caller's statement keeps its snapshot, so the time is bounded.
 CREATE OR REPLACE FUNCTION wait(tenant text, job_id uuid, seconds double precision DEFAULT 25) RETURNS SETOF application_job
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- The jobs of each type that were ever submitted: ended jobs, those of them that are not in the statistics yet, and open jobs.
+-- The submitted jobs of each type: ended jobs, ended jobs that are not in the statistics yet, and open jobs.
 CREATE VIEW submitted_jobs AS
 SELECT type, sum(jobs)::bigint AS jobs
 FROM (

@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION stream_ticket_put(p_hash bytea, p_tenant text, p_user
                                   p_issued_at double precision, p_until double precision, p_for interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    -- Unused tickets, a few at a time, without those that another session removes.
+    -- Unused tickets, in small batches, without tickets that another session removes.
     DELETE FROM stream_tickets WHERE hash IN (
         SELECT hash FROM stream_tickets WHERE expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED);
     INSERT INTO stream_tickets (hash, tenant, user_id, operator, job_id, issued_at, until, expires_at)

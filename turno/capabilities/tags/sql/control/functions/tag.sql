@@ -1,4 +1,4 @@
--- Tag a job in the caller's transaction: for the application that lives in this database, in whatever language.
+-- Tag a job in the caller's transaction: for applications in this database, in any language.
 --   SELECT turno.tag(tenant => 'suc0001', job_id => '…', tags => '{month-end}')
 CREATE OR REPLACE FUNCTION tag(tenant text, job_id uuid, tags text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET row_security = on AS $$

@@ -1,5 +1,5 @@
--- Make the webhooks and mails of jobs due that ended in up to p_limit batches of outcomes, and insert those of operators'
--- addresses; returns the number of outcomes.
+-- Make the webhooks and mails of jobs due that ended in up to p_limit batches of outcomes, and insert the deliveries to
+-- operators' addresses; returns the number of outcomes.
 CREATE OR REPLACE FUNCTION webhooks_due(p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

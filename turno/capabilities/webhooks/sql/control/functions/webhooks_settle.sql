@@ -1,5 +1,5 @@
--- With p_again resend failed deliveries at once and from the first try on, otherwise discard them: those of p_tenant, with p_ids,
--- of tenants of p_companies; NULL does not limit. Returns the number of deliveries.
+-- With p_again resend failed deliveries at once and with a new count of attempts, otherwise discard them: deliveries of
+-- p_tenant, with p_ids, of tenants of p_companies; NULL does not limit. Returns the number of deliveries.
 CREATE OR REPLACE FUNCTION webhooks_settle(p_again boolean, p_tenant text, p_ids bigint[], p_companies text[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

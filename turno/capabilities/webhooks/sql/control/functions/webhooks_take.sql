@@ -1,6 +1,6 @@
 -- Take due webhooks and mails for p_lease, at most p_each of a tenant and none of the tenants p_busy. After the lease a
--- delivery that webhook_tried did not record is due again. The first delivery of each tenant precedes the second of any;
--- among tenants the order is random, so that many receivers that do not answer cannot always precede the others.
+-- delivery that webhook_tried did not record is due again. The first delivery of each tenant precedes the second of
+-- any; among tenants the order is random, so that unresponsive receivers cannot always come first.
 CREATE OR REPLACE FUNCTION webhooks_take(p_lease interval, p_each integer, p_limit integer, p_busy integer[])
 RETURNS TABLE (id bigint, job_id uuid, tenant_id integer, slug text, url text, language text, address_id integer,
                type text, outcome text, ended_at timestamptz, attempts integer)
