@@ -39,7 +39,7 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def version_of(folder: Path) -> tuple[int, ...]:
-    """Return the version of the server in `folder`; an empty text without a server."""
+    """Return the version of the server in `folder`; an empty tuple without a server."""
     try:
         answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

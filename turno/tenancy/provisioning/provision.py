@@ -78,8 +78,8 @@ def add_tenant(
 
     `company` is a slug. `connections` is the number of concurrent sessions of its handlers: two for each child with
     jobs of the tenant. `admin` is idle.
-    A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema of the application in which the tenant's handlers work, too; nothing has changed
-    after an error that it raises.
+    A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema
+    of the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
     """
     check_slug(slug)
     with admin.transaction():
