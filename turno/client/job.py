@@ -12,7 +12,7 @@ ENDED = frozenset({"completed", "failed", "cancelled"})
 class Job:
     """A job as of one answer of the API; `body` is the whole answer.
 
-    `outcome` is None while the job is open. A job that ran to its end has the status `completed`, and the outcome
+    An open job has the `outcome` None. A job that ran to its end has the status `completed`, and the outcome
     `completed`, `completed_with_failures` if some of its items failed, or `nothing_done` if all did. The status
     `accepted` is that of a submission. Where background jobs are disabled the server completes the job within the
     request: it then has neither an id nor an outcome.

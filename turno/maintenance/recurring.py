@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class DueRule:
     """A stored rule with a first moment without a job that comes soon or is past; `now` is the database's time.
 
-    `version` is None without a known handler of its type. With `restart` the moments are decided from `now` on: the
+    Without a handler of its type it has no `version`. With `restart` the moments are decided from `now` on: the
     rule is new, or the database's clock was set back after `next_at` was decided.
     """
 
@@ -58,12 +58,12 @@ class RuleSource(NamedTuple):
     call_fire: LiteralString
 
     def tenants(self, engine: Engine) -> list[int]:
-        """Return the ids of the active tenants, not paused, with a rule whose next moment comes within `ahead`."""
+        """Return the ids of the active tenants, not paused, with a rule due within `ahead`."""
         ids: list[int] = engine.value(self.select_tenants, self.ahead)
         return ids
 
     def due(self, engine: Engine, tenant_id: int) -> list[DueRule]:
-        """Return the tenant's rules whose next moment comes within `ahead`, the earliest first."""
+        """Return the tenant's rules that are due within `ahead`, the earliest first."""
         return engine.rows(DueRule, self.select_due, tenant_id, self.ahead)
 
     def fire(self, engine: Engine, schema: str, rule: DueRule, decided: Firing, problem: str | None) -> int:

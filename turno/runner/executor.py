@@ -215,8 +215,8 @@ class Run:
         """Undo the kept jobs; their tokens decide which jobs run again, each in a separate transaction.
 
         With `tries` there is only one job, and the error is its own. A lost reply to the commit counts as an error of
-        the jobs whose claims are still held. A misuse may have committed the work of the jobs without a written end, so
-        these fail for good.
+        the jobs that still have their claims. A misuse may have committed the work of the jobs without a written end,
+        so these fail for good.
         """
         said, _, _ = str(error).partition("\n")
         kept, self._kept = self._kept, {}

@@ -60,7 +60,7 @@ class ItemSavepoint:
                 "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; "
                 f"{self._restore}RELEASE SAVEPOINT {self._name}"
             )
-        except Exception as error:  # noqa: BLE001 - the caller decides whose fault it is
+        except Exception as error:  # noqa: BLE001 - the caller decides on the cause
             return error
         return None
 
@@ -106,7 +106,7 @@ class Ledger:
         return False
 
     def commit(self, *, asked: bool) -> None:
-        """Commit a chunk, and open the next transaction; stop there if asked."""
+        """Commit a chunk, and open the next transaction; stop there on request."""
 
 
 class AttemptLedger(Ledger):
@@ -132,7 +132,7 @@ class AttemptLedger(Ledger):
         return attempts.items(self.connection, self._transaction.claim, entries, total)
 
     def commit(self, *, asked: bool) -> None:
-        """Commit a chunk, and open the next transaction; stop there if asked."""
+        """Commit a chunk, and open the next transaction; stop there on request."""
         crash_points.reach("chunk_recorded")
         self._transaction.commit(go_on=True)
         crash_points.reach("chunk_committed")
@@ -146,8 +146,8 @@ class LedgerBatch(Generic[T]):
             with step as item:
                 item.ref = bill(job.connection, item.value)
 
-    Every `chunk` items (at most 50) the work commits together with the ledger. An item's own error is
-    recorded and the batch goes on; an error of the database's that is no item's fault ends the chunk.
+    Every `chunk` items (at most 50) the work commits together with the ledger. An item's own error is recorded and the
+    batch continues; an error of the database's that is no item's fault ends the chunk.
     """
 
     def __init__(

@@ -249,7 +249,7 @@ class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
         if session.refusal is not None:
             gen.close()
             raise HandlerMisuse(session.refusal)
-        session.refusal = IN_USE  # for uses of the other object in the meantime; this object waits for its own lock
+        session.refusal = IN_USE  # for uses of the session's object in the meantime; this object waits for its own lock
         try:
             if (savepoint := session.savepoint()) is not None:
                 session.savepoint_set(await super().wait(savepoint))

@@ -59,7 +59,7 @@ class SharedState:
         return self._words[FURTHEST] if self._words[BATCH] == batch else NOWHERE
 
     def at_work(self, batch: int) -> int | None:
-        """Return the job of this batch whose handler runs; None between two jobs."""
+        """Return the job of this batch with a running handler; None between two jobs."""
         at = self._words[AT_WORK]
         return at - 1 if at and self._words[BATCH] == batch else None
 

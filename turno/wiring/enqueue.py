@@ -55,8 +55,8 @@ def _one(
     the handler's own dataclass. With `key` the same request is one job however often it is made; with `unique_for` so
     many seconds, while that job is "open", or "for ever", and without a key the payload is the key. `run_in`, a
     timedelta or seconds, may replace `run_at`. `concurrency_key` replaces the key that the handler makes of the payload
-    ("" is none), and `queue` may be one of its `other_queues`. Raises InvalidPayload with the field, UnknownJobType, or
-    NotEnqueued.
+    ("" removes it), and `queue` may be one of its `other_queues`. Raises InvalidPayload with the field, UnknownJobType,
+    or NotEnqueued.
     """
     handler = _handler(job_type)
     new = NewJob.of(

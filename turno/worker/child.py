@@ -24,8 +24,8 @@ SHOWN_AFTER_SECONDS = 0.05  # after which people see that a job runs
 class Unfinished:
     """The unfinished claims of an ended child.
 
-    The child may have begun `begun`, and certainly did not begin `rest`. `blamed` is the claim whose handler ran, or
-    the only claim whose handler can have run; None if it is unknown.
+    The child may have begun `begun`, and certainly did not begin `rest`. `blamed` is the claim of the running handler,
+    or the only claim with a handler that can have run; None if it is unknown.
     """
 
     pid: int
@@ -118,7 +118,7 @@ class Child:
 
     @property
     def current(self) -> Claim | None:
-        """Return the claim whose handler runs; None between two jobs."""
+        """Return the claim of the running handler; None between two jobs."""
         at = self._shared.at_work(self._number)
         return None if at is None or at >= len(self.claims) else self.claims[at]
 

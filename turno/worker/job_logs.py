@@ -23,8 +23,8 @@ MOST_AT_ONCE = 1000  # lines of a tenant per statement
 class JobLogs:
     """Takes the lines from the memory shared with the children, and writes the due ones.
 
-    A tenant whose table is locked delays only its lines, and cannot displace the lines of another tenant; lines
-    that the tenant's schema refuses are dropped with a warning.
+    A tenant with a locked table delays only its own lines, and cannot displace the lines of another tenant; lines that
+    the tenant's schema refuses are dropped with a warning.
     """
 
     def __init__(self, engine: Engine, *, keep: int) -> None:

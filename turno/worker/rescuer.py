@@ -1,4 +1,4 @@
-"""Take back the jobs of ended children: each in a transaction of its own, repeated until it succeeds."""
+"""Take back the jobs of ended children: each in a separate transaction, repeated until it succeeds."""
 
 import logging
 import math
@@ -89,7 +89,7 @@ class Rescuer:
 
     @property
     def tokens(self) -> set[UUID]:
-        """Return the tokens of the claims whose rescue is pending."""
+        """Return the tokens of the claims with a pending rescue."""
         return set(self._pending)
 
     @property
@@ -107,7 +107,8 @@ class Rescuer:
         begun, rest = unfinished.begun, unfinished.rest
         if code in WAITS:  # no handler was called, and another child would fail in the same way
             begun, rest = begun + rest, ()
-        # The job to blame first: its rescue ends the child's sessions, and frees the locks that the other rescues need.
+        # The job to blame first: its rescue ends the child's sessions, and frees the locks that all further rescues
+        # need.
         for claim in sorted(begun, key=lambda claim: claim is not unfinished.blamed):
             if blameless or claim is unfinished.blamed:
                 pause = self._pause(code, cause, claim)
@@ -125,7 +126,7 @@ class Rescuer:
             self._add(claim, cause, NO_PROCESS_PAUSE, handed=False)
 
     def reply_lost(self, claim: Claim) -> None:
-        """Give back a claim whose reply was lost with a connection: no child has it, and this worker lives."""
+        """Give back a claim after a reply that was lost with a connection: no child has it, and this worker lives."""
         self._add(claim, crash_reasons.REPLY_LOST, 0.0)
 
     def not_started(self, batch: Batch) -> None:
@@ -134,7 +135,7 @@ class Rescuer:
             self._add(claim, crash_reasons.NOT_STARTED, 0.0, handed=False)
 
     def pass_over(self, batches: Sequence[Batch]) -> list[Batch]:
-        """Give back the batches of tenants with a recent failure to start or rescue a job; return the other batches.
+        """Give back the batches of tenants with a recent failure to start or rescue a job; return the rest.
 
         Without other batches, nothing is claimed before `claims_at`: such a tenant may have many ready jobs.
         """

@@ -1,4 +1,4 @@
-"""The time limits of jobs: a child is asked to stop at the limit of its job, and killed after a grace."""
+"""The time limits of jobs: a child receives a request to stop at the limit of its job, and is killed after a grace."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -34,7 +34,7 @@ class TimeLimits:
         return deadline
 
     def enforce(self, child: Child) -> None:
-        """Ask a child with an overdue job to stop; kill a child that was asked before."""
+        """Send a child with an overdue job a request to stop; kill a child that has received it before."""
         # Read before the clock: a job that begins in between has not passed its limit.
         claim = child.current
         if not child.claims or monotonic() < self.deadline(child):

@@ -1,4 +1,4 @@
-"""The schedules of all tenants, as operators see them, without payload and user; and those with a problem."""
+"""The schedules of all tenants, as operators see them, without payload and user; and the schedules with a problem."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

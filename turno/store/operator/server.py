@@ -11,8 +11,8 @@ from psycopg.rows import class_row
 class Server:
     """Numbers of the server; ages are in seconds.
 
-    `oldest_transaction` is None unless the operator's login may see other logins' transactions: it takes membership
-    in pg_read_all_stats. `oldest_writer` is in transactions: how many were begun since the oldest that writes.
+    `oldest_transaction` needs membership in pg_read_all_stats, which lets the operator's login see other logins'
+    transactions; otherwise None. `oldest_writer` is in transactions: how many were begun since the oldest that writes.
     `relay_lag` is how long the oldest job waits to be published to the broker.
     """
 

@@ -1,4 +1,4 @@
-/** Draw the tables of the charts' page: each figure's table is its data, and stays for who cannot see the drawing. */
+/** Draw the tables of the charts' page: each figure's table has its data, and stays for screen readers. */
 
 /* global uPlot */
 

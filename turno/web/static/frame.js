@@ -1,4 +1,4 @@
-/** What every page of ours does: times in the reader's own zone, forms that are sent once, a list of the keys. */
+/** Common to all pages: times in the reader's own zone, forms that are sent once, a list of the keys. */
 
 const two = (number) => String(number).padStart(2, "0");
 

@@ -1,4 +1,4 @@
-/** Keys of the tenant's page. Loaded before anything is drawn: a key pressed on what can be seen is never lost. */
+/** Keys of the tenant's page. Loaded before the page is drawn, so that no key press is lost. */
 
 "use strict";
 

@@ -19,7 +19,7 @@ const ENDED = ["completed", "failed", "cancelled"];
 const fill = (phrase, values) => phrase.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 const many = (one, other, n) => fill(n === 1 ? one : other, { n: numbers.format(n) });
 
-/* What changes ------------------------------------------------------------------------------------ */
+/* Changes ----------------------------------------------------------------------------------------- */
 
 /** Numbers change in place; a new state is drawn by the server, in its own words. */
 function showJob(job) {
@@ -93,7 +93,7 @@ let drawSoon = false;
 let rest;
 const SHARE = 4; // unasked, drawing takes at most one part in so many and one of the time, however much happens
 
-/** Fetch this very page and replace what differs; what somebody is filling in is not among it. */
+/** Fetch this page and replace the parts that differ, except a form in use. */
 async function refresh({ asked = false } = {}) {
   drawSoon ||= asked;
   if (drawing || (rest && !asked)) {
@@ -146,7 +146,7 @@ function place(drawn) {
   prepareTimes();
 }
 
-/** A row opens in place: what the server draws at the link's address, without leaving this one. */
+/** Open a row in place, with the server's response at the link's address. */
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("a[aria-expanded]");
   if (!opener || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -157,7 +157,7 @@ document.addEventListener("click", (event) => {
   refresh({ asked: true });
 });
 
-/* What is said aloud: a state when it changes, progress at each quarter --------------------------- */
+/* Announcements: a state when it changes, progress at each quarter -------------------------------- */
 
 const said = new Map();
 

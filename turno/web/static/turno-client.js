@@ -6,9 +6,9 @@
  *     const { job_id } = await turno.submit("batch_invoicing", { order_ids: [10248] });
  *     turno.follow(job_id, (job) => console.log(job.label, job.progress.done));
  *
- * All tabs of one origin, tenant and session share one EventSource: the tab that holds a lock reads it and tells
- * the others. Where the stream does not come through, that tab polls and tries the stream again from time to time.
- * A job's state is told once for each revision, never an older one after a newer.
+ * All tabs of one origin, tenant and session share one EventSource: the tab that holds a lock reads it and
+ * informs the other tabs. Without a stream, that tab polls and tries the stream again from time to time.
+ * Each revision of a job's state is emitted once, never an older one after a newer.
  *
  * @module turno-client
  */
@@ -19,13 +19,13 @@
  * @property {string} [base] Where Turno is, such as "https://turno.example"; by default this page's own origin.
  * @property {() => string | Promise<string>} [token] Gives a fresh token: for pages of other origins, whose streams
  *   then use one-use tickets. Without it the pages' cookie speaks for the user.
- * @property {string} [session] A name for who is signed in: tabs share a stream only if it is the same.
- * @property {boolean} [everything] Watch all of the user's jobs and notifications, and not only those followed.
+ * @property {string} [session] A name for the signed-in user: tabs share a stream only if it is the same.
+ * @property {boolean} [everything] Watch all of the user's jobs and notifications, and not only followed jobs.
  * @property {boolean} [everyone] For operators: watch the jobs of all users of the tenant, besides one's own notifications.
  */
 
 /**
- * @typedef {object} Job What `GET /api/jobs/<id>` answers; only what is used here is named.
+ * @typedef {object} Job The response of `GET /api/jobs/<id>`; only the fields used here are named.
  * @property {string} job_id
  * @property {string} type
  * @property {"pending" | "running" | "completed" | "failed" | "cancelled"} status
@@ -69,8 +69,8 @@ export class TurnoProblem extends Error {
 }
 
 /**
- * One tenant of one user. Emits "job", "notification", "unread" and "connection" events; their `detail` is what is new,
- * of "unread" how many notifications are, told whenever it is counted.
+ * One tenant of one user. Emits "job", "notification", "unread" and "connection" events; their `detail` is the new state,
+ * of "unread" the number of unread notifications, at each count.
  */
 export class Turno extends EventTarget {
   /** @param {Options} options */
@@ -89,7 +89,7 @@ export class Turno extends EventTarget {
     this._followed = new Map();
     /** @type {Set<string>} jobs that some tab follows and that have not ended */
     this._open = new Set();
-    /** @type {Set<string>} notifications told already, read ones apart */
+    /** @type {Set<string>} emitted notifications, read ones apart */
     this._told = new Set();
     const name = `turno ${this.base} ${schema} ${session}${everyone ? " *" : ""}`;
     this._tabs = new Tabs(name, (said) => this._hear(said));
@@ -177,7 +177,7 @@ export class Turno extends EventTarget {
     this._wake = watchForWaking(again, () => this._source.unplugged(), () => this._tabs.say({ left: true }));
   }
 
-  /** Stop listening; another tab takes over. What is followed is followed again after `start`. */
+  /** Stop listening; another tab takes over. `start` follows the same jobs again. */
   close() {
     this._started = false;
     clearInterval(this._upkeep);
@@ -262,7 +262,7 @@ export class Turno extends EventTarget {
   }
 
   /**
-   * Nobody in this tab follows the job any more.
+   * The last follower of the job in this tab has left.
    * @param {string} id
    */
   _leave(id) {
@@ -275,7 +275,7 @@ export class Turno extends EventTarget {
     }
   }
 
-  /** Watch only what somebody still follows: what this tab does, and what the others say when they are asked. */
+  /** Watch only jobs that a tab still follows: this tab's jobs, and the jobs that the other tabs report on request. */
   _recount() {
     this._open = new Set(this._followed.keys());
     if (this.everything) for (const job of this._jobs.values()) if (!ENDED.has(job.status)) this._open.add(job.job_id);
@@ -284,7 +284,7 @@ export class Turno extends EventTarget {
   }
 
   /**
-   * What another tab says.
+   * Handle a message of another tab.
    * @param {any} said
    */
   _hear(said) {
@@ -320,7 +320,7 @@ class Source {
     this.events = null;
     /** @type {Map<string, string>} ETags of polled jobs */
     this.etags = new Map();
-    /** @type {Set<string>} jobs that the present stream has told of */
+    /** @type {Set<string>} jobs that the present stream has sent */
     this.streamed = new Set();
     this.opened = false;
     this.streaming = false;
@@ -357,7 +357,7 @@ class Source {
     if (this.opened) this._lost();
   }
 
-  /** Somebody follows another job: look at it soon, if the stream is not there, or does not tell of it by itself. */
+  /** A tab follows another job: poll it soon if the stream is missing, or does not send this job. */
   look() {
     if (!this.opened || (this.streaming && this._untold().length === 0)) return;
     this.pollEvery = POLL_MS;
@@ -365,7 +365,7 @@ class Source {
   }
 
   /**
-   * Nobody follows other jobs than these any more.
+   * Only these jobs are still followed.
    * @param {Set<string>} open
    */
   forget(open) {
@@ -373,12 +373,12 @@ class Source {
     this._settle();
   }
 
-  /** @returns {string[]} the open jobs that have to be asked for: all of them while there is no stream */
+  /** @returns {string[]} the open jobs to poll: all of them without a stream */
   _untold() {
     return [...this.turno._open].filter((id) => !this.streaming || !this.streamed.has(id));
   }
 
-  /** Live is what the stream tells of; as long as one job has to be asked for, nothing here is called so. */
+  /** The connection is live once the stream covers all open jobs, without polling. */
   _settle() {
     if (!this.streaming || this._untold().length > 0) return;
     clearTimeout(this.pollTimer);
@@ -469,7 +469,7 @@ class Source {
     this.pollTimer = setTimeout(() => this._poll(), wait);
   }
 
-  /** Ask once for all that the stream does not tell of, more and more rarely while nothing changes. */
+  /** Poll once all jobs that the stream does not cover, less and less often while nothing changes. */
   async _poll() {
     const began = this.turno._jobs.size;
     let changed = false;
@@ -495,14 +495,14 @@ class Source {
     this._pollIn(Math.max(this.pollEvery, 1000 * asked));
   }
 
-  /** Ask for what a stream would have told, were there one. */
+  /** Poll the events that a stream would have sent. */
   async _pollBeside() {
     if (this.turno.everything) await this._pollEverything();
     // Without an open job, request a page anyway: an EventSource does not report why it was refused.
     else if (this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
   }
 
-  /** @param {string} id @returns {Promise<number>} the seconds that the answer asks to wait */
+  /** @param {string} id @returns {Promise<number>} the seconds to wait, from the response */
   async _pollJob(id) {
     const etag = this.etags.get(id);
     try {
@@ -617,7 +617,7 @@ function watchForWaking(wake, lose, go) {
 }
 
 /**
- * A label, or what it waits for, may change by time alone, with the revision that it had.
+ * A label, or the condition that it waits for, may change by time alone, without a new revision.
  *
  * @param {Job} job
  * @param {Job} known
@@ -634,7 +634,7 @@ function seconds(headers) {
 }
 
 /**
- * Keep the newest of what was put in.
+ * Keep the newest entries.
  *
  * @param {Map<string, any> | Set<string>} kept
  */

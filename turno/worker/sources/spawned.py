@@ -64,7 +64,7 @@ class ExecSource(Source):
         return [] if claim is None else [(claim,)]
 
     def _at_work(self, worker: UUID, free: int) -> list[Batch]:
-        """Claim ready jobs; release the slot if there are none."""
+        """Claim ready jobs; release the slot if no job is ready."""
         if self._idle_since is not None:
             return []
         if claims := self._waiting(worker, free):
