@@ -71,19 +71,18 @@ def install(
     sign_in: str | None = None,
     layout: str | None = None,
 ) -> None:
-    """Add the API, the pages and the streams to an application; nothing is connected until a request asks.
+    """Add the API, the pages and the streams to an application; the first request opens the first connection.
 
     All of it is one blueprint: its checks, limits, headers and answers to errors concern no other route of the
     application.
 
-    `connection` lends a web session in autocommit, `operator` one of the operator's login; `live` provides
-    live changes. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
-    `readiness` says in a sentence what `/readyz` still waits for. `pages` are the application's own, which stand before
-    Turno's. `principal` says who asks, in place of tokens; who is
-    not signed in is led to the address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`,
-    `turno_head` and `turno`.
-    Raises InvalidSettings if tokens cannot be checked, ValueError for a prefix that is no path, and whatever a
-    handler's module raises when loaded.
+    `connection` lends a web session in autocommit, `operator` one of the operator's login; `live` provides live
+    changes. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
+    `readiness` returns the reason, a sentence, why `/readyz` is not ready, or None. `pages` are the application's own,
+    which stand before Turno's. `principal` returns the user of a request and replaces the tokens; a request without a
+    user is redirected to the address `sign_in`. Pages extend the template `layout`, which has the blocks `title`,
+    `turno_head` and `turno`. Raises InvalidSettings if tokens cannot be checked, ValueError for a prefix that is no
+    path, and the errors of loading a handler's module.
     """
     if url_prefix and not PREFIX.fullmatch(url_prefix):
         raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {url_prefix!r}")
@@ -131,7 +130,7 @@ def install(
     turno.register_error_handler(Exception, answer_error)
     for code in default_exceptions:
         turno.register_error_handler(code, answer_error)
-    # Of two pages at one address Flask shows the one that came first.
+    # Flask serves the first of two pages at the same address.
     ours = {f"turno.{name}" for name in merged("blueprint", ({one.name: one} for one in (*routes, *shown)))}
     for blueprint in (*pages, *routes, *shown, *(() if principal else (token_sign_in,))):
         turno.register_blueprint(blueprint)

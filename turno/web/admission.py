@@ -25,24 +25,24 @@ HEADER = "X-Schema"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One user within one tenant; whatever a request does stays within it."""
+    """A user within a tenant; the scope bounds every access of a request."""
 
     tenant: Tenant
     principal: Principal
 
     @property
     def visible_user(self) -> str | None:
-        """The user whose jobs may be seen; None for an operator, who sees every user's."""
+        """The user to whom reads are limited; None for an operator, with access to every user's jobs."""
         return None if self.principal.operator else self.principal.user
 
     @property
     def operator(self) -> str | None:
-        """The name under which what they change is on record; None for a user."""
+        """The name of an operator in the audit; None for a user."""
         return self.principal.user if self.principal.operator else None
 
     @property
     def hides(self) -> bool:
-        """Whether secrets are left out of what is shown: an operator who is no admin reads other people's jobs."""
+        """Whether secrets are redacted: for an operator without the role admin, when they read other people's jobs."""
         return self.principal.operator and self.principal.role != "admin"
 
     def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def scope_of(request: Request) -> Scope:
 
 
 def scope_within(principal: Principal, slug: str | None) -> Scope:
-    """Return the scope of a user who chose a tenant; raises as `scope_of` does."""
+    """Return the scope of a user in a chosen tenant; raises as `scope_of` does."""
     tenant, principal = _chosen(principal, slug)
     if principal.issued_at < tenant.tokens_valid_from:
         refuse_token("The token was revoked; ask its issuer for a new one.")
@@ -74,19 +74,19 @@ def scope_within(principal: Principal, slug: str | None) -> Scope:
 
 
 def require_operator(principal: Principal) -> None:
-    """Raise Problem 403 unless an operator asks, whatever their role."""
+    """Raise Problem 403 unless the user is an operator, in any role."""
     if not principal.operator:
         raise Problem(Kind.OPERATORS_ONLY, "The token must carry the role operator.")
 
 
 def require_everywhere(principal: Principal) -> None:
-    """Raise Problem 403 unless an operator of every company asks."""
+    """Raise Problem 403 unless the user is an operator of every company."""
     if not principal.everywhere:
         raise Problem(Kind.OPERATORS_ONLY, "All companies share this: it takes an operator of every company.")
 
 
 def require_change(principal: Principal) -> None:
-    """Raise Problem 403 if somebody asks for a change whose role is to read."""
+    """Raise Problem 403 for a change by a reader."""
     if not principal.may_change:
         raise Problem(Kind.READ_ONLY, "The role reader changes nothing; the token must carry the role operator.")
 

@@ -1,4 +1,4 @@
-"""Turn every error into a problem: told to whoever asked, and logged under its `instance` where it is ours."""
+"""Turn every error into a problem for the client, and log our own faults under its `instance`."""
 
 import logging
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = "5"
 MEDIA_TYPE = "application/problem+json"
 
-# What the framework refuses before or beside our own code, in our own words.
+# Refusals by the framework, with our own texts.
 _FRAMEWORK = {
     404: (Kind.NOT_FOUND, "There is nothing at this address."),
     413: (Kind.TOO_LARGE, "The body is larger than this service reads; send less at once."),
@@ -28,7 +28,7 @@ _UNREADABLE = (Kind.INVALID_REQUEST, "The request could not be read; send it aga
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what is answered to an error of whatever kind."""
+    """Return the problem for any error."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RateLimited):
@@ -45,7 +45,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def problem_document(problem: Problem) -> Response:
-    """Return the answer that tells a problem to a program."""
+    """Return the problem as a JSON response."""
     response = answer(problem.document(at("")), problem.kind.status, problem.headers)
     response.mimetype = MEDIA_TYPE
     return response
@@ -83,7 +83,7 @@ def _older_schema(name: str) -> Problem:
 
 def _fault(error: Exception) -> Problem:
     problem = Problem(Kind.FAULT, "This is our fault, not the request's; it was logged under the id in `instance`.")
-    # Which class and where: its message may hold what the request or the payload holds.
+    # The log has class and line only: the message may hold data of the request or the payload.
     log.error("request failed: %s at %s", type(error).__name__, line_of(error), extra=_where(problem))
     return problem
 

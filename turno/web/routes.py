@@ -49,7 +49,7 @@ class Operation:
     query: type[Any]
     body: type[Any] | None
     access: Access | None
-    # False for an operation on many tenants: X-Schema names the tenant of the others.
+    # False for an operation on many tenants, without X-Schema.
     one_tenant: bool
     problems: tuple[Kind, ...] = ()
     request_headers: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An admitted request of an operator about many tenants: those of the companies of `principal`, or all."""
+    """An admitted request of an operator about many tenants: the tenants of `principal.companies`, or all."""
 
     principal: Principal
     correlation_id: str
@@ -98,10 +98,10 @@ class Routes(Blueprint):
     ) -> Callable[[View], View]:
         """Register a view at an address such as `GET /api/jobs`; `rules` are further fields of its Operation.
 
-        The parameter `call` decides who may send the request: a Call is for the users of a tenant, with `operator` for
-        its operators, an OperatorCall for operators. A view has it unless it is for `everybody`, or TypeError is
-        raised. The query string is read into a parameter `query`, and the body into `body`: a dataclass, or Changes of
-        a dataclass. A view that looks for an id before it reads its body names the type of the body in `rules`. The
+        The parameter `call` sets the permitted users: a Call is for the users of a tenant, with `operator` for its
+        operators, an OperatorCall for operators. A view has it unless it is for `everybody`, or TypeError is raised.
+        The query string is read into a parameter `query`, and the body into `body`: a dataclass, or Changes of a
+        dataclass. A view that looks for an id before it reads its body names the type of the body in `rules`. The
         variables of the path follow. A dataclass that the view returns is answered as JSON with the first status of
         `answers`, by default 200.
         """

@@ -53,7 +53,7 @@ def _limit_the_body() -> None:
 def _refuse_other_hosts() -> Response | None:
     """Refuse requests for hosts other than that of TURNO_PUBLIC_URL, except of probes and monitoring systems.
 
-    A site whose name is made to lead here would otherwise count as our own origin.
+    Otherwise a foreign host name that resolves to this server would count as our own origin.
     """
     public_url = services().settings.public_url
     host = urlsplit(public_url).hostname
@@ -78,7 +78,7 @@ CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-C
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 CORS_METHODS = "GET, POST, PATCH"
 PREFLIGHT_SECONDS = "600"
-# Anybody may load the client library: it is the same for all and knows nothing.
+# The client library is public: it is the same for all users and contains no data.
 CLIENT = "turno-client.js"
 
 
@@ -128,21 +128,21 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class AnyPath(PathConverter):
-    """Whatever follows, also what begins with a slash."""
+    """The rest of a path, also with a leading slash."""
 
     regex = ".*?"
     part_isolating = False
 
 
 def install_unknown_address(turno: Blueprint) -> None:
-    """Have the blueprint answer whatever stands below its prefix; any other route is found before this one."""
+    """Have the blueprint answer all unknown addresses below its prefix; Flask prefers any other route."""
     turno.record(_install)
 
 
 def _install(state: BlueprintSetupState) -> None:
     app, prefix = state.app, state.url_prefix or ""
     app.url_map.converters["turno_any"] = AnyPath
-    # By hand, because Flask's own way names the methods, and there is no end to what may be sent.
+    # Not by Flask's `route`, which needs a list of methods: a client may send any.
     app.url_map.add(app.url_rule_class(f"{prefix}/<turno_any:path>", endpoint=UNKNOWN))
     app.view_functions[UNKNOWN] = _unknown
 

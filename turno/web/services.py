@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from turno.web.pages.operator_pages import OperatorVisit
     from turno.web.pages.visit import Visit
 
-# Returns who asks, None if nobody is signed in.
+# Returns the user of a request, None without a session.
 AskPrincipal = Callable[[Request], "Principal | None"]
 
 Inline = Callable[[Tenant, type[JobHandler[Any]], Any, str], dict[str, Any] | None]  # payload, user
 Clock = Callable[[], datetime]
 JobSection = Callable[[Reader, "Visit", UUID], Markup]
 OperatorJobSection = Callable[[Reader, "OperatorVisit", UUID], Markup]
-# Returns None when the service may get requests, else a sentence that says what it waits for.
+# Returns None when the service is ready for requests, else the reason, as a sentence.
 Readiness = Callable[[], str | None]
 
-# Returns the OpenAPI document as JSON and as a page, whose addresses begin with the one that it is given.
+# Returns the OpenAPI document as JSON and as a page, with the given prefix of its addresses.
 Published = Callable[[str], tuple[str, str]]
 
 NAME = "turno"
@@ -52,10 +52,10 @@ LINKS = ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a route may use: settings, handlers, database connections, the dispatcher and live changes.
+    """Services of routes: settings, handlers, database connections, the dispatcher and live changes.
 
-    `operator` lends a session of the operator's login, for what is about many tenants. Who asks says `tokens`, or
-    `principal` of the application; `prefix` is what our addresses begin with.
+    `operator` lends a session of the operator's login, for routes about many tenants. `tokens`, or the application's
+    `principal`, return the user of a request; `prefix` is the prefix of our addresses.
     """
 
     settings: Settings
@@ -105,22 +105,22 @@ def as_operator() -> AbstractContextManager[Operator]:
 
 
 def at(path: str) -> str:
-    """Return the address at which a browser finds a path of Turno's; of "" what all of them begin with."""
+    """Return the browser's address of a path of Turno; of "" the prefix of all addresses."""
     return _mounted() + services().prefix + path
 
 
 def asked_path() -> str:
-    """Return the address of the present request as a browser asked for it, without its query."""
+    """Return the browser's address of the present request, without its query."""
     return _mounted() + request.path
 
 
 def over_https(request: Request) -> bool:
-    """Say whether browsers reach us over HTTPS: if TURNO_PUBLIC_URL says so, whatever a request's headers say."""
+    """Return whether browsers use HTTPS, by TURNO_PUBLIC_URL or by the present request."""
     return request.is_secure or services().settings.public_url.startswith("https:")
 
 
 def asked_on_this_machine(request: Request) -> bool:
-    """Say whether the browser asked for a name that always means its own machine; any other may be led here."""
+    """Return whether the browser's host name always means its own machine; any other may be redirected to it."""
     try:
         host = urlsplit(f"//{request.host}").hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -131,7 +131,7 @@ def asked_on_this_machine(request: Request) -> bool:
 def _mounted() -> str:
     """Return where the application is mounted.
 
-    SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of TURNO_PUBLIC_URL.
+    This is SCRIPT_NAME, as set by the server or a middleware of the host, else the path of TURNO_PUBLIC_URL.
     """
     return request.script_root or urlsplit(services().settings.public_url).path
 

@@ -1,1 +1,1 @@
-"""The addresses under /api: what they take, and what they answer."""
+"""The addresses under /api: their requests and answers."""

@@ -1,4 +1,4 @@
-"""/healthz and /readyz: for the one who starts, stops and routes to this process."""
+"""/healthz and /readyz: for the supervisor and the load balancer of this process."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -24,7 +24,7 @@ class Health:
 def healthz() -> Health:
     """Ask whether the process is up.
 
-    Asks nothing of the database: a restart of this process would not mend that.
+    Sends no query: a restart of this process would not repair the database.
     """
     return Health("ok")
 

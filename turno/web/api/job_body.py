@@ -15,7 +15,7 @@ from turno.web.http.responses import from_row
 from turno.web.services import job_links
 
 RETRY_WHILE_OPEN = "2"
-CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause
+CRASH = "Crash"  # error class recorded by a worker's parent whose child died; the message is the cause
 UNEXPECTED = "UnexpectedError"
 
 Band = Literal["urgent", "normal", "low"]
@@ -47,7 +47,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What went wrong.
+    """The error of a job.
 
     Of an error that was not written for users they see its `reference`, which the log has as `error_id`; operators see
     its class, message and traceback too.
@@ -104,7 +104,7 @@ class JobBody:
 
     @property
     def standing(self) -> str:
-        """Return what may change without a new revision: by time alone, or because a part has ended."""
+        """Return the fields that change without a new revision: with time, or at the end of a part."""
         ended = f"{self.parts.ended} ended" if self.parts and not self.status.ended else None
         return ", ".join(word for word in (self.label, self.waiting_for, ended) if word)
 
@@ -115,7 +115,7 @@ class JobBody:
 
 
 def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
-    """Return a stored job as its user, or an operator, may see it; its links begin with `root`."""
+    """Return a stored job as visible to its user, or to an operator; `root` is the prefix of its links."""
     return from_row(
         JobBody,
         row,
@@ -153,7 +153,7 @@ def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | N
 
 
 def for_users(error: Mapping[str, Any]) -> bool:
-    """Say whether a stored error's message was written for whoever asked for the job, by its handler or by Turno."""
+    """Return whether a stored error's message is for the job's user: written by its handler or by Turno."""
     return error.get("for_users") is True or (error.get("class") == CRASH and "traceback" not in error)
 
 

@@ -48,7 +48,7 @@ class RerunBody:
 def cancel(call: Call, job_id: str) -> Response:
     """Cancel a job.
 
-    Safe to repeat. A running job stops at its next checkpoint, chunk or look; what it committed stays.
+    Safe to repeat. A running job stops at its next checkpoint, chunk or poll; its committed work stays.
     """
     verdict = cancel_job(call.scope, job_id)
     match verdict.word:
@@ -67,8 +67,8 @@ def cancel(call: Call, job_id: str) -> Response:
 def retry(call: Call, job_id: str) -> Response:
     """Run an ended job again.
 
-    Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. What was
-    done is not done again. Asked twice, it answers with the same new job.
+    Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. Completed
+    work is not repeated. A repeated request returns the same new job.
     """
     verdict = retry_job(call.scope, job_id, correlation_id=call.correlation_id)
     match verdict.word:
@@ -118,7 +118,7 @@ def rerun(call: Call, job_id: str) -> Response:
 
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:
-    """Cancel a visible job, or ask it to stop: cancelled, requested or ended; raises the one 404 of all others."""
+    """Cancel a visible job, or request its stop: cancelled, requested or ended; raises 404 for any other job."""
     verdict = services().dispatcher.cancel(
         scope.tenant,
         read_id(job_id, no_such_job()),
@@ -149,5 +149,5 @@ def _known(verdict: Verdict) -> Verdict:
 
 def _cancelled(word: Literal["cancelled", "requested"], verdict: Verdict, told: str, status: int) -> Response:
     job_id = verdict.job_id
-    assert job_id is not None  # noqa: S101 - the one that was asked for
+    assert job_id is not None  # noqa: S101 - the requested job
     return answer(Cancelled(word, job_id, told, job_links(job_id, at(""))), status)

@@ -1,4 +1,4 @@
-"""GET /api/jobs/<id>/items, /events and /attempts: what happened to a job."""
+"""GET /api/jobs/<id>/items, /events and /attempts: the history of a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ job_history = Routes("job_history", __name__, tag="jobs")
 
 @dataclass(frozen=True, slots=True)
 class ItemBody:
-    """One item of a batch; `ref` is what the work made of it, such as an invoice's number."""
+    """One item of a batch; `ref` is its result, such as an invoice's number."""
 
     key: str
     state: Literal["done", "failed", "skipped"]

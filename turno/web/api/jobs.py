@@ -121,7 +121,7 @@ def show(call: Call, query: WaitQuery, job_id: str) -> Response:
         response.headers["Retry-After"] = RETRY_WHILE_OPEN
     response.headers["Cache-Control"] = "private, no-cache"
     response.vary.update(("Authorization", "Cookie", "X-Schema"))
-    # An operator is told more of the same state; a browser may be one after it was a user.
+    # Operators receive more data of the same state; a browser may change from user to operator.
     response.set_etag(f"{body.etag}.{call.scope.principal.role}" if operator else body.etag, weak=True)
     if body.status.ended or not query.wait:
         response.make_conditional(request)
@@ -130,7 +130,7 @@ def show(call: Call, query: WaitQuery, job_id: str) -> Response:
 
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:
-    """Return a stored job that the caller may see; raises the one 404 of all others."""
+    """Return a stored job that the caller may see; raises 404 for any other job."""
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
         row = stored.find(reader, asked, call.scope.visible_user)

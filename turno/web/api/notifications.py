@@ -1,4 +1,4 @@
-"""/api/notifications: what a user was told when jobs ended."""
+"""/api/notifications: a user's notifications about ended jobs."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ notifications = Routes("notifications", __name__, tag="notifications")
 class NotificationBody:
     """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt.
 
-    `label` and `outcome` are those of the job; `outcome` is null where the job waits for a review.
+    `label` and `outcome` belong to the job; `outcome` is null where the job waits for a review.
     """
 
     id: UUID
@@ -85,7 +85,7 @@ def mark_read(call: Call, notification_id: str) -> Read:
 
 
 def read(scope: Scope, notification: UUID) -> UUID | None:
-    """Mark a user's notification as read and tell those who watch; returns its job, None if there is no such one."""
+    """Mark a user's notification as read and announce it; returns its job, None if there is no such notification."""
     with services().connection() as connection:
         job: UUID | None = call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))[
             "job_id"
@@ -96,7 +96,7 @@ def read(scope: Scope, notification: UUID) -> UUID | None:
 
 
 def notification_body(row: dict[str, Any], root: str) -> NotificationBody:
-    """Return a stored notification as its user sees it; its links begin with `root`."""
+    """Return a stored notification as visible to its user; `root` is the prefix of its links."""
     links = {"job": f"{root}/api/jobs/{row['job_id']}", "read": f"{root}/api/notifications/{row['id']}/read"}
     kind, data = row["kind"], row["data"]
     ended = None if kind == "needs_review" else outcome(kind, data.get("done"), data.get("failed"))

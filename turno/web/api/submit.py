@@ -76,7 +76,7 @@ RunAt = Annotated[Moment, described("Not before this moment: at most a year ahea
 RunIn = Annotated[
     float,
     Meta(ge=0, le=FARTHEST.total_seconds()),
-    described("Not before so many seconds from now, instead of run_at: at most a year."),
+    described("Seconds from now before which the job does not start, instead of run_at: at most a year."),
 ]
 Band = Annotated[
     Literal["urgent", "normal", "low"], described("Which of this tenant's jobs goes first; no other tenant's.")
@@ -113,9 +113,9 @@ class SubmitBody:
 def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob, list[Behind]]:
     """Return the requested job, checked to the last field, and the expressions of capabilities behind its insert.
 
-    Raises Problem: 422 for an unknown type, 413 and 415 for a body that is not read, 400 with every
-    problem for the rest. Times that were in order when this Idempotency-Key was first used still are: whoever lost
-    the first answer gets it however late.
+    Raises Problem: 422 for an unknown type, 413 and 415 for a body that is not read, 400 with every problem for the
+    rest. Times that were valid at the first use of this Idempotency-Key stay valid: a client that lost the first answer
+    receives it at any later time.
     """
     handler = known_handler(job_type)
     with one_at_a_time(request):
@@ -184,7 +184,7 @@ def known_handler(job_type: str) -> type[JobHandler[Any]]:
 
 
 def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
-    """Return the body, its payload in plain form, and what is wrong with either."""
+    """Return the body, its payload in plain form, and the problems of both."""
     wanted, payload, problems = None, None, []
     try:
         wanted = converter(body_type()).load(body.text)
@@ -269,8 +269,8 @@ REPLAYED = {"Idempotency-Replayed": "`true` if this is the answer to an earlier 
 def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     """Submit a job.
 
-    The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it stands for
-    one job. With `wait` the answer comes when the job has ended, if it does in that time.
+    The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it makes only one
+    job. With `wait` the answer comes when the job has ended, if it does in that time.
     """
     new, behind = read_submission(request, call, job_type)
     inline = services().inline
@@ -286,7 +286,7 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
 
 
 def submitted(verdict: Verdict) -> Verdict:
-    """Return the verdict of a submission that names a job; raises Problem 429 or 422 for the others."""
+    """Return the verdict of a submission that names a job; raises Problem 429 or 422 for any other verdict."""
     match verdict.word:
         case "quota":
             raise over_quota("You have")
@@ -299,7 +299,7 @@ def submitted(verdict: Verdict) -> Verdict:
 
 
 def accepted(verdict: Verdict) -> Response:
-    """Return the 202 that tells where the job is."""
+    """Return the 202 with the address of the job."""
     job_id = verdict.job_id
     assert job_id is not None  # noqa: S101 - accepted and replayed name a job
     links = job_links(job_id, at(""))

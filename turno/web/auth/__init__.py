@@ -1,1 +1,1 @@
-"""Who is asking, for which tenant, and from which site."""
+"""The user, tenant and site of a request."""

@@ -16,7 +16,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def require_same_origin(request: Request) -> None:
-    """Raise Problem 403 unless a page of this very origin sends the request; who does not say it is refused."""
+    """Raise Problem 403 unless a page of this very origin sends the request; an unknown sender is refused."""
     if not from_own_page(request):
         raise Problem(
             Kind.FOREIGN_SITE,
@@ -27,8 +27,8 @@ def require_same_origin(request: Request) -> None:
 def from_own_page(request: Request) -> bool | None:
     """Say whether a page of this very origin sends the request, or one of another site; None if that is not known.
 
-    A browser says so in Sec-Fetch-Site, which no page can forge; an older one, and any over plain HTTP, says it in
-    Origin alone, and for a page's own GET in neither.
+    A browser states it in Sec-Fetch-Site, which no page can forge; an older browser, or any over plain HTTP, only in
+    Origin, and for a page's own GET in neither.
     """
     if site := request.headers.get("Sec-Fetch-Site"):
         return None if site == "none" else site == "same-origin"
@@ -50,7 +50,7 @@ def token_in(request: Request) -> str | None:
 def begin_session(request: Request, response: Response, token: str, principal: Principal, *, now: float) -> None:
     """Start a session that lasts as long as its token; `now` is in seconds since 1970.
 
-    Whatever cookie the browser brought is replaced: nothing that somebody planted there lives on.
+    The response replaces any cookie of the browser, so a planted cookie does not survive.
     """
     response.set_cookie(
         _name(request),
@@ -58,7 +58,8 @@ def begin_session(request: Request, response: Response, token: str, principal: P
         max_age=max(1, int(principal.expires_at - now)),
         path="/",
         httponly=True,
-        # Not Strict: a link in a mail leads to the page and not to the sign-in. What changes state is checked apart.
+        # Not Strict: a link in a mail leads to the page and not to the sign-in. Changes have a separate check of their
+        # origin.
         samesite="Lax",
         secure=over_https(request),
     )
@@ -77,19 +78,19 @@ def form_token(token: str) -> str:
 def _name(request: Request) -> str:
     # A browser accepts __Host- from this very host alone, so a neighbouring subdomain cannot plant a session.
     name = _SECURE if over_https(request) else _PLAIN
-    # Its path must then be /, so the name tells what is mounted below one part of a site from what is below another.
+    # Its path must then be /, so the name contains the prefix: it separates several mounted Turnos of a site.
     return name + _NO_WORD.sub("-", at(""))
 
 
 class Visitor(NamedTuple):
-    """Who looks at the pages, with the CSRF token of their forms."""
+    """The signed-in user of the pages, with the CSRF token of their forms."""
 
     principal: Principal
     form_token: str
 
 
 def principal_of(request: Request) -> Principal:
-    """Return who asks the API.
+    """Return the user of an API request.
 
     Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site has the browser ask for.
     """
@@ -108,10 +109,11 @@ def principal_of(request: Request) -> Principal:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return who looks at the pages; raises Problem 401 if nobody is signed in."""
+    """Return the user of the pages; raises Problem 401 without a session."""
     if services().principal is not None:
         principal = _signed_in(request)
-        # Of the application's session nothing is known; nobody else's page is told this, whichever session it is.
+        # The application's session is unknown here; the token is a digest of its user, and no other user's page
+        # contains it.
         key = services().settings.master_key.encode()
         return Visitor(principal, hmac.digest(key, f"turno form {principal.user}".encode(), "sha256").hex())
     token = token_in(request)
@@ -121,7 +123,7 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def tokens() -> TokenCheck:
-    """Return what checks tokens, where no application says who asks."""
+    """Return the check of tokens, where no application supplies a `principal`."""
     found = services().tokens
     assert found is not None  # noqa: S101 - see `install`
     return found

@@ -19,10 +19,10 @@ from turno.settings import Settings
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.http.responses import Kind, Problem
 
-# reader: sees what operators see, changes nothing. admin: an operator from whom nothing is redacted.
+# reader: sees all that operators see, changes nothing. admin: an operator without redaction.
 Role = Literal["reader", "operator", "admin"]
 LONGEST_USER = 255  # characters
-# Seconds for which a stream goes on without asking again who is signed in, unless a principal says otherwise.
+# Seconds until a stream ends and its client authenticates again, unless a principal has another `expires_at`.
 SESSION_SECONDS = 600.0
 LONGEST_MAIL_ADDRESS = 254
 # Without characters of headers and lists of recipients; quoted names are refused, too.
@@ -33,11 +33,11 @@ _MAIL_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[a-z0-9-]+(\.[a-z0-9-
 class Principal:
     """A user, the tenants they may choose from, and whether they run the installation, or some companies of it.
 
-    Who has a `role` may choose any tenant and sees every user's jobs: those of `companies`, or with None of all.
-    `operator=True` is short for the role operator, and true of every role. `issued_at` and `expires_at` are in seconds
-    since 1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with its
-    principal. `email` is an address that is proven to be theirs, where mails on their jobs go. Raises ValueError for a
-    user who could not be stored or an `email` that is no address, TypeError for `tenants` that are one text.
+    A user with a `role` may choose any tenant and sees every user's jobs in the tenants of `companies`, or with None in
+    all. `operator=True` is short for the role operator, and true of every role. `issued_at` and `expires_at` are in
+    seconds since 1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with
+    its principal. `email` is an address that is proven to be theirs, where mails on their jobs go. Raises ValueError
+    for a user that cannot be stored or an `email` that is no address, TypeError if `tenants` is a string.
     """
 
     user: str
@@ -63,12 +63,12 @@ class Principal:
 
     @property
     def may_change(self) -> bool:
-        """Whether they may change anything: everybody but a reader."""
+        """Whether they may change anything: false only for a reader."""
         return self.role != "reader"
 
     @property
     def everywhere(self) -> bool:
-        """Whether they operate every company's tenants, and what all share."""
+        """Whether they operate every company's tenants, and all shared objects."""
         return self.operator and self.companies is None
 
     def operates(self, company: str) -> bool:
@@ -76,9 +76,9 @@ class Principal:
         return self.operator and (self.companies is None or company in self.companies)
 
     def within(self, tenant: Tenant) -> "Principal | None":
-        """Return who they are in a tenant that they chose, of those listed for them unless they are operators.
+        """Return the principal's rights in a chosen tenant, which must be listed for them unless they are operators.
 
-        An operator of other companies is a user in a tenant that is listed, and nobody, None, in any other.
+        An operator of other companies is a user in a listed tenant, and has no access (None) to any other.
         """
         if not self.operator or self.operates(tenant.company):
             return self
@@ -98,14 +98,14 @@ def is_mail_address(text: str) -> bool:
 log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60.0  # seconds
-MAX_ADDRESSES = 10_000  # that are told apart within a window
+MAX_ADDRESSES = 10_000  # with a separate counter within a window
 OTHERS = "other addresses"
 
 
 class WrongTokens:
     """Counts wrong tokens by address within this process; `most` a minute are answered with 401, further ones with 429.
 
-    Only wrong tokens are ever refused for it: behind one address there may be others, whose tokens are right.
+    Only wrong tokens are refused with 429: several clients may share an address, and correct tokens stay valid.
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = monotonic) -> None:
@@ -140,7 +140,7 @@ SHARED_SECRETS = (("HS256",),)
 PUBLIC_KEYS = (("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("ES256",), ("ES384",), ("ES512",), ("EdDSA",))
 LEEWAY_SECONDS = 30
 LONGEST_TOKEN = 8192
-MOST_ACCEPTED = 10_000  # tokens whose signatures are not checked again
+MOST_ACCEPTED = 10_000  # cached tokens with a verified signature
 ROLES: tuple[Role, ...] = ("admin", "operator", "reader")  # of several in a token the first counts
 REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
 
@@ -159,7 +159,7 @@ class TokenCheck:
         self._wrong = WrongTokens(settings.limits.wrong_tokens_per_minute)
 
     def principal(self, authorization: str | None, sender: str | None = None) -> Principal:
-        """Return whom an Authorization header speaks for; raises Problem as `read` does."""
+        """Return the principal of an Authorization header; raises Problem as `read` does."""
         if not authorization:
             raise Problem(
                 Kind.NOT_AUTHENTICATED,
@@ -172,7 +172,7 @@ class TokenCheck:
         return self.read(token.strip(), sender)
 
     def read(self, token: str, sender: str | None = None) -> Principal:
-        """Return whom a bare token speaks for; raises Problem 401, or 429 after too many of the address `sender`."""
+        """Return the principal of a bare token; raises Problem 401, or 429 after too many of the address `sender`."""
         digest = sha256(token.encode()).digest()
         found = self._accepted.get(digest)
         if found is None or found.expires_at + LEEWAY_SECONDS <= time():
@@ -239,7 +239,7 @@ def _principal(claims: dict[str, Any]) -> Principal:
 
 
 def _email(claims: dict[str, Any]) -> str | None:
-    """Return the address that a token vouches for, as OpenID Connect has it; None for one that nobody verified."""
+    """Return the address of a token's OpenID Connect claims; None for an address that is not verified."""
     email = claims.get("email")
     verified = claims.get("email_verified", True) is True
     return email if verified and isinstance(email, str) and is_mail_address(email) else None

@@ -1,1 +1,1 @@
-"""What every request and every answer has in common: bodies, headers, limits, problems."""
+"""Common parts of requests and answers: bodies, headers, limits, problems."""

@@ -24,7 +24,7 @@ from turno.jobs.moment import moment_of
 from turno.jobs.payload import check_payload
 from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
 
-# The one way in which this API writes an id; UUID() would also take braces, urn: and missing hyphens.
+# The only form of an id in this API; UUID() would also take braces, urn: and missing hyphens.
 WRITTEN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -48,7 +48,7 @@ def idempotency_key(headers: Headers) -> str | None:
 
 
 def correlation_id(headers: Headers) -> str:
-    """Return the X-Correlation-Id, or a new one; raises Problem 400 if it could not stand in a log line."""
+    """Return the X-Correlation-Id, or a new one; raises Problem 400 if it is unfit for a log line."""
     given = headers.get("X-Correlation-Id")
     if given is None:
         return str(uuid4())
@@ -131,9 +131,9 @@ def field_problems(error: InvalidPayload, *within: str) -> list[FieldProblem]:
 
 @contextmanager
 def one_at_a_time(request: Request) -> Iterator[None]:
-    """Let one thread at a time check a large body; small bodies pass.
+    """Let only one thread check a large body; small bodies pass.
 
-    The interpreter runs one thread at a time, and a request that returns from the database waits for it behind every
+    The interpreter lock lets only one thread compute, and a request that returns from the database waits for every
     computing thread: with eight large bodies, eight times as long as with one.
     """
     if request.content_length is not None and request.content_length <= SMALL_BODY_BYTES:
@@ -215,7 +215,7 @@ class NoQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPageQuery:
-    """A page of entries whose ids are UUIDs, after the last one of the page before."""
+    """A page of entries with UUIDs as ids, after the last entry of the page before."""
 
     cursor: JobCursor = NOT_GIVEN
     limit: PageSize = 50

@@ -16,13 +16,13 @@ from turno.jobs.moment import written
 
 TYPE_ROOT = "/docs#"
 BUSY_SECONDS = "1"  # of Retry-After while other requests of the tenant run
-# Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
+# Largest list in one answer: the client repairs these first, and a list of all problems can exceed the body in size.
 MAX_LISTED_PROBLEMS = 100
 
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """What is wrong with one field of the request."""
+    """The problem of one field of the request."""
 
     field: str
     problem: str
@@ -76,8 +76,8 @@ class ProblemDocument:
     type: Annotated[str, Meta(pattern=f"{TYPE_ROOT}({'|'.join(kind.slug for kind in Kind)})$")]
     title: str
     status: int
-    detail: Annotated[str, Meta(description="A sentence that says what to do.")]
-    instance: Annotated[str, Meta(description="The id of this one error.")]
+    detail: Annotated[str, Meta(description="The problem, then its remedy.")]
+    instance: Annotated[str, Meta(description="The id of this error.")]
     limit: Annotated[str, Meta(description="With 429: the limit, such as `jobs_per_day_per_user`.")] | UnsetType = UNSET
     errors: tuple[FieldProblem, ...] | UnsetType = UNSET
 
@@ -94,7 +94,7 @@ class Problem(Exception):
         headers: Mapping[str, str] | None = None,
         limit: str | None = None,
     ) -> None:
-        """`limit` names what was exceeded, as its setting is called without `MAX_`."""
+        """`limit` is the exceeded limit: the name of its setting without `MAX_`."""
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
@@ -119,7 +119,7 @@ class Problem(Exception):
 
 
 def invalid(errors: Sequence[FieldProblem]) -> Problem:
-    """Return the 400 that lists the wrong fields, MAX_LISTED_PROBLEMS at most, and says how many more there are."""
+    """Return the 400 that lists up to MAX_LISTED_PROBLEMS wrong fields, and the number of further ones."""
     what = "one field is" if len(errors) == 1 else f"{len(errors)} fields are"
     listed = list(errors[:MAX_LISTED_PROBLEMS])
     if len(errors) > MAX_LISTED_PROBLEMS:

@@ -18,9 +18,9 @@ PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-actio
 
 
 def published(build: Callable[[], Document]) -> Published:
-    """Return what makes both of the document, for the address that all others in it begin with.
+    """Return a function from the prefix of all addresses to both forms of the document.
 
-    It is built when somebody asks for it: that takes as long as all else at the start of the web.
+    The first request builds the document: that takes as long as the rest of the start of the web.
     """
     document = cache(build)
 

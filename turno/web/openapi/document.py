@@ -28,7 +28,7 @@ _BY_TYPE: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "bool
 
 
 def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
-    """Return an example of a schema; `schemas` are those that a $ref names."""
+    """Return an example of a schema; `schemas` has the schemas of each $ref."""
     if "$ref" in schema:
         return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
     for keyword in ("default", "const"):
@@ -54,7 +54,7 @@ JOB_TYPE = "<job_type>"
 DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$"
 BYTES = {"type": "string", "format": "binary"}
 
-# What any guarded route may answer before its view is asked.
+# Answers of any guarded route before its view runs.
 ALWAYS = (
     Kind.INVALID_REQUEST,
     Kind.NO_TENANT,
@@ -65,14 +65,14 @@ ALWAYS = (
     Kind.UNAVAILABLE,
 )
 
-# What it may answer where it is about many tenants.
+# Answers of a guarded route about many tenants.
 ACROSS = tuple(kind for kind in ALWAYS if kind not in {Kind.NO_TENANT, Kind.UNKNOWN_TENANT, Kind.BUSY})
 
 ABOUT = """Submit work, leave, and look later.
 
 Every request names one tenant in `X-Schema`, chosen among those of its token. A job that was accepted is committed and
-will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` says what to do, their
-`instance` is an id under which the log knows more. A job of less than 50 ms goes from `pending` to `completed`; a
+will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` states the remedy, their
+`instance` is the id of the error in the log. A job of less than 50 ms goes from `pending` to `completed`; a
 longer one is shown as `running`."""
 
 REQUEST_HEADERS: dict[str, Document] = {
@@ -92,7 +92,10 @@ REQUEST_HEADERS: dict[str, Document] = {
     "traceparent": {"description": "W3C trace context; ignored unless valid.", "schema": {"type": "string"}},
     "If-None-Match": {"description": "An ETag that you have.", "schema": {"type": "string"}},
     "Range": {"description": "Bytes of it, as in `bytes=1000-`.", "schema": {"type": "string"}},
-    "If-Range": {"description": "The ETag of what you have: another is sent whole.", "schema": {"type": "string"}},
+    "If-Range": {
+        "description": "The ETag of the client's copy: a file with another ETag is sent whole.",
+        "schema": {"type": "string"},
+    },
 }
 
 
@@ -152,7 +155,7 @@ def _members(answer: Answer) -> tuple[Any, ...]:
 
 
 def _strict(schema: Any) -> Any:
-    """Return a schema of msgspec's with what Turno refuses: unknown fields, and text that is no decimal."""
+    """Return a msgspec schema with the further refusals of Turno: unknown fields, and text that is no decimal."""
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -233,9 +236,9 @@ def _query_parameters(operation: Operation) -> Iterator[Document]:
 
 
 def _shape(kind: type[Any]) -> Document:
-    """Return the schema of a dataclass whose fields say what they are; what may be left out has no senseless default.
+    """Return the schema of a dataclass with descriptions of its fields; an optional field has no meaningless default.
 
-    Its own name is told nowhere, so that nothing has to refer to it.
+    The schema is inlined, without a name for references.
     """
     _, schemas = msgspec.json.schema_components([kind], ref_template=SCHEMAS + "{name}")
     schema = _strict(schemas[kind.__name__])
@@ -291,7 +294,7 @@ def _problem(kinds: list[Kind]) -> Document:
 
 def _example(kind: Kind) -> Document:
     instance = "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd"
-    return Problem(kind, "A sentence that says what to do.").document("") | {"instance": instance}
+    return Problem(kind, "The problem, then its remedy.").document("") | {"instance": instance}
 
 
 def _taken_body(body: Document, schemas: Document) -> Document:

@@ -14,7 +14,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# The application decides what its layout loads.
+# The application sets the sources that its layout loads.
 POLICY_IN_A_LAYOUT = "frame-ancestors 'none'; object-src 'none'; base-uri 'self'"
 SEE_OTHER = 303
 LONGEST_WRITTEN = 20_000  # characters of a payload or a result
@@ -31,7 +31,7 @@ class Localized(Protocol):
 def draw(
     template: str, *, status: int = 200, visit: Localized | None = None, live: bool = True, **context: Any
 ) -> Response:
-    """Return a page; `visit` is None without a session; a script updates a `live` page."""
+    """Return a page; without a session it has no `visit`; a script updates a `live` page."""
     spoken = visit.localizer if visit else localizer()
     frame = {
         "visit": visit,

@@ -35,7 +35,7 @@ class PageQuery:
 class Pages(Blueprint):
     """A blueprint of pages: views get a Visit, problems are answered by a page.
 
-    A parameter `asked` of a view receives the query string, or the fields of the form, as the annotated dataclass.
+    A view's parameter `asked` receives the query string, or the fields of the form, as the annotated dataclass.
     """
 
     def page(self, rule: str) -> Callable[[View], View]:
