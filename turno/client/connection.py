@@ -87,7 +87,7 @@ class Connection:
                 _refuse(answer)
             yield answer
         except ssl.SSLCertVerificationError as error:
-            raise Refused(f"{self._place.netloc} is not who it says: {error.verify_message}") from error
+            raise Refused(f"{self._place.netloc} has an invalid certificate: {error.verify_message}") from error
         except (OSError, HTTPException) as error:
             raise Unavailable(f"{self._place.netloc} did not answer: {type(error).__name__}: {error}") from error
         finally:
