@@ -37,7 +37,7 @@ def backend() -> None:
 
 @backend.command(epilog="Example: turno backend status --json")
 def status() -> None:
-    """Show each backend's workers and jobs, and the stranded jobs: those without a living worker.
+    """Show each backend's workers and jobs, and stranded jobs: jobs without a living worker.
 
     Then list the jobs that no living worker can claim, because it lacks their type, version or queue.
     """

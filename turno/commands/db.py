@@ -199,7 +199,7 @@ def _refuse_beside_workers(settings: Settings) -> None:
         named = ", ".join(f"{row['host']} {row['pid']}" for row in alive)
         raise click.ClickException(
             f"workers are alive ({named}), whose jobs would fail on older tables;"
-            " stop the web and the workers first (--yes goes on all the same)"
+            " stop the web and the workers first (--yes continues nevertheless)"
         )
 
 

@@ -98,7 +98,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
     standings = status(admin, logins_of(settings), migrations=migrations())
     if not standings[0].at:
         if public_rights(admin) and (others := len(hosts(admin))):
-            what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
+            what = f"Turno is not installed, and {others} other roles exist: they keep their rights"
             yield Advice(what, "run `turno db plan`, then `turno db migrate`", fatal=True)
         else:
             yield Advice("Turno is not installed in this database", "run `turno db migrate`", fatal=True)

@@ -24,7 +24,7 @@ class HandlerNames(NamedTuple):
 
 def handler(names: HandlerNames) -> str:
     """Return the source of a runnable handler, as a template."""
-    return f'''"""The job `{names.job_type}`: say here what it is for."""
+    return f'''"""The job `{names.job_type}`: describe its purpose here."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from turno import InvalidPayload, JobContext, JobHandler
 
 @dataclass(frozen=True, slots=True)
 class {names.handler}Payload:
-    """What somebody asks for; a request with another field or another type is refused."""
+    """The payload of a request; other fields and other types are refused."""
 
     name: str
 
 
 class {names.handler}(JobHandler[{names.handler}Payload]):
-    """Say here what one job does."""
+    """Describe the work of one job here."""
 
     type = "{names.job_type}"
 
@@ -52,7 +52,7 @@ class {names.handler}(JobHandler[{names.handler}Payload]):
             raise InvalidPayload([{{"field": "name", "problem": "must not be empty"}}])
 
     def handle(self, job: JobContext, payload: {names.handler}Payload) -> dict[str, Any]:
-        # This connection sees one tenant's tables; what it writes is committed together with the job's end.
+        # This connection sees one tenant's tables; its changes are committed together with the job's end.
         row = job.connection.execute("SELECT current_schema()").fetchone()
         return {{"name": payload.name, "schema": row and row[0]}}
 '''
@@ -60,7 +60,7 @@ class {names.handler}(JobHandler[{names.handler}Payload]):
 
 def handlers(names: HandlerNames) -> str:
     """Return the package's list of handlers, with one in it."""
-    return f'''"""The jobs of this project; HANDLERS is what Turno loads."""
+    return f'''"""The jobs of this project; Turno loads HANDLERS."""
 
 {names.import_line}
 
@@ -97,7 +97,7 @@ def test_{names.job_type}_without_a_name_is_refused(turno: Installation) -> None
 '''
 
 
-CONFTEST = '''"""What the tests of this project's jobs need: the kit, which makes a database of its own."""
+CONFTEST = '''"""Load the test kit, which makes a separate database for the tests of this project's jobs."""
 
 pytest_plugins = ["turno.testing.plugin"]
 '''

@@ -67,9 +67,9 @@ NEXT = (
     "next: check DATABASE_URL in .env, then",
     "  turno db plan                                    show the changes to that database",
     "  turno db migrate",
-    "  turno schema adopt suc0001                              a tenant whose tables are in the schema suc0001",
+    "  turno schema adopt suc0001                              a tenant with its tables in the schema suc0001",
     '  turno tenant add suc0001 --company acme --name "Acme"   or a tenant with a new schema',
-    "  turno doctor                                            what is missing, and what mends it",
+    "  turno doctor                                            print problems and remedies",
 )
 
 

@@ -128,7 +128,7 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
                 f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached; wait, or raise it"
             )
         case "ended":
-            raise JobRefused(f"job {job_id} has ended already; `turno job show` says how")
+            raise JobRefused(f"job {job_id} has ended already; run `turno job show`")
         case word:
             raise JobRefused(f"job {job_id} cannot be {_PAST[command.name]}: {REFUSALS.get(word, word)}")
     return 0

@@ -101,4 +101,4 @@ def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
     with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
-    print_message(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")
+    print_message(f"tenant {slug}: tokens issued until now, and during the next 30 s, are refused")

@@ -36,7 +36,7 @@ def given_changes(options: dict[str, Any]) -> dict[str, Any]:
     """Return the given options, None for `none`; raises UsageError without options."""
     changes = {name: None if value == NONE else value for name, value in options.items() if value is not None}
     if not changes:
-        raise click.UsageError("say what to set; see --help")
+        raise click.UsageError("no setting is given: add an option of --help")
     return changes
 
 

@@ -27,7 +27,7 @@ class NoSuchWorker(TurnoError):
 
 ONLY_BESIDE_WORK = (
     "No resident process and no cron job runs maintenance: lost jobs, retries and delayed jobs start within a minute"
-    " after somebody submits another job, and not before."
+    " after the next submission, and not before."
     " To have them in time, run `turno maintain`, or `turno maintain --once` by cron."
 )
 

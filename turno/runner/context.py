@@ -236,7 +236,7 @@ class AttemptContext(CapabilityMembers):
         if asked:
             raise CancelRequested("a user cancelled this job")
         if drain and self._shared.requested:
-            raise HandBack("the worker is stopping; the job goes on elsewhere")
+            raise HandBack("the worker is stopping; another worker continues the job")
 
     def stop_if_overdue(self) -> None:
         """End this process if its time limit has passed: the parent records the cause."""

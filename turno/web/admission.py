@@ -32,7 +32,7 @@ class Scope:
 
     @property
     def visible_user(self) -> str | None:
-        """The user to whom reads are limited; None for an operator, with access to every user's jobs."""
+        """The only user of visible jobs; None for an operator, with access to every user's jobs."""
         return None if self.principal.operator else self.principal.user
 
     @property

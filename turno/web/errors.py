@@ -55,14 +55,14 @@ def _unavailable(error: Exception, told: str) -> Problem:
     if busy(error):
         problem = Problem(
             Kind.BUSY,
-            "Other work of this tenant holds what this request needs, so nothing was done. Send it again in a moment.",
+            "Other work of this tenant blocks this request, so nothing was done. Send it again in a moment.",
             headers={"Retry-After": BUSY_SECONDS},
         )
         log.warning("not had in time: %s", told, extra=_where(problem))
         return problem
     problem = Problem(
         Kind.UNAVAILABLE,
-        "The database cannot be reached; nothing can be said about this request. Send it again in a few seconds, "
+        "The database cannot be reached; the state of this request is unknown. Send it again in a few seconds, "
         "with the same Idempotency-Key if it submits a job.",
         headers={"Retry-After": RETRY_SECONDS},
     )

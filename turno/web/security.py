@@ -153,4 +153,4 @@ def _unknown(path: str) -> NoReturn:  # noqa: ARG001 - the routing's own argumen
     if allowed:
         told = "Use one of the methods that the Allow header names."
         raise Problem(Kind.METHOD, told, headers={"Allow": ", ".join(allowed)})
-    raise Problem(Kind.NOT_FOUND, f"There is nothing at this address; {at('/openapi.json')} lists what there is.")
+    raise Problem(Kind.NOT_FOUND, f"There is nothing at this address; {at('/openapi.json')} lists the addresses.")

@@ -65,7 +65,7 @@ def _remedy(error: psycopg.Error) -> str:
 
     match error:
         case errors.InsufficientPrivilege():
-            return "; run it as the provisioner, whose URL is TURNO_ADMIN_DATABASE_URL, or as a superuser"
+            return "; run it as the provisioner (TURNO_ADMIN_DATABASE_URL) or as a superuser"
         case errors.LockNotAvailable() | errors.QueryCanceled():
             return "; run it again, and if it stays so see which session blocks it: pg_blocking_pids"
         case errors.TooManyConnections():

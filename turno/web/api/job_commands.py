@@ -41,7 +41,7 @@ class RerunBody:
     "POST /api/jobs/<job_id>/cancel",
     answers={
         200: Answer(about="It is cancelled.", body=Cancelled),
-        202: Answer(about="It runs, and was asked to stop.", body=Cancelled),
+        202: Answer(about="It runs; its stop is requested.", body=Cancelled),
     },
     problems=(Kind.NOT_FOUND, Kind.ENDED),
 )
@@ -53,7 +53,7 @@ def cancel(call: Call, job_id: str) -> Response:
     verdict = cancel_job(call.scope, job_id)
     match verdict.word:
         case "requested":
-            return _cancelled("requested", verdict, "The job was asked to stop; follow it at links.self.", 202)
+            return _cancelled("requested", verdict, "The job's stop is requested; follow it at links.self.", 202)
         case "ended" if find_job(call, job_id)["status"] != Status.CANCELLED:
             raise Problem(Kind.ENDED, "The job has ended already; there is nothing left to cancel.")
     return _cancelled("cancelled", verdict, "The job is cancelled.", 200)

@@ -63,7 +63,7 @@ class JobsQuery(JobPageQuery):
     status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
     outcome: Annotated[tuple[Outcome, ...], described("Only jobs that ended so; may be repeated.")] = ()
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
-    user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
+    user: Annotated[Text, described(f"For operators: the user of the jobs; `{EVERY_USER}` for every user.")] = NOT_GIVEN
     part_of: Annotated[UUID, described("Only the parts that this job was split into.")] = NOT_GIVEN
     needs_review: Annotated[bool, described("Only jobs that wait for the decision of a person.")] = False
     filter: Filters = ()
@@ -99,8 +99,8 @@ def index(call: Call, query: JobsQuery) -> JobPage:
             about="The job.",
             body=JobBody,
             headers={
-                "ETag": "The job's revision and label, and that an operator asked.",
-                "Retry-After": "Seconds until it is worth asking again.",
+                "ETag": "The job's revision and label, and the role of an operator.",
+                "Retry-After": "Seconds until the next request.",
             },
         ),
         304: Answer(about="Nothing changed since the state that If-None-Match names."),

@@ -57,7 +57,7 @@ class Read:
 class NotificationsQuery(JobPageQuery):
     """Which notifications are listed."""
 
-    unread: Annotated[bool, described("Only those that were not read.")] = False
+    unread: Annotated[bool, described("Only unread notifications.")] = False
 
 
 @notifications.operation("GET /api/notifications")

@@ -249,8 +249,8 @@ REPLAYED = {"Idempotency-Replayed": "`true` if this is the answer to an earlier 
             about="Accepted, now or by the first request with this key.", body=Accepted, headers=LOCATION | REPLAYED
         ),
         200: Answer(
-            about="Ended within the time that `wait` gave it; or done within the request, because background jobs are "
-            "switched off: then only `status` and `result` are told.",
+            about="Ended within `wait`; or done within the request, because background jobs are switched off: the "
+            "answer then contains only `status` and `result`.",
             body=JobBody | Done,
             headers=LOCATION | REPLAYED,
         ),

@@ -70,7 +70,7 @@ ACROSS = tuple(kind for kind in ALWAYS if kind not in {Kind.NO_TENANT, Kind.UNKN
 
 ABOUT = """Submit work, leave, and look later.
 
-Every request names one tenant in `X-Schema`, chosen among those of its token. A job that was accepted is committed and
+Every request names one tenant in `X-Schema`, chosen from the tenants of its token. An accepted job is committed and
 will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` states the remedy, their
 `instance` is the id of the error in the log. A job of less than 50 ms goes from `pending` to `completed`; a
 longer one is shown as `running`."""
