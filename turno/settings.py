@@ -110,7 +110,9 @@ class Settings:
     web_workers: int = variable(1, "web processes", within=(1, 64))
     web_threads: int = variable(16, "threads per web process", within=(1, 4096))
     trusted_proxies: tuple[str, ...] = variable(
-        ("127.0.0.1", "::1"), "addresses or networks of proxies whose X-Forwarded headers count, by comma", form=NETWORK
+        ("127.0.0.1", "::1"),
+        "addresses or networks of proxies with trusted X-Forwarded headers, by comma",
+        form=NETWORK,
     )
     allowed_origins: tuple[str, ...] = variable(
         (), "origins of pages that call the API with a token, by comma: https://erp.example", form=ORIGIN

@@ -34,7 +34,7 @@ def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
         if not (1 <= jobs <= MOST_PER_KEY and 0 < seconds <= LONGEST_PERIOD):
             yield f"key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
     if unknown := unknown_names(handler.words):
-        yield f"words: no page asks for {', '.join(unknown)}"
+        yield f"words: no page uses {', '.join(unknown)}"
 
 
 def problems_of_payload(annotation: Any) -> Iterator[str]:
@@ -48,6 +48,6 @@ def _problems_of_subscriber(handler: type[JobHandler[Any]]) -> Iterator[str]:
         if not EVENT_NAME.fullmatch(event):
             yield f"subscribes: {event!r} is no name of an event, such as order.paid"
     if handler.ordered and not handler.subscribes:
-        yield "ordered is for a handler that subscribes to events: their keys are what it has in order"
+        yield "ordered is for a handler that subscribes to events: it orders jobs by their keys"
     if handler.ordered and (handler.key_limit or sum("concurrency_key" in vars(one) for one in handler.__mro__) > 1):
-        yield "ordered takes the keys of events, one job at a time: leave out concurrency_key and key_limit"
+        yield "ordered takes the keys of events with one job each: leave out concurrency_key and key_limit"

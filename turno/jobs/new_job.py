@@ -83,10 +83,10 @@ class NewJob:
             raise NotEnqueued("run_at has no time zone: give it one, such as datetime.now(UTC) has")
         if isinstance(priority, str):
             if priority.upper() not in Priority.__members__:
-                raise NotEnqueued(f"priority {priority[:60]!r} is none: say urgent, normal or low")
+                raise NotEnqueued(f"priority {priority[:60]!r} is unknown: use urgent, normal or low")
             priority = Priority[priority.upper()]
         if isinstance(unique_for, str) and unique_for not in UNIQUE_WHILE:
-            raise NotEnqueued(f"unique_for {unique_for[:60]!r} is none: say seconds, 'open' or 'for ever'")
+            raise NotEnqueued(f"unique_for {unique_for[:60]!r} is unknown: use seconds, 'open' or 'for ever'")
         if isinstance(unique_for, int | float):
             unique_for = timedelta(seconds=unique_for)
         usual = {

@@ -34,7 +34,7 @@ class OperatorCommand:
 
     def __post_init__(self) -> None:
         if (self.name == "reprioritise") != (self.priority is not None):
-            raise ValueError("a priority is what reprioritise needs, and no other command takes")
+            raise ValueError("reprioritise needs a priority, and every other command refuses it")
         if self.run_at is not None and self.name != "reschedule":
             raise ValueError("only reschedule takes a time")
 

@@ -40,7 +40,7 @@ class ItemSavepoint:
     def suspend(self) -> None:
         """Release it for a while; raises HandlerMisuse if something was written since it was set."""
         if attempts.writing_savepoints(self._ledger.connection):
-            raise HandlerMisuse("within an item of job.each, job.once must come before whatever the item writes")
+            raise HandlerMisuse("within an item of job.each, job.once must come before the item's writes")
         self._execute(f"RELEASE SAVEPOINT {self._name}")
 
     def leave(self, error: BaseException | None) -> Exception | None:

@@ -46,7 +46,7 @@ class DataFolder:
             return self.password_file.read_text().strip()
         except FileNotFoundError:
             raise DataFolderError(
-                f"{self.password_file} is missing: without it nobody can enter {self.path}; put it back, "
+                f"{self.password_file} is missing, and {self.path} cannot be used without it; put it back, "
                 "or remove the data folder to begin anew"
             ) from None
 

@@ -55,7 +55,7 @@ class ClientLog:
 
     def unasked(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
         """Name the jobs, as (user, type, key), without a request."""
-        return [f"I1: a job that nobody asked for: {tenant} {kind} {key}"
+        return [f"I1: a job without a submission: {tenant} {kind} {key}"
                 for user, kind, key in found if Asked(tenant, user, kind, str(key)) not in self._answers]  # fmt: skip
 
     def __len__(self) -> int:

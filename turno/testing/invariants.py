@@ -147,7 +147,7 @@ RULES: dict[str, LiteralString] = {
         WHERE j.errors > seen.errors OR seen.crashes - j.crashes NOT BETWEEN 0 AND (j.status = 'cancelled')::integer
            OR j.errors + j.crashes > j.attempt
     """,
-    "I5: a ticket asks for a stop that nobody wants": """
+    "I5: a ticket has a stop that was not requested": """
         SELECT t.job_id FROM turno.tickets t JOIN background_jobs j ON j.id = t.job_id
         WHERE t.cancel_at IS NOT NULL AND j.cancel_requested_at IS NULL
     """,
@@ -196,7 +196,7 @@ RULES: dict[str, LiteralString] = {
                           WHERE d.tenant_id = t.tenant_id AND d.concurrency_key = t.concurrency_key
                             AND d.closed_at IS NULL AND d.key_position < t.key_position)
     """,
-    "I9: a job in an order overtook the one before it": """
+    "I9: a job in an order overtook its predecessor": """
         SELECT l.id
         FROM background_jobs e
         JOIN background_jobs l ON l.concurrency_key = e.concurrency_key AND l.key_position > e.key_position

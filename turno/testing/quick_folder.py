@@ -49,7 +49,7 @@ def _own_folder(parent: Path) -> Path:
     folder = parent / f"turno-tests-{os.geteuid()}" / "servers"
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if folder.parent.is_symlink() or folder.parent.stat().st_uid != os.geteuid():
-        raise PermissionError(f"{folder.parent} belongs to somebody else: remove it, or set TMPDIR")
+        raise PermissionError(f"{folder.parent} belongs to another user: remove it, or set TMPDIR")
     folder.mkdir(exist_ok=True)
     return folder
 

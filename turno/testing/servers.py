@@ -33,7 +33,7 @@ def template_of(binaries: Path) -> Path:
     folder = Path(tempfile.gettempdir()) / f"turno-tests-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        pytest.fail(f"{folder} belongs to somebody else")
+        pytest.fail(f"{folder} belongs to another user")
     return folder / f"postgres-{version}"
 
 

@@ -257,7 +257,7 @@ class Supervisor:
         # A spawned worker ends without a job, and the next job launches another; a quiet spawned worker would not end.
         self._distributor.quiet = orders.request == "quiet" and self._backend != "exec"
         if orders.request == "stop" and not self._shutdown.asked:
-            log.info("stopping: an operator asked for it")
+            log.info("stopping: requested by an operator")
             self._shutdown.ask()
 
     # The end --------------------------------------------------------------------------------------

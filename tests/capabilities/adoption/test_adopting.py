@@ -160,7 +160,7 @@ def test_check_reports_our_missing_and_surplus_rights_only(host: Host) -> None:
     assert f"table suc0001.orders of suc0001: {tenant.handler_role} may TRUNCATE" in found
     assert f"table suc0001.customers of suc0001: {tenant.handler_role} may not SELECT" in found
     assert "gives other rights on future tables" in found
-    assert "may be used by everybody (PUBLIC)" in found
+    assert "may be used by every role (PUBLIC)" in found
     assert host.app not in found
     assert found.count("\n") == 3
     host.run("REVOKE USAGE ON SCHEMA {schema} FROM PUBLIC")

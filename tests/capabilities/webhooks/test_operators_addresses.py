@@ -103,7 +103,7 @@ def test_failed_deliveries_are_listed_and_sent_again(
     assert turno("resend", str(failing["id"]), "--by", "eva") == "1 are sent again\n"
     assert webhooks.run_round() == 1
     ended(world)
-    assert "is told no more" in turno("remove", str(address["id"]), "--by", "eva")
+    assert "receives no more webhooks" in turno("remove", str(address["id"]), "--by", "eva")
     assert webhooks.run_round() == 0
     acts = world.rows("SELECT action, actor, detail::text FROM turno.operator_audit ORDER BY id")
     assert [(one["action"], one["actor"]) for one in acts] == [

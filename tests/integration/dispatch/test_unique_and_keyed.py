@@ -117,7 +117,7 @@ def test_unique_for_ever(world: ExampleInstallation, erp: Erp, enqueue: Any, key
 
 
 def test_another_word_is_refused(erp: Erp) -> None:
-    with pytest.raises(NotEnqueued, match="say seconds, 'open' or 'for ever'"):
+    with pytest.raises(NotEnqueued, match="use seconds, 'open' or 'for ever'"):
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="ever")
     with pytest.raises(psycopg.Error, match="unique_while 'ever' is none"):
         erp.execute("SELECT turno.enqueue('suc0001', 'batch_invoicing', unique_while => 'ever')")

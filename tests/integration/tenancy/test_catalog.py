@@ -81,11 +81,11 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "a policy to one": ("ALTER POLICY own_tickets ON turno.tickets TO {handler}", "own_tickets on turno.tickets"),
     "default rights": (
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT SELECT ON TABLES TO PUBLIC",
-        "{owner}: gives rights on what it will make",
+        "{owner}: gives rights on future objects",
     ),
     "default rights lost": (
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT EXECUTE ON FUNCTIONS TO PUBLIC",
-        "{owner}: gives rights on what it will make",
+        "{owner}: gives rights on future objects",
     ),
     "handler in api": ("GRANT {api} TO {handler}", "{handler}: is a member of {api}"),
     "handler in handler": ("GRANT {other_handler} TO {handler}", "{handler}: is a member of {other_handler}"),

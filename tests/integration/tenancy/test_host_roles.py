@@ -203,7 +203,7 @@ def test_migrate_confirms_in_a_shared_database(application: Application) -> None
     application.make(application.later)
     added = CliRunner().invoke(main, ["host", "add", application.later], env=environment)
     assert (added.exit_code, added.output) == (
-        0, f"{application.later} has what PUBLIC had before Turno was installed\n"
+        0, f"{application.later} has the rights that PUBLIC had before Turno was installed\n"
     )  # fmt: skip
     application.works(application.later)
     unknown = CliRunner().invoke(main, ["host", "add", "nobody"], env=environment)

@@ -47,7 +47,7 @@ def test_checker_holds_database_to_client_answers(world: ExampleInstallation) ->
     log = ClientLog()
     checker = Checker(world.url, [world.one], log=log)
     first = world.enqueue({"order_ids": [10248]}, idempotency_key="a key")
-    assert checker.violations() == ["I1: a job that nobody asked for: suc0001 batch_invoicing a key"]
+    assert checker.violations() == ["I1: a job without a submission: suc0001 batch_invoicing a key"]
     log.ask(ONCE)
     log.answer(ONCE, first)
     assert checker.violations() == []

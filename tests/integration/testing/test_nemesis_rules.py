@@ -45,7 +45,7 @@ WHERE w.status = 'completed' AND p.status = 'pending'
 """
 SEEDS: dict[str, list[str]] = {
     "I9: more than two jobs of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
-    "I9: a job in an order overtook the one before it": [JOBS.format("nemesis_in_order", "'a', n")],
+    "I9: a job in an order overtook its predecessor": [JOBS.format("nemesis_in_order", "'a', n")],
     "I9: the next in an order is forgotten": [WAITING],
     "I9: an event was heard before an earlier one of its key": [HEARD.format("1", "overtaken")],
     "I11: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],

@@ -122,5 +122,5 @@ def noise() -> str:
 
 
 def test_unused_name_of_a_text_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Misspelt.words: no page asks for titel"):
+    with pytest.raises(ValueError, match=r"Misspelt.words: no page uses titel"):
         type("Misspelt", (Greetings,), {"words": {"en": {"titel": "Greetings"}}})

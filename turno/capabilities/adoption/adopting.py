@@ -88,7 +88,7 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
         raise CannotAdopt(f"there is no role {wanted.table_owner}, which should make the tables of {name}; correct it")
     if is_superuser:
         raise CannotAdopt(
-            f"the schema {name} belongs to {table_owner}, a superuser: what is made there would run with every right. "
+            f"the schema {name} belongs to {table_owner}, a superuser: objects made there would run with every right. "
             f"ALTER SCHEMA {name} OWNER TO the application's role, or name the role that makes its tables: --owner ROLE"
         )
     if not may_act:
@@ -98,8 +98,8 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
         )
     if everybody:
         raise CannotAdopt(
-            f"everybody (PUBLIC) may use the schema {name}, and so could every other tenant's handlers: GRANT USAGE ON "
-            f"SCHEMA {name} to the roles that need it, then REVOKE ALL ON SCHEMA {name} FROM PUBLIC"
+            f"every role (PUBLIC) may use the schema {name}, and so could every other tenant's handlers: GRANT USAGE "
+            f"ON SCHEMA {name} to the roles that need it, then REVOKE ALL ON SCHEMA {name} FROM PUBLIC"
         )
     _check_names(admin, wanted)
     return str(table_owner)

@@ -11,7 +11,7 @@ CAPABILITY = Capability(
     outside=Outside(f"{_HERE}.grants:grant", f"{_HERE}.grants:revoke", f"{_HERE}.check:check"),
     commands={
         "schema": Command(f"{_HERE}.command:schema", "Adopt schemas of the application; share look-up schemas."),
-        "host": Command(f"{_HERE}.command:host", "Give roles of the application what PUBLIC had before Turno."),
+        "host": Command(f"{_HERE}.command:host", "Give roles of the application the rights of PUBLIC before Turno."),
         "db uninstall": Command(f"{_HERE}.command:uninstall", "Remove Turno from the database; adopted schemas stay."),
     },
 )

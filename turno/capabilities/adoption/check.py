@@ -44,4 +44,4 @@ def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:
         [adopted.name],
     ).rowcount:
         remedy = f"GRANT USAGE to the roles that need it, and REVOKE ALL ON SCHEMA {adopted.name} FROM PUBLIC"
-        yield Finding(name, "may be used by everybody (PUBLIC), other tenants' handlers included", remedy)
+        yield Finding(name, "may be used by every role (PUBLIC), other tenants' handlers included", remedy)

@@ -149,7 +149,7 @@ def add(role: str) -> None:
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; choose one of: {named}")
         join_host(admin, logins_of(settings), known[role])
         record(admin, "host add", subject=role)
-    print_message(f"{role} has what PUBLIC had before Turno was installed")
+    print_message(f"{role} has the rights that PUBLIC had before Turno was installed")
 
 
 @click.command(epilog="Example: turno db uninstall --plan")

@@ -53,7 +53,7 @@ def list_effects(*, tenant: str, job_id: UUID) -> None:
     "--done", metavar="JSON", help="The effect happened; JSON is the value that its call would have returned."
 )
 @click.option("--absent", is_flag=True, help="The effect did not happen and no longer can: it may be issued again.")
-@click.option("--by", default=person, help="Name of the person who decides; by default the user of this shell.")
+@click.option("--by", default=person, help="Name of the deciding person; by default the user of this shell.")
 @click.argument("job_id", type=click.UUID)
 @click.argument("key")
 def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID, key: str) -> None:

@@ -86,11 +86,11 @@ Seconds = Annotated[int, described("In seconds since 1970.", ge=0, le=LARGEST_ID
 class LinkQuery:
     """A signed link's own parameters; it is used as it was given."""
 
-    tenant: Annotated[Text, described("Whose file it is.")]
-    user: Annotated[Text, described("Whom it was given to.")]
+    tenant: Annotated[Text, described("Tenant of the file.")]
+    user: Annotated[Text, described("User that received the link.")]
     since: Seconds
     until: Seconds
-    signature: Annotated[Text, described("What proves that it was given.")]
+    signature: Annotated[Text, described("Signature of the link.")]
 
 
 SAVE = {
@@ -229,7 +229,7 @@ def _bytes(tenant: Tenant, file: KeptFile, start: int, stop: int) -> Iterable[by
         log.warning("a download cannot be sent: %s", error, extra={"tenant": tenant.slug})
         raise Problem(
             Kind.UNAVAILABLE,
-            "The file's content is not where this service keeps files; tell whoever operates it.",
+            "The file's content is not where this service keeps files; inform its operator.",
             headers={"Retry-After": "300"},
         ) from error
     return wrap_file(request.environ, cast("IO[bytes]", FilePart(stream, start, stop)), BLOCK_BYTES)

@@ -70,7 +70,7 @@ class Folder:
             raise FileMissing(f"the file {file_id} is not in TURNO_FILES_FOLDER: {error.strerror}") from error
         if os.fstat(stream.fileno()).st_size != size:
             stream.close()
-            raise FileMissing(f"the file {file_id} in TURNO_FILES_FOLDER is not as large as its record says")
+            raise FileMissing(f"the file {file_id} in TURNO_FILES_FOLDER has another size than its record")
         return stream
 
     def remove(self, file_id: UUID) -> None:

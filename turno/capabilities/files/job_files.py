@@ -66,7 +66,7 @@ class JobFiles:
         """
         statement = qualified("SELECT {}.file_take(%s, %s, %s)", self._schema)
         if not value_of(self._connection(), statement, self._job_id, self._token, file_id):
-            raise FileGone("the file is no longer kept, or was not uploaded by whoever asked for this job")
+            raise FileGone("the file is no longer kept, or was not uploaded by the user of this job")
         with self._connection().cursor(row_factory=class_row(KeptFile)) as cursor:
             statement = qualified(
                 "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete, in_folder"

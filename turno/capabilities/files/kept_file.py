@@ -41,7 +41,7 @@ def name_problem(name: str) -> str | None:
     if FORBIDDEN.search(name):
         return 'must be the name of a file, without folders, control characters and any of / \\ : * ? " < > |'
     if name.startswith((".", " ")):
-        return "must not begin with a dot or a space"
+        return "must not start with a dot or a space"
     return None
 
 

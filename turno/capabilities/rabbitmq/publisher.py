@@ -66,7 +66,7 @@ class Publisher(Link):
         self._loop.add_callback_threadsafe(ask)
         over.wait(self._timeout)
         if not answer:
-            raise BrokerAway("the broker did not say what waits")
+            raise BrokerAway("the broker did not report the waiting messages")
         return answer[0]
 
     def on_ready(self, channel: Any) -> None:

@@ -113,4 +113,4 @@ class Relay:
         try:
             self._engine.take_lease("relay", self._holder, timedelta(0), renew=True)
         except psycopg.Error as error:
-            log.warning("the lease runs out by itself: %s", error)
+            log.warning("the lease is not released and will expire: %s", error)

@@ -169,7 +169,7 @@ class BrokerSource(Source):
         return claims
 
     def _discard_process(self, how: str) -> None:
-        log.warning("the broker process %s; another one follows", how)
+        log.warning("the broker process %s; a new process follows", how)
         self._broker_process, self._broker_here = None, False
         self._messages.clear()
         self._granted = 0

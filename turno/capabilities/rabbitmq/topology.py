@@ -84,7 +84,7 @@ def _have(connection: BlockingConnection, what: str, declare: Declare) -> None:
                 raise TopologyDiffers(
                     f"the broker's {what} is not as Turno makes it ({error.reply_text}); nothing that waits in it is"
                     " lost by deleting it, because the database knows every job: delete it and start again, or give"
-                    " Turno a virtual host of its own"
+                    " Turno a separate virtual host"
                 ) from error
             case code if code == REFUSED:
                 _must_exist(connection, what, declare)
@@ -98,5 +98,5 @@ def _must_exist(connection: BlockingConnection, what: str, declare: Declare) -> 
     except ChannelClosedByBroker as error:
         raise TopologyMissing(
             f"the broker has no {what}, and the user of this URL may not make it ({error.reply_text}): run"
-            " `turno broker create` once with RABBITMQ_URL of one who may configure"
+            " `turno broker create` once with the RABBITMQ_URL of a user with the right to configure"
         ) from error

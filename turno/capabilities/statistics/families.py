@@ -122,7 +122,7 @@ def _of_queues(queues: Sequence[Queued], unserved: Sequence[Unserved]) -> Iterat
 def _of_workers(workers: Sequence[Served], server: Server) -> Iterator[Metric]:
     samples = [((one.backend, state), getattr(one, state)) for one in workers for state in ("alive", "silent")]
     yield _gauge("turno_workers", "Workers by backend.", ["backend", "state"], samples)
-    yield _gauge("turno_maintenance", "1 if a process runs maintenance by itself.", [],
+    yield _gauge("turno_maintenance", "1 if a process runs maintenance regularly.", [],
                  [((), server.steady_maintenance)])  # fmt: skip
 
 

@@ -153,7 +153,7 @@ def _join(subscriber: Subscriber) -> None:
     except StreamLimit as error:
         raise Problem(
             Kind.CROWDED,
-            f"{error}; one stream shows all jobs of its user, and a job's address tells how it stands.",
+            f"{error}; one stream shows all jobs of its user, and a job's address has its state.",
             headers={"Retry-After": FULL_RETRY_SECONDS},
         ) from error
 

@@ -74,7 +74,7 @@ class FailingQuery:
     """The tenant and the page."""
 
     tenant: Annotated[Text, described("Of this tenant alone.")] = ""
-    cursor: Annotated[int, described("What the page before named as next_cursor.", ge=0, le=LARGEST_ID)] = 0
+    cursor: Annotated[int, described("The next_cursor of the previous page.", ge=0, le=LARGEST_ID)] = 0
     limit: PageSize = 50
 
 
@@ -219,14 +219,14 @@ def _add_address(by: str, wanted: NewAddress) -> int:
     if wrong := url_problem(wanted.url, settings.webhook_hosts):
         problems.append(FieldProblem("url", wrong))
     if wanted.type is not None and wanted.type not in {handler.type for handler in services().registry.handlers}:
-        problems.append(FieldProblem("type", "is none of this service's; /openapi.json lists the types"))
+        problems.append(FieldProblem("type", "is unknown to this service; /openapi.json lists the types"))
     if problems:
         raise invalid(problems)
     _require_storable(wanted.tenant)
     with as_operator() as operator:
         made = stored.add_address(operator, wanted.url, tenant=wanted.tenant, job_type=wanted.type, by=by)
     if made is None:
-        raise invalid([FieldProblem("tenant", "is none of this installation's")])
+        raise invalid([FieldProblem("tenant", "is no tenant of this installation")])
     return made
 
 

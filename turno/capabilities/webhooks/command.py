@@ -74,7 +74,7 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
         made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)
     if made is None:
         raise UnknownTenant(tenant or "")
-    print_message(f"address {made} is told of every end; turno webhook secret {made} prints what it is signed with")
+    print_message(f"address {made} receives every end; turno webhook secret {made} prints its signing secret")
 
 
 @webhooks.command(epilog="Example: turno webhook remove 3")
@@ -85,7 +85,7 @@ def remove(number: int, by: str) -> None:
     with operator_session(read_settings()) as operator:
         if not stored.remove_address(operator, number, by=by):
             raise NotTold(f"there is no address {number}")
-    print_message(f"address {number} is told no more")
+    print_message(f"address {number} receives no more webhooks")
 
 
 @webhooks.command(epilog="Example: turno webhook secret 3")

@@ -80,7 +80,7 @@ SUBMISSION = WebhookSubmission()
 def _problem(url: str) -> str | None:
     allowed = services().settings
     if services().inline is not None:
-        return "is told of nothing while background jobs are switched off"
+        return "receives nothing while background jobs are switched off"
     return url_problem(url, allowed.webhook_hosts)
 
 

@@ -12,7 +12,7 @@ from turno.tenancy.provisioning.installation import Installation
 
 EVERYWHERE = "every database"
 BOUND = re.compile(r"temp_file_limit=\d")  # -1 means no limit
-RESET_LOGIN = "run `turno tenant reset-login`, and find out who set it"
+RESET_LOGIN = "run `turno tenant reset-login`, and investigate the change"
 
 
 def check_roles(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ def _check_settings(admin: Connection[Any], installation: Installation) -> Itera
         # Names only: a value may be anything, and findings are logged.
         names = [setting.partition("=")[0] for setting in settings if not BOUND.match(setting)]
         if names:
-            yield Finding(f"role {name}", f"has settings of its own in {database}: {', '.join(names)}", RESET_LOGIN)
+            yield Finding(f"role {name}", f"has role settings in {database}: {', '.join(names)}", RESET_LOGIN)
         if database == EVERYWHERE and len(names) < len(settings):
             unbounded.discard(name)
     if unbounded:

@@ -16,7 +16,7 @@ from turno.tenancy.rights.outside import outside
 from turno.tenancy.rights.privileges import LiveObject, live_objects
 from turno.tenancy.rights.schemas import Schema
 
-RESTORE = "restore it from the migrations, and find out who changed it"
+RESTORE = "restore it from the migrations, and investigate the change"
 
 
 def check_schemas(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
@@ -56,7 +56,9 @@ def _check_names(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
     for name, count in functions.items():
         if count > 1:
             yield Finding(
-                _name(schema, CatalogObject(Kind.FUNCTION, name)), "has a namesake", "drop the one that is not ours"
+                _name(schema, CatalogObject(Kind.FUNCTION, name)),
+                "has a namesake",
+                "drop the function that is not Turno's",
             )
     for name in sorted(schema.matrix.functions.keys() - functions.keys()):
         yield Finding(_name(schema, CatalogObject(Kind.FUNCTION, name)), "is missing", "run `turno db migrate`")
@@ -117,7 +119,7 @@ def _check_defaults(admin: Connection[Any], installation: Installation) -> Itera
     )
     for role, closed, opened in rows:
         if opened or not closed:
-            yield Finding(f"role {role}", "gives rights on what it will make", "ALTER DEFAULT PRIVILEGES … REVOKE")
+            yield Finding(f"role {role}", "gives rights on future objects", "ALTER DEFAULT PRIVILEGES … REVOKE")
 
 
 def _name(schema: Schema, thing: CatalogObject) -> str:

@@ -29,7 +29,7 @@ def check_provisioner(admin: Connection[Any], logins: Logins) -> None:
     if not owns:
         other = f", or GRANT {_quoted(admin, owner)[0]} TO {name}" if give_owner else ""
         raise CannotInstall(
-            f"{name} may not change who uses the database {database}, which belongs to {owner}: "
+            f"{name} may not change access to the database {database}, which belongs to {owner}: "
             f"ALTER DATABASE {database} OWNER TO {name}{other}"
         )
     if admin.info.server_version < GRANT_OPTIONS_SINCE:

@@ -53,7 +53,7 @@ def _take(admin: Connection[Any], statement: LiteralString, schema: str) -> None
     give_up = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while admin.execute(statement, [_SCHEMA, schema]).fetchone() != (True,):
         if time.monotonic() > give_up:
-            raise errors.LockNotAvailable(f"{schema} is being migrated by somebody else")
+            raise errors.LockNotAvailable(f"{schema} is being migrated by another session")
         time.sleep(LOCK_POLL_SECONDS)
 
 
