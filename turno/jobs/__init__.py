@@ -1,1 +1,1 @@
-"""Values and rules of jobs: no input, no output, no clock but one that is passed in."""
+"""Values and rules of jobs, without input or output; the time is a parameter."""

@@ -27,7 +27,7 @@ class Changes:
             self._names.add(f"{tenant_id}:{job_id.hex}")
 
     def take(self) -> list[str]:
-        """Return the payloads that name all of them, and forget them."""
+        """Return the payloads that name all jobs, and clear the outbox."""
         with self._lock:
             names, self._names = list(self._names), set()
         return [" ".join(names[start : start + NAMES_A_PAYLOAD]) for start in range(0, len(names), NAMES_A_PAYLOAD)]

@@ -33,8 +33,8 @@ class Firing:
 def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime, ahead: timedelta = AHEAD) -> Firing:
     """Return a rule's moments that come within `ahead` of the database's time `now`; `next_at` has no job yet.
 
-    "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all of them: that of a moment that
-    comes now, else that of the last missed one.
+    "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all missed moments: for a moment
+    that comes now, else for the last missed one.
     """
     horizon = now + ahead
     begin = max(next_at, now - LATE) - timedelta(microseconds=1)

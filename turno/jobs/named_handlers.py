@@ -14,7 +14,7 @@ EXPECTED = "a Registry, a list of handler classes, or a function that returns on
 def named_handlers(place: str) -> Registry:
     """Return the registry at `package.module:name`; raises InvalidSettings with the problem.
 
-    There is a Registry, a list of handler classes, or a function that returns one of them. The working directory is
+    A Registry, a list of handler classes, or a function that returns a Registry or a list. The working directory is
     looked in, too, after everything that is installed.
     """
     if not place:

@@ -118,7 +118,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Run again at `run_at`, nothing counted."""
+    """Run again at `run_at`; the attempt does not count."""
 
     run_at: datetime
     outcome: str
@@ -134,7 +134,7 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class AwaitReview:
-    """Wait until a person settles `doubt`; nothing is counted."""
+    """Wait until a person settles `doubt`; the attempt does not count."""
 
     doubt: str
     reason: str

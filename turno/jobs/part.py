@@ -20,5 +20,5 @@ class Part:
 
     @property
     def completed(self) -> bool:
-        """Say whether it ran to its end, though items of it may have failed."""
+        """Whether the part ran to its end, even with failed items."""
         return self.status is Status.COMPLETED

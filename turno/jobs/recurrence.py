@@ -87,7 +87,7 @@ class Rule:
             span *= 4
 
     def count(self, since: datetime, until: datetime) -> int:
-        """Return how many moments there are from `since` until before `until`: years of them in milliseconds."""
+        """Return the number of moments from `since` until before `until`: years take milliseconds."""
         if until <= since:
             return 0
         if self.every is not None:

@@ -50,7 +50,7 @@ class Registry:
 
     @property
     def versions(self) -> list[tuple[str, int]]:
-        """Return every type with the version that is served here."""
+        """Return every type with its version in this registry."""
         return [(handler.type, handler.version) for handler in self.handlers]
 
     @property

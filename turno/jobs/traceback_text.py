@@ -7,6 +7,6 @@ _OURS = re.compile(r"(?:^|[/\\])turno[/\\](?:jobs|runner|store|worker)[/\\][^\"]
 
 
 def without_our_frames(text: str) -> str:
-    """Return a traceback without Turno's frames; unchanged where nothing else would be left."""
+    """Return a traceback without Turno's frames; unchanged if it has only such frames."""
     kept = _FRAME.sub(lambda frame: "" if _OURS.search(frame["file"]) else frame[0], text)
     return kept if _FRAME.search(kept) else text

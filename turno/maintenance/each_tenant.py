@@ -126,7 +126,7 @@ class EachTenant:
             return self._engine.tenant_turns(task.name, every, among)
 
     def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
-        """Call the work until nothing is left, or the tenant's share is over; False if it is to go on in this turn."""
+        """Call the work until none is left, or the tenant's share is over; False if it is to go on in this turn."""
         until = self._clock() + task.share
         finished, refused = False, list[str]()
         while not finished and len(refused) < task.tries and self._clock() < until:

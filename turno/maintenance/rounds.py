@@ -1,4 +1,4 @@
-"""When the tasks run: every few seconds in one process of the installation, and all of them in a run of cron."""
+"""When the tasks run: every few seconds in one process of the installation, and all tasks in a run of cron."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ RARELY = ("pruned", "unserved")
 
 
 class Maintenance(Tasks):
-    """Runs the tasks one after another, also after one that failed, and counts the changes of each."""
+    """Runs the tasks one after another, also after a failed task, and counts the changes of each."""
 
     _prolong_at = math.inf
 

@@ -162,7 +162,7 @@ class Tasks:
         return len(offered)
 
     def unserved(self) -> int:
-        """Log the waiting jobs that no living worker can run, and the reason; changes nothing."""
+        """Log the waiting jobs that no living worker can run, and the reason."""
         found = self._engine.unserved(self._terms.reoffer_after)
         for one in found:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})

@@ -56,7 +56,7 @@ class PoolQueue:
         self._hang_up()
 
     def _next(self) -> bool:
-        """Wait until a hint is to be sent; False when it is closed and nothing was offered since the last one."""
+        """Wait until a hint is to be sent; False when the queue is closed and has no offers left."""
         with self._changed:
             self._changed.wait_for(lambda: self._offered or self._closed)
             offered, self._offered = self._offered, False

@@ -110,7 +110,7 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """Return when the server has ended in good order and its sockets are gone; harmless when it is not running."""
+        """Return when the server has ended in good order and its sockets are gone; harmless without a server."""
         try:
             self._end(signal.SIGINT)
         finally:

@@ -24,7 +24,7 @@ class FolderLock:
         self._file: int | None = None
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Take the folder; without `wait`, refuse when someone else has it."""
+        """Lock the folder; without `wait`, refuse if another process has locked it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -40,7 +40,7 @@ class FolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Let the folder go; harmless when it is not held."""
+        """Unlock the folder; harmless without the lock."""
         if self._file is not None:
             # Unlocked by name, because forked children share the open file and would keep it locked.
             fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""Make the data folder of a private PostgreSQL server, and the password that goes with it."""
+"""Make the data folder of a private PostgreSQL server, and its password."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DataFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether initdb has been here."""
+        """Whether initdb has made this folder."""
         return (self.path / "PG_VERSION").exists()
 
     @property
@@ -51,12 +51,12 @@ class DataFolder:
             ) from None
 
     def identity(self) -> Identity:
-        """Return the identity that programs run as here."""
+        """Return the identity that runs the programs of this folder."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return identity_for(self.path.parent)
 
     def programs(self, identity: Identity) -> Path:
-        """Return the folder of programs to run here."""
+        """Return the folder of programs for this data folder."""
         return programs_for(identity, self._binaries or find_binaries(), self.path.with_name("postgres-programs"))
 
     def initialise(self) -> None:
@@ -89,7 +89,7 @@ class DataFolder:
             raise DataFolderError(f"initdb failed in {self.path}:\n{done.stdout}{done.stderr}")
 
     def clone_from(self, template: Path) -> None:
-        """Fill this folder with a copy of `template`, which is made first when it is not there."""
+        """Fill this folder with a copy of `template`, which is made first if it is missing."""
         source = DataFolder(template, self._binaries)
         with FolderLock(source.path):
             source.initialise()

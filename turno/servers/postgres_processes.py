@@ -63,7 +63,7 @@ def remove_last_sockets(data: Path) -> None:
 
 
 def kill_all(data: Path) -> None:
-    """Kill every server process in `data`, the postmaster first so that it restarts nothing."""
+    """Kill every server process in `data`, the postmaster first so that it restarts no process."""
     postmaster = postmaster_in(data)
     if postmaster in processes_in(data):
         _signal(postmaster, signal.SIGKILL)

@@ -18,7 +18,7 @@ UNSHARE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
 class CannotLeaveRootError(RuntimeError):
-    """Root cannot start a program as another user here."""
+    """Root cannot start a program as another user on this system."""
 
 
 @dataclass(frozen=True, kw_only=True)

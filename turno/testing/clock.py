@@ -39,7 +39,7 @@ WHERE a.attgenerated = '' AND (n.nspname = 'turno' OR n.nspname IN (SELECT schem
 
 
 class FrozenClock:
-    """Stands still until `advance`; all functions and defaults of the product read it.
+    """The time is constant until `advance`; all functions and defaults of the product read it.
 
     A worker in a separate process reads the real clock for its own heartbeats and limits; attempts that run in the
     test's process see the frozen one, also in a handler's `clock_timestamp()` and `now()`.
@@ -52,7 +52,7 @@ class FrozenClock:
 
     @property
     def frozen(self) -> bool:
-        """Say whether the clock stands."""
+        """Whether the clock is frozen."""
         return bool(self._undo)
 
     @property

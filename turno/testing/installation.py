@@ -78,7 +78,7 @@ class Installation(WorkerProcesses):
 
     @property
     def one(self) -> Tenant:
-        """The first tenant: where everything happens unless a tenant is named."""
+        """The first tenant, the default of all methods."""
         return self.tenants["suc0001"]
 
     @property
@@ -126,7 +126,7 @@ class Installation(WorkerProcesses):
         return InProcessWorker(self, named_handlers(self.registry))
 
     def attempt(self, job_id: UUID) -> dict[str, Any]:
-        """Claim a job, run one attempt of it here and return the job after it."""
+        """Claim a job, run one attempt in this process and return the job after it."""
         here = self.here
         claim = here.claim(job_id)
         assert claim is not None, f"job {job_id} may not run now: {self.ticket(job_id)}"
@@ -134,7 +134,7 @@ class Installation(WorkerProcesses):
         return self.find_job(job_id)
 
     def drain(self, *, scheduled: bool = False) -> Counter[str]:
-        """Run all jobs that may run here, until none may; count how each attempt ended.
+        """Run jobs in this process until none is due; count how each attempt ended.
 
         With `scheduled`, jobs that wait for a later time, such as a retry, are due at once, again and again until every
         job has ended or waits for a person.
@@ -191,7 +191,7 @@ class Installation(WorkerProcesses):
         return call_as_api(self.web, tenant or self.one, statement, parameters)
 
     def retry(self, job_id: UUID, *, user: str | None = None, pending_limit: int | None = None) -> dict[str, Any]:
-        """Make a new job of one that ended; returns its id and the verdict."""
+        """Make a new job that continues an ended one; returns its id and the verdict."""
         return self.call(RETRY, (job_id, user, self.backend, None, pending_limit, None))
 
     def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
@@ -252,7 +252,7 @@ class Installation(WorkerProcesses):
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
 
     def forget(self) -> None:
-        """Back to no jobs, no workers, and nothing in the tables that were empty when the installation was made."""
+        """Delete jobs, workers, and all rows of tables that were empty when the installation was made."""
         self.stop_workers()
         self.clock.thaw()
         empty(self.admin, self._emptied)

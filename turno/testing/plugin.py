@@ -65,14 +65,14 @@ def turno_module(
 
 @pytest.fixture
 def turno(turno_module: Installation, turno_registry: str) -> Installation:
-    """The module's installation, with nothing left of the test before."""
+    """The module's installation, cleared of the previous test."""
     turno_module.renew(turno_registry)
     return turno_module
 
 
 @pytest.fixture
 def turno_clock(turno: Installation) -> Iterator[FrozenClock]:
-    """The installation's clock, frozen from here to the end of the test."""
+    """The installation's clock, frozen until the end of the test."""
     turno.clock.freeze()
     yield turno.clock
     turno.clock.thaw()
@@ -80,7 +80,7 @@ def turno_clock(turno: Installation) -> Iterator[FrozenClock]:
 
 @pytest.fixture
 def turno_leaks(turno: Installation) -> LeakDetector:
-    """A marker for each tenant, and the observations of them."""
+    """A detector of the marker of each tenant among other tenants."""
     return LeakDetector(turno.url, turno.tenants.values(), turno.folder)
 
 

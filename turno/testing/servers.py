@@ -1,4 +1,4 @@
-"""A PostgreSQL server for each test process, and databases in it; all of it is gone afterwards."""
+"""A PostgreSQL server for each test process, with databases; both are removed afterwards."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Server(Protocol):
         """Its database `postgres`."""
 
     def url_of(self, database: str) -> str:
-        """Return where another database of it is."""
+        """Return the URL of another database of the server."""
 
 
 @contextmanager

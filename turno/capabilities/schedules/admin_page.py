@@ -1,4 +1,4 @@
-"""GET /admin/schedules: the schedules of every tenant; each leads to the tenant's page, where it is changed."""
+"""GET /admin/schedules: the schedules of every tenant; each leads to the tenant's page, which changes it."""
 
 from dataclasses import dataclass
 

@@ -64,8 +64,8 @@ def show(call: Call, name: str) -> ScheduleBody:
 def put(call: Call, body: RecurringJobBody, name: str) -> Response:
     """Save a schedule.
 
-    Makes it, or replaces it as a whole; safe to repeat. Jobs that were made for moments still to come are taken
-    back. A replaced one stays its first user's, and paused if it was.
+    Makes it, or replaces it as a whole; safe to repeat. Jobs for future moments are removed. A replaced schedule keeps
+    its first user, and remains paused.
     """
     word = save_schedule(call.scope, name, body)
     if word == "created":

@@ -48,7 +48,7 @@ def save(
 
 
 def pause(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> str:
-    """Let it make no jobs until it is resumed: changed, same or unknown."""
+    """Pause the schedule, so that it makes no jobs until `resume`: changed, same or unknown."""
     return str(call_as_api(connection, tenant, stored.SWITCH, (name, None, only))["verdict"])
 
 

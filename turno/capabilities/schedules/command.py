@@ -88,7 +88,7 @@ def list_all(*, tenant: str | None, everybody: bool) -> None:
 @tenant_option
 @click.argument("name")
 def pause(*, tenant: str, name: str) -> None:
-    """Let the schedule NAME make no jobs until it is resumed."""
+    """Pause the schedule NAME: it makes no jobs until it is resumed."""
     with session_of(tenant) as session:
         _told(changes.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
 
@@ -106,7 +106,7 @@ def resume(*, tenant: str, name: str) -> None:
 @tenant_option
 @click.argument("name")
 def remove(*, tenant: str, name: str) -> None:
-    """Remove the schedule NAME; the jobs that it made stay."""
+    """Remove the schedule NAME; its past jobs stay."""
     with session_of(tenant) as session:
         gone = changes.remove(session.connection, session.tenant, name, only=None)
     _told("changed" if gone else "unknown", name, tenant, "is removed")

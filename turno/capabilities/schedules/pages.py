@@ -32,7 +32,7 @@ TOLD = frozenset({"name", "payload", "cron", "every", "zone", "spread"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesQuery(PageQuery):
-    """Which page of them is shown."""
+    """The page of schedules."""
 
     after: Text = NOT_GIVEN
 

@@ -14,7 +14,7 @@ SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s,
 # Pauses, or with a moment resumes from it on. Returns verdict: changed, same or unknown.
 SWITCH: LiteralString = "SELECT {}.schedule_switch(%s, %s, %s) AS verdict"
 
-# Returns whether there was one.
+# Returns whether the schedule existed.
 REMOVE: LiteralString = "SELECT {}.schedule_remove(%s, %s) AS removed"
 
 # With the last past moment that has a job, and the status of this job.

@@ -56,6 +56,6 @@ def _fits(request: Request, ticket: StreamTicket) -> bool:
 
 
 def _refuse_other_sites(request: Request) -> None:
-    """Raise Problem 403 if a page of another site opens the stream: it would take a place of the user."""
+    """Raise Problem 403 if a page of another site opens the stream: it would count against the user's limit."""
     if from_own_page(request) is False:
         raise Problem(Kind.FOREIGN_SITE, "Pages of other sites open a stream with a ticket from /api/stream-tickets.")

@@ -1,4 +1,4 @@
-"""?wait=<seconds>: answer when the job has ended or the time is over; where a loop serves streams, no thread waits."""
+"""?wait=<seconds>: respond when the job has ended or the time is over; with an event loop, no thread waits."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress

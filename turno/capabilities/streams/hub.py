@@ -52,7 +52,7 @@ class Hub:
     """Serves every stream of this process from two database sessions and one thread, started when first needed.
 
     `connect` opens a session, as the web's role and in autocommit: one session listens, a second reads. Hints only name
-    jobs: the hub reads their content under the tenant's API role. Without hints everything is shown too, only later.
+    jobs: the hub reads their content under the tenant's API role. Without hints all changes are shown too, only later.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Hub:
         return self._streams.total()
 
     def join(self, subscriber: Subscriber, *, most: int | None = None) -> None:
-        """Have changes handed to a subscriber from now on; raises ServerFull, also beyond `most`, or StreamLimit."""
+        """Hand changes to a subscriber from now on; raises ServerFull, also beyond `most`, or StreamLimit."""
         view = subscriber.view
         user = (view.tenant.id, view.user)
         with self._lock:
@@ -109,7 +109,7 @@ class Hub:
         self._start()
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Offer a subscriber nothing more; does nothing for one that has left already."""
+        """Remove a subscriber; does nothing if it was removed before."""
         view = subscriber.view
         with self._lock:
             audience = self._audiences.get(view.tenant.id)
@@ -203,7 +203,7 @@ class Hub:
             # A job that waits for a person has no run_at; like an end, that is a notification to its user.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
             told = watched_jobs.notifications_of(reader, news) if news and audience.users else []
-            # One by one: of each its whole result is read.
+            # In single reads, because each has the whole result.
             whole = [stored.find(reader, job_id, None) for job_id in audience.awaited.intersection(news)]
         audience.inform(chain(rows, filter(None, whole)))
         for row in rows:
@@ -224,7 +224,7 @@ class Hub:
         self._compare_at = monotonic() + COMPARE_REST * (monotonic() - began)
 
     def _isolated(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
-        """Run one tenant's work: its lock timeout or fault is logged and ends here, a lost connection is raised."""
+        """Run one tenant's work: log its lock timeout or fault, and raise a lost connection."""
         try:
             work()
         except psycopg.OperationalError as error:

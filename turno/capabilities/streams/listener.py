@@ -51,7 +51,7 @@ class Listener:
                 try:
                     found = read_payload(hint.payload)
                 except ValueError:
-                    continue  # any role may send anything here
+                    continue  # any role may send any text
                 for tenant_id, job_ids in found.items():
                     named.setdefault(tenant_id, set()).update(job_ids)
         return named

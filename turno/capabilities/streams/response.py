@@ -89,7 +89,7 @@ class LiveResponse(Response):
 
 
 def leave_unbegun(_error: BaseException | None) -> None:
-    """Give the place of a response back that never began."""
+    """Release the place of a response that never began."""
     if leave := g.pop("turno_leave", None):
         leave()
 

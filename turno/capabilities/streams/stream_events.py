@@ -17,9 +17,9 @@ READY_KEY = UUID(int=0)
 
 
 class Event(Message):  # type: ignore[misc]  # flask-sse has no types
-    """A message that is framed once, however many it is sent to.
+    """A message that is framed once for all its subscribers.
 
-    Its data is JSON in ASCII, so nothing in it can end a line, and its type is one of ours.
+    Its data is JSON in ASCII, without line ends, and its type is a constant.
     """
 
     def __init__(self, body: Any, type: str) -> None:  # noqa: A002 - flask-sse's word

@@ -64,7 +64,7 @@ class View:
 class Subscriber:
     """Keeps for its reader the latest state of each job and notification, and never offers an older one.
 
-    Filled by one thread and emptied by another; `wake` is called, from any thread, when there is something to take.
+    Filled by one thread and emptied by another; `wake` is called, from any thread, when an event is queued.
     """
 
     __slots__ = ("_close_reason", "_lock", "_seen", "_waiting", "view", "wake")
@@ -105,7 +105,7 @@ class Subscriber:
             return waiting, self._close_reason
 
     def wakes_thread(self) -> threading.Event:
-        """Return an event for the thread that takes: set whenever there is something to take."""
+        """Return an event for the reading thread: set while events are queued."""
         event = threading.Event()
         self.wake = lambda _subscriber: event.set()
         return event

@@ -50,7 +50,7 @@ class TenantSubscribers:
 
     @property
     def watched(self) -> set[UUID]:
-        """The jobs that are watched one by one."""
+        """The jobs with a separate stream."""
         return {subscriber.view.job_id for subscriber in self.subscribers if subscriber.view.job_id is not None}
 
     @property
@@ -77,7 +77,7 @@ class TenantSubscribers:
         return moved | {job_id for job_id in just_ended if job_id not in self._ended}
 
     def forget(self, gone: set[UUID]) -> None:
-        """Forget jobs that were deleted, and end the streams that watch one of them."""
+        """Forget deleted jobs, and end their streams."""
         for job_id in gone:
             self._standing.pop(job_id, None)
         for subscriber in self.subscribers:

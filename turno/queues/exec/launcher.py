@@ -45,7 +45,7 @@ class ExecQueue:
         self.useful = slots.limit + slots.reserve
 
     def offer(self, ref: JobRef) -> bool:
-        """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""
+        """Launch a worker for this job if a slot is free; otherwise a worker that becomes free will claim it."""
         slot = None
         try:
             slot = self._slots.take(ref.tenant)

@@ -1,7 +1,7 @@
 """Bounds the spawned workers of one host, over all its web processes: each holds the lock of one file.
 
-A lock belongs to the open file, which the worker inherits, so it is released however the worker ends. The file's text
-is the tenant of the running job. Further slots are in reserve, for tenants without a slot.
+A lock belongs to the open file, which the worker inherits, so any end of the worker releases it. The file's text is the
+tenant of the running job. Further slots are in reserve, for tenants without a slot.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ class Slot:
     """The slot of one worker; `descriptor` is the locked file, which the worker inherits."""
 
     def __init__(self, descriptor: int, path: Path, limit: int) -> None:
-        """`limit` is how many ordinary slots there are."""
+        """`limit` is the number of ordinary slots."""
         self.descriptor = descriptor
         self._path = path
         self._limit = limit
@@ -74,7 +74,7 @@ class Slot:
         return _lock(self.descriptor)
 
     def close(self) -> None:
-        """Close this process's share; the slot stays taken while another process has it open."""
+        """Close this process's share; the slot remains locked while another process has it open."""
         os.close(self.descriptor)
 
     def _move(self) -> bool:

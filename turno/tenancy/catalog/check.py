@@ -13,7 +13,7 @@ from turno.tenancy.provisioning.installation import read_installation
 
 
 def check(admin: Connection[Any], logins: Logins) -> list[Finding]:
-    """Return everything about our schemas, roles and database that is not as designed; nothing is changed.
+    """Return all deviations of Turno's schemas, roles and database from the design; changes nothing.
 
     Any login that may read turno.tenants and turno.companies can ask: the catalog is open to all.
     """

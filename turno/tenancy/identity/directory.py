@@ -57,7 +57,7 @@ class Directory:
         return tenant
 
     def list_active(self) -> list[Tenant]:
-        """Return all active tenants in the order they came; always read anew."""
+        """Return all active tenants in the order of their creation, without a cache."""
         with self._connect() as connection:
             return _tenants(connection).execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
 

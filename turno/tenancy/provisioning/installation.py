@@ -1,4 +1,4 @@
-"""The installation as it should be: its schemas and roles, from its own tables and nothing else."""
+"""The installation by design: its schemas and roles, from its own tables alone."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -10,7 +10,7 @@ from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, grant_to_provision
 
 
 class CannotInstall(TurnoError):
-    """The provisioner lacks a right, and nothing was changed; the message names it and the statement that gives it."""
+    """The provisioner lacks a right, and the installation is unchanged; the message has the granting statement."""
 
 
 def check_provisioner(admin: Connection[Any], logins: Logins) -> None:

@@ -8,7 +8,7 @@ from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
 
-# A session that takes advisory locks can block every other; one that writes large objects or WAL can fill the disk.
+# A session with advisory locks can block every other; a session that writes large objects or WAL can fill the disk.
 _CLOSED: LiteralString = """
 SELECT replace(p.oid::regprocedure::text, 'pg_catalog.', ''), p.oid
 FROM pg_catalog.pg_proc p

@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A schema, and where it stands against the files of the library, then of the application."""
+    """A schema, and its state against the files of the library, then of the application."""
 
     schema: Schema
     parts: tuple[tuple[Standing, Files], ...]
@@ -71,7 +71,7 @@ class NotMigrated(TurnoError):
 
 
 def plan(admin: Connection[Any], schemas: Sequence[Schema], parts: Iterable[Files]) -> list[Planned]:
-    """Return where each of these schemas stands; their ledgers are read together."""
+    """Return the state of each of these schemas; their ledgers are read together."""
     names = [schema.name for schema in schemas]
     ledgers = [(files, read_ledgers(admin, names, files)) for files in parts if files.steps]
     return [

@@ -1,13 +1,14 @@
--- Count a request against the limits of a user, of a type and of a tenant, or against none of them if one has too little left:
--- `exceeded` is the name of that limit, and `retry_in` the seconds until it has enough. All limits of a call have the period
--- p_seconds. p_limits has the values of the settings by the names of the limits; 0 and an absent name are no limit. The limits
--- of jobs count p_jobs and p_bytes; commands and mails are counted one by one. An amount above a limit uses all of it. This is
--- the generic cell rate algorithm: a limit may be used at once, and is earned back evenly.
+-- Count a request against the limits of a user, of a type and of a tenant, or against none of them if one has too
+-- little left: `exceeded` is the name of that limit, and `retry_in` the seconds until it has enough. All limits of a
+-- call have the period p_seconds. p_limits has the values of the settings by the names of the limits; 0 and an absent
+-- name are no limit. The limits of jobs count p_jobs and p_bytes; commands and mails are counted one by one. An amount
+-- above a limit uses the whole limit. This is the generic cell rate algorithm: a limit may be used at once, and is
+-- earned back evenly.
 CREATE OR REPLACE FUNCTION rate_take(
     p_tenant integer, p_user text, p_seconds integer, p_limits jsonb, p_type text DEFAULT NULL, p_jobs bigint DEFAULT 0,
     p_bytes bigint DEFAULT 0, OUT exceeded text, OUT retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
--- Otherwise the server plans each statement anew, at the first five calls of each session.
+-- Otherwise the server repeats the planning of each statement at the first five calls of each session.
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     -- Limits of users first: a flood of one user then does not lock the rows of the tenant.

@@ -1,4 +1,4 @@
--- Give each of these tickets a backend, in step; returns how many have it. One that is refused is set aside.
+-- Give each of these tickets a backend, in step; returns how many have it. A refused ticket is set aside.
 CREATE OR REPLACE FUNCTION stamp_tickets(p_jobs uuid[], p_backends text[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE

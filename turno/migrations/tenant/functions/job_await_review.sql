@@ -1,4 +1,4 @@
--- The attempt ends, and its job is parked until a person settles p_doubt; nothing is counted.
+-- The attempt ends without a count, and its job is parked until a person settles p_doubt.
 CREATE OR REPLACE FUNCTION job_await_review(p_job uuid, p_token uuid, p_doubt text, p_reason text, p_error jsonb) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- A waiting job ends here. A claimed job gets a request to stop: it may be running already, and ending it would refuse
--- the whole batch in its transaction.
+-- A waiting job ends at once. A claimed job gets a request to stop: it may be running already, and ending it would
+-- refuse the whole batch in its transaction.
 CREATE OR REPLACE FUNCTION job_cancel(p_job uuid, p_user text, p_reason text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- A waiting job gets another priority, or another time to run, or both. One that a worker has claimed is left alone, and so
--- is one that waits for a person: only a decision about its outside effect lets it run.
+-- A waiting job gets another priority, or another time to run, or both. A job with a claim is skipped, and so is a job
+-- that waits for a person: only a decision about its outside effect lets it run.
 CREATE OR REPLACE FUNCTION job_reorder(p_job uuid, p_priority smallint, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE

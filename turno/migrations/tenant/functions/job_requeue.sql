@@ -1,5 +1,5 @@
--- Back to waiting; the caller holds the ticket. A zero delay is ready at once. Only a job in doubt waits without a time:
--- any other job would wait for ever, in no list of reviews.
+-- Back to waiting; the caller holds the ticket. A zero delay is ready at once. Only a job in doubt waits without a
+-- time: any other job would never run, in no list of reviews.
 CREATE OR REPLACE FUNCTION job_requeue(
     p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -51,7 +51,7 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Whether a job can be retried: it failed, was cancelled, or an item of it failed.
+-- Whether a job can be retried: it failed, was cancelled, or has a failed item.
 CREATE OR REPLACE FUNCTION unfinished(p_job uuid) RETURNS boolean LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM background_jobs j WHERE j.id = p_job AND j.status IN ('failed', 'cancelled'))
     OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed');

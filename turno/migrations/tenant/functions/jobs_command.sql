@@ -1,5 +1,5 @@
--- An operator's command on these jobs: each job is changed by its guarded function or skipped, with a verdict. One that
--- another session has locked for longer than a moment is left, too. How many were changed is on record with it.
+-- An operator's command on these jobs: each job is changed by its guarded function or skipped, with a verdict. A job
+-- that another session has locked for longer than a moment is skipped, too. How many were changed is on record with it.
 -- p_command: retry, discard, cancel, reprioritise, reschedule. p_detail is the further text of the record.
 CREATE OR REPLACE FUNCTION jobs_command(
     p_command text, p_jobs uuid[], p_by text, p_backend text, p_priority smallint, p_run_at timestamptz, p_detail jsonb,

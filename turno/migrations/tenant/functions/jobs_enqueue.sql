@@ -114,7 +114,7 @@ BEGIN
                    nullif(w.concurrency_key, '')::turno.concurrency_key, w.unique_while, w.key_position, w.origin,
                    w.awaited_by
             FROM unnest(wanted) AS w
-            -- A key that another transaction has used meanwhile; or, in a second round, a job of the first round.
+            -- A key that a concurrent transaction has used; or, in a second round, a job of the first round.
             ON CONFLICT DO NOTHING
             RETURNING id, type, version, queue, priority, run_at, concurrency_key, key_position
         ), ticket AS (

@@ -61,7 +61,7 @@ CREATE TABLE background_jobs (
     -- The doubt that a person must settle before this parked job continues: the name that its capability gave. NULL:
     -- not parked.
     in_doubt            text,
-    -- Few and short, because each statement that writes the table reads them anew.
+    -- Few and short, because each statement that writes the table parses them again.
     CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
     CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
     CHECK (num_nonnulls(result, worker) = 0 OR status = 'completed'),

@@ -16,7 +16,7 @@ DECLARE
     made uuid[] := '{}';
     refused text;
 BEGIN
-    -- A server's crash that loses this commit loses all of it, and the next run fires again.
+    -- A crash of the server that loses this commit loses all its changes, and the next run fires again.
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT * INTO own FROM job_schedules s WHERE s.id = p_schedule AND s.next_at = p_was FOR UPDATE;
     IF NOT FOUND THEN

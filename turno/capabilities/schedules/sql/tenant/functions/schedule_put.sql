@@ -1,7 +1,6 @@
 -- Save a schedule under its name: created, changed, exists (p_replace is false), unknown (it is another user's, or
--- p_create is false and the name is free) or full (the tenant has p_most, or the user a tenth of them). p_only limits a user
--- to their own schedules; null for operators.
--- A changed one stays its first user's, and paused if it was.
+-- p_create is false and the name is free) or full (the tenant has p_most, or the user a tenth of them). p_only limits a
+-- user to their own schedules; null for operators. A changed schedule keeps its first user, and remains paused.
 CREATE OR REPLACE FUNCTION schedule_put(
     p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
     p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
@@ -44,7 +43,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Remove the jobs that were made for moments still to come. A job that was moved forward or cancelled stays.
+-- Remove the jobs for future moments. A job that was moved forward or cancelled stays.
 CREATE OR REPLACE FUNCTION schedule_take_back(p_schedule uuid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     gone uuid[];

@@ -1,5 +1,5 @@
--- Pause a schedule, or with p_next_at resume it from that moment on: earlier moments do not count as missed. Returns changed,
--- same (it is so already), or unknown.
+-- Pause a schedule, or with p_next_at resume it from that moment on: earlier moments do not count as missed. Returns
+-- changed, same (already in this state), or unknown.
 CREATE OR REPLACE FUNCTION schedule_switch(p_name text, p_next_at timestamptz, p_only text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
