@@ -33,7 +33,7 @@ ORDER BY 1
 """
 of_tenants = pytest.mark.parametrize(
     "one",
-    [one for one in installed() if one.folder("sql/tenant") is not None],
+    [one for one in installed() if one.folder("sql/tenant/schema") is not None],
     ids=lambda one: one.name,
 )
 

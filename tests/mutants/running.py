@@ -25,6 +25,8 @@ PLACES = "section 7: at most TURNO_MAX_CHILDREN workers on a host, the rest wait
 LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on the number of waiting jobs"
 
+DJANGO = "tests/integration/contrib/test_django.py"
+
 MUTANTS = (
     Mutant(
         "a list of open jobs offers itself to look-ups of one job",
@@ -410,5 +412,21 @@ MUTANTS = (
         "    WHERE leases.until <= now - p_after OR",
         "    WHERE true OR",
         (f"{POOL}::test_one_process_at_a_time_maintains",),
+    ),
+    Mutant(
+        "Django's models write in a session of their own",
+        "promise 5: a handler works under its tenant's login",
+        "turno/contrib/django/database.py",
+        "        return JobSession(self._session, get_adapters_template(settings.USE_TZ, self.timezone))\n",
+        "        return super().get_new_connection(super().get_connection_params())\n",
+        (f"{DJANGO}::test_models_work_under_the_login_of_the_tenant",),
+    ),
+    Mutant(
+        "Django's work after a caught error is committed",
+        "docs/writing-handlers.md: atomic is a savepoint",
+        "turno/contrib/django/database.py",
+        "        if wrapper.needs_rollback:\n",
+        "        if False:\n",
+        (f"{DJANGO}::test_caught_error_without_a_savepoint_fails_the_job",),
     ),
 )

@@ -27,6 +27,8 @@ OTHER_NAMES = {
     "TURNO_CRASH_AT",
     "TURNO_LIMITS",
     "SSL_CERT_FILE",
+    "DJANGO_SETTINGS_MODULE",
+    "INSTALLED_APPS",
     "AUTHORISATION_RUNS",
     "AUTHORITY_RUNS",
     # The example's own.

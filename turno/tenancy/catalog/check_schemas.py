@@ -8,7 +8,7 @@ from psycopg import Connection
 
 from turno.capability import left_behind
 from turno.named import load
-from turno.tenancy.catalog.finding import Finding, findings_of
+from turno.tenancy.catalog.finding import REGRANT, Finding, findings_of
 from turno.tenancy.provisioning.installation import Installation
 from turno.tenancy.rights.apply_grants import differences
 from turno.tenancy.rights.matrix import CatalogObject, Kind, Policy
@@ -61,7 +61,7 @@ def _check_names(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
                 "drop the function that is not Turno's",
             )
     for name in sorted(schema.matrix.functions.keys() - functions.keys()):
-        yield Finding(_name(schema, CatalogObject(Kind.FUNCTION, name)), "is missing", "run `turno db migrate`")
+        yield Finding(_name(schema, CatalogObject(Kind.FUNCTION, name)), "is missing", REGRANT)
 
 
 def _check_function(schema: Schema, found: LiveObject) -> Iterator[Finding]:

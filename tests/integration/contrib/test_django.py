@@ -1,0 +1,194 @@
+"""Django's models on the connection of a job: their work is the job's, under the tenant's login."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import django
+import pytest
+from django.conf import settings
+from django.core.management import execute_from_command_line
+from django.db import IntegrityError, connection, connections, models, transaction
+
+from turno import JobContext, JobHandler
+from turno.contrib.django.database import job_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.installation import ExampleInstallation
+    from turno.tenancy.identity.tenant import Tenant
+
+if not settings.configured:
+    # No server: work that leaves the connection of the job fails.
+    nowhere = {"ENGINE": "django.db.backends.postgresql", "NAME": "nowhere", "HOST": "127.0.0.1", "PORT": "1"}
+    settings.configure(
+        DATABASES={"default": nowhere}, INSTALLED_APPS=["turno.contrib.django"], LOGGING_CONFIG=None, USE_TZ=True
+    )
+    django.setup()
+
+
+class Customer(models.Model):  # type: ignore[misc]
+    """A customer of the example."""
+
+    id = models.CharField(primary_key=True, max_length=5)
+    company_name = models.TextField()
+    tax_condition = models.TextField(default="registered")
+    country = models.TextField(default="django")
+
+    class Meta:
+        app_label = "turno"
+        db_table = "customers"
+        managed = False
+
+    def __str__(self) -> str:
+        return str(self.company_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """The deed's name."""
+
+    name: str
+
+
+def add(*names: str) -> None:
+    Customer.objects.bulk_create(Customer(id=name, company_name=name) for name in names)
+
+
+def fail_after() -> None:
+    add("Ana")
+    raise ValueError("not today")
+
+
+def undo_a_block() -> None:
+    add("Ana")
+    try:
+        with transaction.atomic():
+            add("Bea", "Ana")
+    except IntegrityError:
+        pass
+
+
+def lock_and_change() -> None:
+    add("Ana")
+    with transaction.atomic():
+        customer = Customer.objects.select_for_update().get(id="Ana")
+        customer.company_name = "Ana & Co"
+        customer.save()
+
+
+def catch_without_a_savepoint() -> None:
+    try:
+        with transaction.atomic(savepoint=False):
+            add("Ana", "Ana")
+    except IntegrityError:
+        pass
+
+
+def durable() -> None:
+    with transaction.atomic(durable=True):
+        add("Ana")
+
+
+DEEDS: dict[str, Callable[[], object]] = {
+    "add": lambda: add("Ana"),
+    "fail": fail_after,
+    "undo a block": undo_a_block,
+    "lock and change": lock_and_change,
+    "catch without a savepoint": catch_without_a_savepoint,
+    "durable": durable,
+    "close": lambda: connection.close(),  # noqa: PLW0108 - a proxy of the present connection
+    "commit": transaction.commit,
+    "on commit": lambda: transaction.on_commit(lambda: None),
+    "end the transaction": lambda: connection.cursor().execute("COMMIT"),
+}
+
+
+class RunDeed(JobHandler[Deed]):
+    """Run a deed by models, and return the visible rows and the login."""
+
+    type = "run_deed"
+
+    def handle(self, job: JobContext, payload: Deed) -> dict[str, Any]:
+        with job_database(job):
+            DEEDS[payload.name]()
+        with job_database(job), connection.cursor() as cursor:
+            names = [*Customer.objects.filter(country="django").order_by("id").values_list("id", flat=True)]
+            cursor.execute("SELECT current_schema(), current_user, current_setting('TimeZone')")
+            schema, login, zone = cursor.fetchone()
+        return {"seen": names, "schema": schema, "login": login, "zone": zone}
+
+
+HANDLERS = [RunDeed]
+
+
+@pytest.fixture(autouse=True)
+def mapped(world: ExampleInstallation) -> None:
+    for tenant in (world.one, world.other):
+        world.rows("DELETE FROM customers WHERE country = 'django'", tenant=tenant)
+    world.registry = f"{__name__}:HANDLERS"
+
+
+def done(world: ExampleInstallation, name: str, **options: Any) -> dict[str, Any]:
+    return world.attempt(world.enqueue({"name": name}, handler=RunDeed, max_attempts=1, **options))
+
+
+def kept(world: ExampleInstallation, tenant: Tenant | None = None) -> list[str]:
+    found = world.rows("SELECT id FROM customers WHERE country = 'django' ORDER BY id", tenant=tenant)
+    return [row["id"] for row in found]
+
+
+def test_models_work_under_the_login_of_the_tenant(world: ExampleInstallation) -> None:
+    result = done(world, "add", tenant=world.other)["result"]
+    assert result["seen"] == ["Ana"]
+    assert result["schema"] == world.other.schema
+    assert result["login"] == world.handler_login(world.other).role
+    assert result["zone"] == "UTC"
+    assert kept(world) == []
+    assert kept(world, world.other) == ["Ana"]
+
+
+@pytest.mark.parametrize("name", ["undo a block", "lock and change"])
+def test_atomic_is_a_savepoint(world: ExampleInstallation, name: str) -> None:
+    assert done(world, name)["status"] == "completed"
+    assert kept(world) == ["Ana"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("fail", "ValueError", "not today"),
+        ("durable", "RuntimeError", "durable atomic block cannot be nested"),
+        ("close", "HandlerMisuse", "a handler must not close its connection"),
+        ("commit", "TransactionManagementError", "forbidden when an 'atomic' block is active"),
+        ("on commit", "HandlerMisuse", "enqueue a job, or call job.once"),
+        ("end the transaction", "HandlerMisuse", "leave commit and rollback to the executor"),
+    ],
+)
+def test_failed_job_keeps_no_row(world: ExampleInstallation, name: str, error: str, message: str) -> None:
+    job = done(world, name)
+    assert (job["status"], job["error"]["class"]) == ("failed", error)
+    assert re.search(message, job["error"]["message"])
+    assert kept(world) == []
+
+
+def test_caught_error_without_a_savepoint_fails_the_job(world: ExampleInstallation) -> None:
+    job = done(world, "catch without a savepoint")
+    assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+    assert kept(world) == []
+
+
+def test_connection_of_django_is_back_after_the_block(world: ExampleInstallation) -> None:
+    before = connections["default"]
+    assert done(world, "add")["status"] == "completed"
+    assert connections["default"] is before
+
+
+def test_manage_py_runs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", "turno", "status", "--help"])
+    assert ended.value.code == 0
+    assert "Usage: manage.py turno status" in capsys.readouterr().out

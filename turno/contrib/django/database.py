@@ -1,0 +1,118 @@
+"""The connection of a job as a database of Django: models, atomic() and select_for_update in the job's transaction."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import psycopg
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db.backends.postgresql.base import Cursor, DatabaseWrapper
+from django.db.backends.postgresql.psycopg_any import get_adapters_template
+from django.db.transaction import Atomic
+from psycopg.adapt import AdaptersMap
+from psycopg.rows import TupleRow
+
+from turno.errors import HandlerMisuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from psycopg.abc import PQGen
+
+    from turno.jobs.job_context import JobContext
+
+RV = TypeVar("RV")
+
+
+@contextmanager
+def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
+    """Make the connection of the job the database `using` of Django for the block.
+
+    Models read and write under the login of the tenant, in the transaction of the job; each `atomic()` is a savepoint,
+    and a switch of the schema by django-tenants has no effect. Raises HandlerMisuse if the handler closes the
+    connection or calls `transaction.on_commit`, and the error of psycopg in place of Django's, so that a deadlock is
+    retried as in every job.
+    """
+    wrapper = _wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
+    wrapper.connect()
+    present = wrapper.atomic_blocks, Atomic(using, savepoint=False, durable=False)
+    present[0].append(present[1])  # refuses atomic(durable=True), which no commit follows
+    wrapper.in_atomic_block = True
+    before = getattr(connections._connections, using, None)  # noqa: SLF001 - Django has no other way to restore it
+    connections[using] = wrapper
+    try:
+        yield
+        if wrapper.needs_rollback:
+            raise HandlerMisuse("an error inside atomic(savepoint=False) was caught: let it pass, or use a savepoint")
+    except Error as error:
+        if isinstance(error.__cause__, psycopg.Error):
+            raise error.__cause__ from error
+        raise
+    finally:
+        if before is None:
+            del connections[using]
+        else:
+            connections[using] = before
+
+
+class JobSession(psycopg.Connection[TupleRow]):
+    """The session of the job with the adapters of Django; only the executor ends it."""
+
+    def __init__(self, session: psycopg.Connection[Any], adapters: AdaptersMap) -> None:
+        super().__init__(session.pgconn)
+        self._session = session
+        self._adapters = AdaptersMap(adapters)
+        self._autocommit = True  # its setter would refuse where a transaction is open
+        self._pool = None  # so that psycopg does not warn: the session is not left open, its executor has it
+        self.prepare_threshold = None  # the other object would give its statements the same names
+        self.cursor_factory = Cursor
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Run a statement as the session of the job does, with its refusals."""
+        return self._session.wait(gen, *arguments, **options)
+
+
+class JobDatabase(DatabaseWrapper):  # type: ignore[misc]  # Django has no types
+    """A database of Django on the session of a job, inside its transaction."""
+
+    def __init__(self, session: psycopg.Connection[Any], alias: str) -> None:
+        super().__init__({**connections.settings[alias], "AUTOCOMMIT": False, "CONN_HEALTH_CHECKS": False}, alias)
+        self._session = session
+
+    def get_connection_params(self) -> dict[str, Any]:
+        """Return no parameters: the job has logged in."""
+        return {}
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> JobSession:  # noqa: ARG002 - of Django
+        """Return the session of the job."""
+        return JobSession(self._session, get_adapters_template(settings.USE_TZ, self.timezone))
+
+    def init_connection_state(self) -> None:
+        """Set the time zone that Django expects, until the end of the job."""
+        self._configure_timezone(self.connection)
+
+    def _set_autocommit(self, autocommit: bool) -> None:  # noqa: FBT001 - of Django
+        pass
+
+    def _cursor(self, name: str | None = None) -> Any:
+        return DatabaseWrapper._cursor(self, name)  # noqa: SLF001 - without the search_path of django-tenants
+
+    def close(self) -> NoReturn:
+        """Refuse: the executor closes the session."""
+        raise HandlerMisuse("a handler must not close its connection; the executor does")
+
+    def on_commit(self, func: Callable[[], object], robust: bool = False) -> NoReturn:  # noqa: ARG002, FBT001, FBT002
+        """Refuse: the transaction commits after the handler has returned."""
+        raise HandlerMisuse("transaction.on_commit has no moment in a job: enqueue a job, or call job.once")
+
+
+@cache
+def _wrapper_class(engine: str) -> type[JobDatabase]:
+    own = import_module(f"{engine}.base").DatabaseWrapper
+    if not issubclass(own, DatabaseWrapper):
+        raise HandlerMisuse(f"{engine} is not a PostgreSQL backend: give the alias of a PostgreSQL database")
+    return JobDatabase if own is DatabaseWrapper else type("JobDatabase", (JobDatabase, own), {})
