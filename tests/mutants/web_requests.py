@@ -193,8 +193,8 @@ MUTANTS = (
         "a request's numbers pass through a float",
         "section 10: money is numeric, never a float",
         "turno/web/api/submit.py",
-        'msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"]',
-        'body.value["payload"]',
+        "raw = wanted.payload if wanted else ",
+        'raw = body.value["payload"] if wanted else ',
         (f"{TYPES}::test_money_is_exact_through_every_entry_point[HTTP, number]",),
     ),
     Mutant(
