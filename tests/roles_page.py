@@ -7,30 +7,30 @@ from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.matrix import Kind, Matrix, Rights, Role
 
 INTRODUCTION = """\
-# Who may do what
+# Roles and rights
 
 Rendered from `turno/tenancy/rights/grants.py` by `python -m tests.roles_page`; a test keeps the two in step, and
-`turno db check` holds the live catalog to it. What is not named is revoked from everybody.
+`turno db check` holds the live catalog to it. All other rights are revoked from PUBLIC and from all roles.
 
 All names carry the installation's id (`turno_<id>_…`), because roles belong to the whole cluster; the keys of
-tenants and companies are random, because everybody who can log in can read the names of roles and schemas.
+tenants and companies are random, because each login can read the names of roles and schemas.
 
 | role | logs in | is |
 |---|---|---|
 | control | no | owns the schema `turno` and its functions |
 | owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
-and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
+and of the role `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
-| host | no | the group of the roles that were in the database before Turno: it has what PUBLIC had, \
+| host | no | the group of the roles that were in the database before Turno: it has the former rights of PUBLIC, \
 and enqueues for every tenant |
 | handlers | no | the group of all `r_<t>` where look-up schemas are shared: it may read these schemas |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing but the group above, owns nothing |
-| api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
+| api `a_<t>` | no | the role of the web during one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
 no function, no write; a member of nothing |
 | engine | yes | claims, rescues, sweeps; no right on any table |
 | web | yes, inherits nothing | may become every `a_<t>`; reads the directory and the settings |
-| operator | yes | what `/admin` and `turno` need: counts, never payloads |
+| operator | yes | reads counts, never payloads, for `/admin` and `turno` |
 
 S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
 """

@@ -287,7 +287,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "far ahead by a delay": ({"run_in": timedelta(days=400)}, "run_at .* a year ahead and a day past"),
     "a time and a delay": ({"run_at": datetime.now(UTC), "run_in": 5}, "run_at and run_in are both given"),
     "no time zone": ({"run_at": datetime.now()}, "run_at has no time zone"),  # noqa: DTZ005
-    "a band that is none": ({"priority": "first"}, "priority 'first' is none"),
+    "an unknown priority": ({"priority": "first"}, "priority 'first' is unknown"),
     "a key with a space": ({"key": "a b"}, "1 to 255 letters"),
     "unique for no time": ({"unique_for": 0}, "unique_for .* above 0"),
     "nobody": ({"user": ""}, "user has 1 to 255 characters"),
