@@ -33,11 +33,11 @@ REFUSALS = {
     ),
     "no such owner": ("suc0001", "erp_nobody", "", "there is no role erp_nobody"),
     "an owner that is a superuser": ("suc0001", "postgres", "", "belongs to postgres, a superuser"),
-    "open to everybody": (
+    "open to every role": (
         "suc0001",
         None,
         "GRANT USAGE ON SCHEMA {schema} TO PUBLIC",
-        "everybody .* may use the schema suc0001, and so could every other tenant's handlers",
+        "every role .* may use the schema suc0001, and so could every other tenant's handlers",
     ),
     "a table with a name of ours": (
         "suc0001",
