@@ -107,7 +107,7 @@ MUTANTS = (
         ADOPTION,
         "    if everybody:\n",
         "    if False:\n",
-        (f"{REFUSED}[cluster-open to everybody]",),
+        (f"{REFUSED}[cluster-open to every role]",),
     ),
     Mutant(
         "a superuser's schema is adopted",
