@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from benchmarks.benchmark import Options
     from nemesis.environment import Environment
-    from turno.tenancy.identity.answer_timeout import TimeoutConnection
+    from turno.tenancy.identity.connections import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
 KILLS, QUICK_KILLS, SMOKE_KILLS = 10_000, 60, 6

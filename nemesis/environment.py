@@ -31,7 +31,7 @@ from turno.without_secrets import VISIBLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.tenancy.identity.answer_timeout import TimeoutConnection
+    from turno.tenancy.identity.connections import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
 TABLES = packaged(ROOT / "migrations")

@@ -21,7 +21,7 @@ from tests.installation import TABLES
 from turno.dispatch.dispatcher import Dispatcher
 from turno.limits import Limits
 from turno.settings import Settings
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS

@@ -12,7 +12,7 @@ from tests.faults.tcp_proxy import bad_link, stall
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.answer_timeout import AnswerOverdue, TimeoutConnection
+from turno.tenancy.identity.connections import AnswerOverdue, TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 

@@ -23,7 +23,7 @@ from turno.maintenance.tasks import MaintenanceFailed
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, service_session
 
 MOST = 40

@@ -25,7 +25,7 @@ from turno.commands.token import development_token
 from turno.runner.session import HandlerConnection
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.answer_timeout import CommitUnconfirmed
+from turno.tenancy.identity.connections import CommitUnconfirmed
 from turno.tenancy.identity.session import handler_session
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"

@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a cancelled wait for the standby counts as a commit",
         DURABLE,
-        "turno/tenancy/identity/answer_timeout.py",
+        "turno/tenancy/identity/connections.py",
         "        if self._standby.cancelled:\n",
         "        if False:\n",
         ("tests/faults/test_synchronous_standby.py::test_an_unconfirmed_commit_ends_a_handler_s_session",),

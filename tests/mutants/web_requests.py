@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant(
         "a time that Python has not ends the page that shows it",
         OWN_TROUBLE,
-        "turno/tenancy/identity/answer_timeout.py",
+        "turno/tenancy/identity/connections.py",
         "except DataError:",
         "except ZeroDivisionError:",
         (f"{HOSTILE}::test_unrepresentable_times_are_shown_as_bounds",),

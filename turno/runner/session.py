@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
 from turno.store.handler.pipeline import Pipeline, Statement
-from turno.tenancy.identity.answer_timeout import ConfirmedConnection
+from turno.tenancy.identity.connections import ConfirmedConnection
 from turno.tenancy.identity.session import UNCHANGED, NotConfined, believe_confined
 from turno.tenancy.identity.tenant import HandlerLogin
 

@@ -5,7 +5,7 @@ import psycopg
 from turno.errors import InvalidSettings
 from turno.process_name import person
 from turno.settings import Settings
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 

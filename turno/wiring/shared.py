@@ -27,7 +27,7 @@ from turno.runner.session import HandlerConnection
 from turno.settings import PREFIX, Settings
 from turno.store.engine.engine import Engine
 from turno.store.engine_link import RETRY
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of

@@ -25,7 +25,7 @@ from turno.maintenance.rounds import UNATTENDED
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned

@@ -33,6 +33,14 @@ MUTANTS = (
         (f"{TESTS}::test_wait_refuses_a_wrong_time[-1]",),
     ),
     Mutant(
+        "a retry by SQL waits for polling",
+        "issue 27: a retry by SQL starts as soon as a job that is enqueued",
+        f"{FUNCTIONS}/retry.sql",
+        "IF verdict = 'accepted' THEN",
+        "IF false THEN",
+        (f"{TESTS}::test_retry_notifies_the_workers_at_its_commit",),
+    ),
+    Mutant(
         "another job is shown in place of the requested job",
         "issue 27: an application follows a job by SQL",
         "turno/capabilities/sql_api/sql/tenant/functions/application_job.sql",

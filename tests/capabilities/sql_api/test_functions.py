@@ -113,6 +113,25 @@ def test_retry_makes_one_job(world: ExampleInstallation, erp: Session) -> None:
     assert world.ticket(UUID(str(first["new_job_id"]))) is not None
 
 
+def test_retry_notifies_the_workers_at_its_commit(world: ExampleInstallation, erp: Session) -> None:
+    job_id = world.enqueue(ORDERS)
+    world.cancel(job_id)
+    with psycopg.connect(world.url, autocommit=True) as listener:
+        listener.execute("LISTEN turno_jobs")
+        for verdict, hints in (("accepted", 1), ("replayed", 0)):
+            assert call(erp, "retry", "suc0001", job_id)[0]["verdict"] == verdict
+            erp.commit()
+            call(erp, "job", "suc0001", job_id)
+            erp.commit()
+            listener.execute("NOTIFY turno_jobs, 'end'")  # after the hint, if there is a hint
+            heard = []
+            for one in listener.notifies(timeout=60):
+                if one.payload == "end":
+                    break
+                heard.append(one)
+            assert len(heard) == hints
+
+
 def test_wait_returns_at_the_end(world: ExampleInstallation, erp: Session) -> None:
     job_id = world.enqueue(ORDERS)
     erp.autocommit = True

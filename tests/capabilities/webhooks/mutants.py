@@ -59,6 +59,14 @@ MUTANTS = (
         (f"{OF_WEBHOOKS}::test_a_delivery_not_recorded_is_repeated_uncounted",),
     ),
     Mutant(
+        "webhooks wait for handlers that cannot be loaded",
+        "promise 9: a failure of one part stops no other",
+        "turno/capabilities/webhooks/delivery.py",
+        "partial(_catalogues, settings.handlers)",
+        "(lambda words: lambda: words)(_catalogues(settings.handlers))",
+        (f"{OF_WEBHOOKS}::test_webhooks_need_no_handlers",),
+    ),
+    Mutant(
         "a tenant's deliveries precede all others",
         "promise 9: a tenant's failure affects only that tenant",
         TAKE,

@@ -81,7 +81,7 @@ def test_mail_in_a_language_of_the_application(
 ) -> None:
     ended(world, EVA, language="pt")
     words = catalogues(Registry({}, locale=with_portuguese(tmp_path)))
-    terms = WebhookTerms(hosts=(), mail_server=MailServer(mail.url, "turno@shop.example"), catalogues=words)
+    terms = WebhookTerms(hosts=(), mail_server=MailServer(mail.url, "turno@shop.example"), catalogues=lambda: words)
     with closing(engine_of(world.settings)) as engine:
         assert Webhooks(engine, secret=lambda _: "", terms=terms).run_round() == 1
     (one,) = mail.mails

@@ -15,7 +15,7 @@ import pytest
 from tests.capabilities.webhooks.told import Receiver, asked, counted, due_again, ended
 from turno.capabilities.webhooks import due as stored
 from turno.capabilities.webhooks import rounds
-from turno.capabilities.webhooks.delivery import webhook_secret
+from turno.capabilities.webhooks.delivery import delivery, webhook_secret
 from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
 from turno.capabilities.webhooks.signature import headers_of
 from turno.servers.wait import wait_until
@@ -154,6 +154,14 @@ def test_tenant_with_many_deliveries_has_no_priority(
     # The order of arrivals depends on the threads of the calls.
     assert other in {str(delivery.job_id) for delivery in batches[0]}
     assert {headers["webhook-id"] for _, headers, _ in receiver.got} == {*many, other}
+
+
+def test_webhooks_need_no_handlers(world: ExampleInstallation, receiver: Receiver) -> None:
+    ended(world, receiver.url)
+    hosts = ("http://127.0.0.1",)
+    deliver = delivery(replace(world.settings, handlers="nowhere:HANDLERS", webhook_hosts=hosts))
+    assert deliver is not None
+    assert deliver(world.engine) == 1
 
 
 def test_locked_delivery_delays_no_tenant(world: ExampleInstallation, webhooks: Webhooks, receiver: Receiver) -> None:

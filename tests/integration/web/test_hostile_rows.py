@@ -12,7 +12,7 @@ import pytest
 from tests.api import Caller
 from tests.capabilities.pages.test_pages import ORDERS, REGISTRY
 from tests.visitor import Visitor
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin

@@ -11,7 +11,7 @@ from turno.capabilities.streams.stream_events import StreamEvents
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.settings import Settings
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, assert_pinned
 from turno.web.live import WaitQuery

@@ -34,7 +34,7 @@ def delivery(settings: Settings) -> Callable[[Engine], int] | None:
         hosts=settings.webhook_hosts,
         mail_server=server,
         public_url=settings.public_url,
-        catalogues=_catalogues(settings.handlers),
+        catalogues=partial(_catalogues, settings.handlers),
     )
     return lambda engine: Webhooks(engine, secret=partial(_secret, settings), terms=terms).run_round()
 

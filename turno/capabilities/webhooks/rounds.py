@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -39,7 +39,7 @@ class WebhookTerms:
     hosts: Sequence[str]
     mail_server: MailServer | None = None
     public_url: str = ""
-    catalogues: Catalogues = field(default_factory=lambda: catalogues(Registry({})))
+    catalogues: Callable[[], Catalogues] = lambda: catalogues(Registry({}))  # called for a mail
     pauses: Sequence[timedelta] = PAUSES
 
 
@@ -93,7 +93,7 @@ class Webhooks:
     def _mail(self, delivery: Delivery) -> None:
         if self._terms.mail_server is None:
             raise ValueError("TURNO_SMTP_URL names no mail server")
-        mail = mail_of(delivery, catalogues=self._terms.catalogues, public_url=self._terms.public_url)
+        mail = mail_of(delivery, catalogues=self._terms.catalogues(), public_url=self._terms.public_url)
         send(self._terms.mail_server, mail, delivery.url)
 
 

@@ -39,8 +39,8 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
     """
     wrapper = _wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
     wrapper.connect()
-    present = wrapper.atomic_blocks, Atomic(using, savepoint=False, durable=False)
-    present[0].append(present[1])  # refuses atomic(durable=True), which no commit follows
+    # Without an outer block Django would accept atomic(durable=True), which no commit follows.
+    wrapper.atomic_blocks.append(Atomic(using, savepoint=False, durable=False))
     wrapper.in_atomic_block = True
     before = getattr(connections._connections, using, None)  # noqa: SLF001 - Django has no other way to restore it
     connections[using] = wrapper

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow, dict_row
 
-from turno.tenancy.identity.answer_timeout import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins, pinned_by_version
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 

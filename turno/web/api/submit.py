@@ -11,7 +11,6 @@ from uuid import UUID
 
 import msgspec
 from flask import Request, Response, request
-from flask import request as current
 from markupsafe import Markup
 from msgspec import Meta
 
@@ -41,6 +40,10 @@ from turno.web.services import Inline, at, job_links, services
 
 if TYPE_CHECKING:
     from turno.web.pages.visit import Visit
+
+
+log = logging.getLogger(__name__)
+job_submission = Routes("job_submission", __name__, tag="jobs")
 
 
 class SubmissionPart(Protocol):
@@ -168,7 +171,7 @@ def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options:
             payload,
             user_id=call.scope.principal.user,
             correlation_id=call.correlation_id,
-            trace_context=current.headers.get("traceparent"),
+            trace_context=request.headers.get("traceparent"),
             **options,
         )
     except NotEnqueued as problem:
@@ -214,10 +217,6 @@ def _used(call: Call, job_type: str, key: str | None) -> bool:
         return False
     with call.scope.reading() as reader:
         return stored.find_by_key(reader, call.scope.principal.user, job_type, key) is not None
-
-
-log = logging.getLogger(__name__)
-job_submission = Routes("job_submission", __name__, tag="jobs")
 
 
 @dataclass(frozen=True, slots=True)

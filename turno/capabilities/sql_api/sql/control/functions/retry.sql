@@ -8,5 +8,7 @@ DECLARE
 BEGIN
     EXECUTE format('SELECT * FROM %I.application_retry($1, $2)', target.schema)
     INTO new_job_id, verdict USING job_id, target.backend;
-    PERFORM hint_at_commit();
+    IF verdict = 'accepted' THEN
+        PERFORM hint_at_commit();
+    END IF;
 END $$;
