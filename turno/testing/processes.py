@@ -7,6 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from turno.queues.interface import LAUNCHED
 from turno.servers.wait import wait_until
 
 
@@ -87,3 +88,11 @@ def marked(name: str, value: str) -> list[int]:
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return [pid for pid in found if pid != os.getpid()]
+
+
+def is_launched(pid: int) -> bool:
+    """Return whether the backend `exec` has launched this process."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return tuple(words[1:3]) == tuple(map(os.fsencode, LAUNCHED))
+    return False

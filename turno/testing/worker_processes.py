@@ -7,6 +7,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from turno.queues.exec.launcher import PROGRAM
+from turno.testing.processes import is_launched, kill, marked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
@@ -28,7 +31,7 @@ class WorkerProcesses:
         environment = self.environment | extra
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
-        return self._start("turno.commands.background_worker", str(job_id), environment=environment)
+        return self._start(PROGRAM, str(job_id), environment=environment)
 
     def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a resident worker."""
@@ -66,7 +69,8 @@ class WorkerProcesses:
         return output
 
     def stop_workers(self) -> None:
-        """Kill the processes of this installation's tests; children die with their parent."""
+        """Kill the processes of this installation's tests, launched ones included; children die with their parent."""
         while self.workers:
             with self.workers.pop() as worker:
                 worker.kill()
+        kill(*filter(is_launched, marked("TURNO_RUN_FOLDER", self.environment["TURNO_RUN_FOLDER"])))

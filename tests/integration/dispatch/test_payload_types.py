@@ -135,6 +135,7 @@ def test_money_is_exact_through_every_entry_point(
 
 
 def test_money_is_exact_through_the_command(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.backend = "pool"  # `exec` would launch a worker, which would compete with this process for the job
     by_command(
         world, monkeypatch,
         *("job", "submit", "--tenant", "suc0001", "charge", "--payload", '{"amount": 12345678901234567.89}'),

@@ -10,12 +10,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 from tests.installation import ExampleInstallation
+from turno.commands.main import main
+from turno.servers.wait import wait_until
 from turno.testing.checker import Checker
 from turno.testing.client_log import Asked, ClientLog
 from turno.testing.leak_detector import LeakDetector
-from turno.testing.processes import kill, marked, resume, state, stop, terminate
+from turno.testing.processes import is_launched, kill, marked, resume, state, stop, terminate
 
 CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
@@ -113,6 +116,16 @@ def test_forget_removes_new_rows_and_keeps_given_ones(world: ExampleInstallation
     left = "SELECT (SELECT count(*) FROM background_jobs) + (SELECT count(*) FROM invoices) AS n"
     assert world.rows(left) == [{"n": 0}]
     assert world.order_ids() == orders
+
+
+def test_forget_ends_launched_workers(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    submit = "job", "submit", "batch_invoicing", "--tenant", "suc0001", "--payload", '{"order_ids": [10248]}'
+    assert CliRunner().invoke(main, submit).exit_code == 0
+    [worker] = [pid for pid in marked("TURNO_RUN_FOLDER", world.environment["TURNO_RUN_FOLDER"]) if is_launched(pid)]
+    world.forget()
+    wait_until(lambda: state(worker) in {"", "Z"}, within=20)
 
 
 def test_processes_stop_and_go_on_and_end() -> None:
