@@ -1,4 +1,4 @@
-"""The options of commands that save a recurring job: its rule, its payload and its priority."""
+"""The options of commands that save a recurring job: its rule, its payload, its priority and its queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DURATION = re.compile(r"(\d{1,9})([smhd]?)")
-KEPT = ("payload", "zone", "missed", "spread", "cron", "every")
+KEPT = ("payload", "zone", "missed", "spread", "cron", "every", "queue")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -58,6 +58,7 @@ def rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a recurring job, but for its type."""
     for option in (
+        click.option("--queue", help="One of the queues of the type; '' for the usual queue of the type."),
         click.option("--priority", type=click.Choice([one.word for one in Priority]), help="Priority of its jobs."),
         click.option("--payload", metavar="JSON", help="Payload of its jobs; `-` reads standard input."),
         rule_options,
@@ -97,6 +98,7 @@ def recurring_job(name: str, job_type: str, user: str, given: dict[str, Any], te
             | {
                 "payload": check_payload(handler, given["payload"]),
                 "priority": Priority[given.get("priority", "normal").upper()],
+                "queue": given.get("queue") or None,
             },
         )
         wanted.rule(tenant)

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from turno.errors import NotEnqueued
 from turno.jobs.job import Priority
+from turno.jobs.new_job import queue_of
 from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ NAME = "[a-z0-9][a-z0-9._-]{0,62}"
 class RecurringJob:
     """A recurring job under its name; the payload was validated and is in its canonical JSON form.
 
-    Without a `spread` cron keeps its minute, and an interval is spread over its whole length, a day at most.
+    Without a `spread` cron keeps its minute, and an interval is spread over its whole length, a day at most. Without a
+    `queue` its jobs wait in the queue of their type.
     """
 
     name: str
@@ -34,6 +37,7 @@ class RecurringJob:
     spread: int | None = None
     missed: Missed = "once"
     priority: Priority = Priority.NORMAL
+    queue: str | None = None
 
     @property
     def seconds(self) -> int:
@@ -43,12 +47,16 @@ class RecurringJob:
         return min(self.every or 0, MOST_SPREAD)
 
     def rule(self, tenant: str) -> Rule:
-        """Return the rule in a tenant; raises InvalidRule with all problems of the name and the times."""
+        """Return the rule in a tenant; raises InvalidRule with all problems of name, queue and times."""
         problems = []
         if not re.fullmatch(NAME, self.name):
             problems.append(
                 ("name", "has 1 to 63 small letters, digits, dots, dashes and underscores, a letter or digit first")
             )
+        try:
+            queue_of(self.handler, self.queue)
+        except NotEnqueued as problem:
+            problems.append(("queue", str(problem)))
         try:
             rule = rule_of(
                 cron=self.cron,

@@ -20,6 +20,14 @@ MUTANTS = (
         (f"{FIRING}::test_an_outdated_state_makes_no_job",),
     ),
     Mutant(
+        "a template fires into a queue that its type lost",
+        "a template may choose one of the queues of its type",
+        f"{CONTROL}/templates_due.sql",
+        " AND (t.queue IS NULL OR t.queue = ANY (h.other_queues || h.queue::text))",
+        "",
+        (f"{FIRING}::test_a_job_waits_in_the_queue_of_its_template",),
+    ),
+    Mutant(
         "a changed template repeats a moment",
         ONCE,
         f"{TENANT}/template_fire.sql",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.greetings import valid_body
+from tests.greetings import Greetings, valid_body
 from tests.integration.web.test_operator_roles import operator
 from tests.visitor import Visitor
 
@@ -61,6 +61,7 @@ def test_operators_save_pause_and_remove_a_template(service: Service) -> None:
         ({"zone": "Nowhere/City"}, "zone"),
         ({"every": 60}, "cron"),
         ({"missed": "some"}, "missed"),
+        ({"queue": "nowhere"}, "queue"),
         ({"payload": {"greetings": [], "day": "2030-01-31"}}, "payload.greetings"),
     ],
 )
@@ -70,6 +71,27 @@ def test_an_invalid_template_is_refused_by_field(service: Service, changes: dict
     assert put(service, "/api/admin/templates/Not%20A%20Name").status_code == 400
     assert put(service, type="unknown").status_code == 422
     assert service.rows("SELECT name FROM turno.schedule_templates") == []
+
+
+def test_queue_of_a_template_by_api_and_form(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Greetings, "other_queues", ("cold",))
+    assert put(service, queue="cold").get_json()["queue"] == "cold"
+    assert copy(service)["queue"] == "cold"
+    assert put(service).get_json()["queue"] is None
+    eva = Visitor(service.app)
+    eva.sign_in("eva", roles=["operator"])
+    form = {
+        "form": eva.form_token, "do": "add", "name": "hourly", "type": "greetings", "every": "3600", "queue": "cold",
+        "payload": '{"greetings": [{"to": 1}], "day": "2030-01-31"}',
+    }  # fmt: skip
+    refused = eva.post("/admin/templates", form | {"queue": "nowhere"}).text
+    assert (
+        "queue: jobs of type &#39;greetings&#39; do not wait in the queue &#39;nowhere&#39;: choose one of cold, hot"
+        in refused
+    )
+    assert eva.post("/admin/templates", form).status_code == 303
+    assert "· cold</small>" in eva.get("/admin/templates").text
+    assert service.rows("SELECT queue FROM turno.schedule_templates WHERE name = 'hourly'") == [("cold",)]
 
 
 def test_only_operators_of_every_company_change_templates(service: Service) -> None:

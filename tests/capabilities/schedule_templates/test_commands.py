@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from handlers.batch_invoicing import BatchInvoicing
 from turno.commands.main import main
 
 if TYPE_CHECKING:
@@ -53,10 +54,20 @@ def test_a_template_from_the_shell(turno: Any) -> None:
     assert turno("template", "remove", "nightly") == (0, "nightly is removed\n")
 
 
+def test_queue_of_a_template_from_the_shell(turno: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
+    assert turno(*ADD, "--every", "1h", "--queue", "hot")[0] == 0
+    assert turno("template", "set", "nightly", "--priority", "low")[0] == 0
+    assert [row["queue"] for row in json.loads(turno("template", "list", "--json")[1])] == ["hot"]
+    assert turno("template", "set", "nightly", "--queue", "")[0] == 0
+    assert [row["queue"] for row in json.loads(turno("template", "list", "--json")[1])] == [None]
+
+
 def test_refusals_name_the_problem(turno: Any) -> None:
     for arguments, problem in (
         ((*ADD, "--cron", "0 25 * * *", "--zone", "Nowhere/City"), "  zone: is no time zone known here"),
         ((*ADD, "--payload", '{"order_ids": "x"}', "--every", "1h"), "batch_invoicing does not take this payload:"),
+        ((*ADD, "--every", "1h", "--queue", "hot"), "the queue 'hot': choose one of cold"),
         (("template", "pause", "nightly"), "there is no template 'nightly'; see `turno template list`"),
         (("template", "remove", "nightly"), "there is no template 'nightly'"),
         (("template", "show", "nightly"), "there is no template 'nightly'"),

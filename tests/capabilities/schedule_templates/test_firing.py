@@ -249,6 +249,23 @@ def test_locks_of_a_tenant_delay_no_schedule_of_others(
     assert fire(world.engine) == 1
 
 
+def test_a_job_waits_in_the_queue_of_its_template(
+    world: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4, other_queues=("hot",))], 20)
+    save(operator, queue="hot")
+    fire(world.engine)
+    world.clock.freeze(NOON + MINUTE)
+    assert fire(world.engine) == 2
+    assert [row["queue"] for row in world.rows("SELECT queue FROM turno.tickets")] == ["hot", "hot"]
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(world.engine) == 0
+    (copy,) = world.rows("SELECT problem, queue FROM template_copies()")
+    assert (copy["problem"], copy["queue"]) == ("no handler has the type batch_invoicing and the queue hot", "hot")
+
+
 def test_an_unknown_type_is_a_problem_of_the_copy(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:

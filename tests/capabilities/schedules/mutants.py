@@ -31,6 +31,22 @@ MUTANTS = (
         (f"{SWEEPS}::test_clock_set_back_repeats_and_stops_no_moment",),
     ),
     Mutant(
+        "a recurring job accepts a queue that its type does not allow",
+        "a schedule may choose one of the queues of its type",
+        "turno/jobs/recurring_job.py",
+        "queue_of(self.handler, self.queue)",
+        "queue_of(self.handler, None)",
+        ("tests/capabilities/schedules/test_api.py::test_queue_of_a_schedule_is_saved_shown_and_replaced",),
+    ),
+    Mutant(
+        "a schedule ignores its queue",
+        "a schedule may choose one of the queues of its type",
+        DUE,
+        "coalesce(d.queue, h.queue)::text",
+        "h.queue::text",
+        (f"{SWEEPS}::test_a_job_waits_in_the_queue_of_its_schedule",),
+    ),
+    Mutant(
         "a changed schedule leaves the jobs of its old rule",
         "issue 17: schedules are editable",
         PUT,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.greetings import valid_body
+from tests.greetings import Greetings, valid_body
 from tests.problems import problem_of
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def test_only_owner_and_operator_see_and_change_a_schedule(service: Service) -> 
         ({"missed": "never"}, "missed"),
         ({"payload": {"nonsense": 1}}, "payload.nonsense"),
         ({"name": "Not a name"}, "name"),
+        ({"queue": "nowhere"}, "queue"),
     ],
 )
 def test_errors_are_named(service: Service, changes: dict[str, Any], field: str) -> None:
@@ -105,6 +106,17 @@ def test_errors_are_named(service: Service, changes: dict[str, Any], field: str)
     body = problem_of(put(ana, **changes), 400)
     assert field in {one["field"] for one in body["errors"]}
     assert ana.get("/api/schedules").get_json()["schedules"] == []
+
+
+def test_queue_of_a_schedule_is_saved_shown_and_replaced(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    ana = service.caller()
+    (refused,) = problem_of(put(ana, queue="cold"), 400)["errors"]
+    assert refused["problem"] == "jobs of type 'greetings' do not wait in the queue 'cold': choose one of hot"
+    monkeypatch.setattr(Greetings, "other_queues", ("cold",))
+    assert put(ana, queue="cold").get_json()["queue"] == "cold"
+    assert service.rows("SELECT queue FROM job_schedules") == [("cold",)]
+    assert ana.get("/api/schedules").get_json()["schedules"][0]["queue"] == "cold"
+    assert put(ana).get_json()["queue"] is None
 
 
 def test_unknown_or_removed_type_is_refused(service: Service) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from handlers.batch_invoicing import BatchInvoicing
 from turno.commands.main import main
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def test_errors_are_named(world: ExampleInstallation, said: Any) -> None:
         (("--every", "1s"), "every: must be 60 (a minute)"),
         (("--every", "soon"), "expected a number of seconds, or one as 15m, 6h, 1d"),
         ((), "cron: say either cron or every"),
+        (("--every", "1h", "--queue", "hot"), "the queue 'hot': choose one of cold"),
         (("--every", "1h", "--zone", "Mars"), "zone: is no time zone known here"),
     ):
         status, printed = said(*ADD, *given)
@@ -80,6 +82,18 @@ def test_errors_are_named(world: ExampleInstallation, said: Any) -> None:
     assert status == 1
     assert "payload.nonsense: is not a field" in printed
     assert world.rows("SELECT FROM job_schedules") == []
+
+
+def test_queue_of_a_schedule_from_the_shell(
+    world: ExampleInstallation, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
+    assert said(*ADD, "--every", "1h", "--queue", "hot")[0] == 0
+    assert [row["queue"] for row in listed(said, "--all") + listed(said, "--tenant", "suc0001")] == ["hot", "hot"]
+    assert said("schedule", "set", "nightly", "--tenant", "suc0001", "--priority", "low")[0] == 0
+    assert world.rows("SELECT queue FROM job_schedules") == [{"queue": "hot"}]
+    assert said("schedule", "set", "nightly", "--tenant", "suc0001", "--queue", "")[0] == 0
+    assert world.rows("SELECT queue FROM job_schedules") == [{"queue": None}]
 
 
 def test_times_are_previewed_without_a_schedule(said: Any) -> None:

@@ -334,6 +334,22 @@ def test_repair_restores_the_copies(world: ExampleInstallation) -> None:
     assert world.rows("SELECT * FROM turno.schedules") == copy
 
 
+def test_a_job_waits_in_the_queue_of_its_schedule(
+    world: ExampleInstallation, noon: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4, other_queues=("hot",))], 20)
+    save(world, queue="hot")
+    assert sweep(world) == 2
+    assert {row["queue"] for row in world.rows("SELECT queue FROM turno.tickets")} == {"hot"}
+    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.clock.freeze(noon + 2 * MINUTE)
+    assert sweep(world) == 0
+    assert stored(world)["problem"] == "no handler has the type batch_invoicing and the queue hot"
+    save(world)
+    assert stored(world)["queue"] is None
+
+
 def test_a_tenant_has_at_most_a_thousand(world: ExampleInstallation) -> None:
     world.rows(
         "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.greetings import valid_body
+from tests.greetings import Greetings, valid_body
 from tests.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
         ({"payload": '{"nonsense": 1}'}, "payload", "nonsense: is not a field"),
         ({"name": "No name"}, "name", "Use small letters"),
         ({"type": "nonsense"}, "type", "No job has this type"),
+        ({"queue": "cold"}, "queue", "choose one of hot"),
     ],
 )
 def test_errors_stand_beside_fields_and_input_stays(
@@ -87,6 +88,16 @@ def test_errors_stand_beside_fields_and_input_stays(
     assert stored(service) == []
     if "cron" not in changes:
         assert 'value="0 3 * * *"' in answer.text
+
+
+def test_form_chooses_the_queue(service: Service, ana: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Greetings, "other_queues", ("cold",))
+    send(ana, "/schedules", queue="cold")
+    assert service.rows("SELECT queue FROM job_schedules") == [("cold",)]
+    assert '<option value="cold" selected>' in ana.get("/schedules/nightly?branch=north").text
+    assert "· cold</small>" in ana.get("/schedules?branch=north").text
+    send(ana, "/schedules/nightly", queue="")
+    assert service.rows("SELECT queue FROM job_schedules") == [(None,)]
 
 
 def test_duplicate_name_is_refused_and_foreign_is_hidden(service: Service, ana: Visitor) -> None:

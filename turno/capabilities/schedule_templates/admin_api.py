@@ -29,6 +29,7 @@ class TemplateBody:
 
     name: str
     type: str
+    queue: str | None
     payload: dict[str, Any]
     priority: Literal["urgent", "normal", "low"]
     user: str

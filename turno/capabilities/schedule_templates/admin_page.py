@@ -57,4 +57,5 @@ def _page(visit: OperatorVisit, problems: list[FieldProblem]) -> Response:
         values=request.form,
         types=sorted(handler.type for handler in services().registry.handlers),
         missed_words=MISSED,
+        queues=services().registry.queues,
     )

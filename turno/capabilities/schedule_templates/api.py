@@ -28,6 +28,7 @@ class CopyBody:
 
     name: str
     type: str
+    queue: str | None
     cron: str | None
     every: int | None
     zone: str

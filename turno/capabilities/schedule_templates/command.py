@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ANY_TENANT = ""  # the rule is checked without the delay of a tenant
 MOST = 10_000
-HEADERS = ("name", "type", "when", "zone", "tenants", "paused", "problems", "state")
+HEADERS = ("name", "type", "queue", "when", "zone", "tenants", "paused", "problems", "state")
 COPY_HEADERS = ("tenant", "zone", "next", "missed", "state")
 by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
 
@@ -79,8 +79,8 @@ def list_all() -> None:
     with _operator() as operator:
         rows = stored.list_templates(operator)
     lines = [
-        (row["name"], row["type"], row["cron"] or f"every {row['every']} s", row["zone"], row["tenants"], row["paused"],
-         row["problems"], "paused" if row["paused_at"] else "on")
+        (row["name"], row["type"], row["queue"], row["cron"] or f"every {row['every']} s", row["zone"], row["tenants"],
+         row["paused"], row["problems"], "paused" if row["paused_at"] else "on")
         for row in rows
     ]  # fmt: skip
     show(rows, HEADERS, lines)

@@ -16,8 +16,8 @@ Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
 
 TEMPLATES: LiteralString = """
-SELECT t.name, t.type, t.payload, t.priority, t.user_id, t.cron, t.every, t.zone, t.spread, t.missed, t.paused_at,
-       t.created_at, c.tenants, c.paused, c.problems
+SELECT t.name, t.type, t.queue, t.payload, t.priority, t.user_id, t.cron, t.every, t.zone, t.spread, t.missed,
+       t.paused_at, t.created_at, c.tenants, c.paused, c.problems
 FROM schedule_templates t CROSS JOIN LATERAL (
     SELECT count(*) AS tenants, count(l.paused_at) AS paused, count(l.problem) AS problems
     FROM template_copies_listed l
@@ -28,13 +28,13 @@ ORDER BY t.name COLLATE "C"
 """
 VALUES: LiteralString = """
     type = %(type)s, payload = %(payload)s, priority = %(priority)s, cron = %(cron)s, every = %(every)s,
-    zone = %(zone)s, spread = %(spread)s, missed = %(missed)s, concurrency_key = %(key)s
+    zone = %(zone)s, spread = %(spread)s, missed = %(missed)s, concurrency_key = %(key)s, queue = %(queue)s
 """
 INSERT: LiteralString = """
 INSERT INTO schedule_templates
-    (name, type, payload, priority, user_id, cron, every, zone, spread, missed, concurrency_key)
+    (name, type, payload, priority, user_id, cron, every, zone, spread, missed, concurrency_key, queue)
 VALUES (%(name)s, %(type)s, %(payload)s, %(priority)s, %(user)s, %(cron)s, %(every)s, %(zone)s, %(spread)s, %(missed)s,
-        %(key)s)
+        %(key)s, %(queue)s)
 ON CONFLICT (name) DO NOTHING
 """
 
@@ -88,6 +88,7 @@ def save(operator: Operator, wanted: RecurringJob, *, by: str, create: bool = Tr
         "spread": wanted.seconds,
         "missed": wanted.missed,
         "key": key_of(wanted.handler, wanted.payload),
+        "queue": wanted.queue,
     }
     with operator.transaction():
         speak_for(operator, by)

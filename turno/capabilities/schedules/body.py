@@ -29,11 +29,12 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSummary:
-    """One schedule. `problem` explains why a moment had no job, or will have no job."""
+    """One schedule. A null `queue` is the queue of the type. `problem` is the reason of a moment without a job."""
 
     schedule_id: UUID
     name: str
     type: str
+    queue: str | None
     priority: Literal["urgent", "normal", "low"]
     user: str
     cron: str | None

@@ -41,7 +41,7 @@ def save(
             (
                 wanted.name, wanted.handler.type, Jsonb(wanted.payload), int(wanted.priority), wanted.user_id,
                 wanted.cron, wanted.every, wanted.zone, wanted.seconds, wanted.missed, rule.next_after(now), only,
-                create, replace, MOST_SCHEDULES, key_of(wanted.handler, wanted.payload),
+                create, replace, MOST_SCHEDULES, key_of(wanted.handler, wanted.payload), wanted.queue,
             ),
         )  # fmt: skip
     return str(row["verdict"])

@@ -24,7 +24,7 @@ from turno.wiring.logins import operator_session
 if TYPE_CHECKING:
     from turno.commands.tenant_session import TenantSession
 
-HEADERS = ("tenant", "name", "type", "when", "zone", "next", "last", "state")
+HEADERS = ("tenant", "name", "type", "queue", "when", "zone", "next", "last", "state")
 MOST = 1000
 
 
@@ -178,4 +178,4 @@ def _line(row: dict[str, Any]) -> tuple[Any, ...]:
     state = "paused" if row["paused_at"] else "tenant paused" if row.get("tenant_paused_at") else row["problem"] or "on"
     when = row["cron"] or f"every {row['every']} s"
     last = row.get("last_status") and f"{text(row['last_at'])} {row['last_status']}"
-    return (row["slug"], row["name"], row["type"], when, row["zone"], row["next_at"], last, state)
+    return (row["slug"], row["name"], row["type"], row["queue"], when, row["zone"], row["next_at"], last, state)

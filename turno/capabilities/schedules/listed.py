@@ -20,8 +20,8 @@ def all_schedules(
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """
-            SELECT s.slug, s.tenant_paused_at, s.name, s.type, s.cron, s.every, s.zone, s.spread, s.missed, s.paused_at,
-                   s.next_at, s.problem
+            SELECT s.slug, s.tenant_paused_at, s.name, s.type, s.queue, s.cron, s.every, s.zone, s.spread, s.missed,
+                   s.paused_at, s.next_at, s.problem
             FROM turno.schedules_listed s
             WHERE (s.slug COLLATE "C", s.name COLLATE "C") > (%s, %s)
               AND (%s::text[] IS NULL OR s.company_id IN (SELECT c.id FROM turno.companies c WHERE c.slug = ANY (%s)))

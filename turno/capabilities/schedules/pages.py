@@ -24,7 +24,7 @@ from turno.web.services import at, services
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 
 SHOWN = 50
-FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority")
+FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority", "queue")
 NEW = {"missed": "once", "priority": "normal", "zone": "UTC", "payload": "{}"}
 # Fields that have a translated help text; the texts of payload fields come from the handler.
 TOLD = frozenset({"name", "payload", "cron", "every", "zone", "spread"})
@@ -170,5 +170,6 @@ def _form(values: Mapping[str, Any], problems: list[FieldProblem]) -> dict[str, 
         "told": TOLD,
         "types": [handler.type for handler in services().registry.handlers],
         "missed_words": MISSED,
+        "queues": services().registry.queues,
         "bands": [one.word for one in Priority],
     }

@@ -7,7 +7,7 @@ from turno.store.api.jobs import Reader, Row
 
 # Returns verdict: created, changed, exists, unknown or full.
 PUT: LiteralString = """
-SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
        AS verdict
 """
 
@@ -19,8 +19,8 @@ REMOVE: LiteralString = "SELECT {}.schedule_remove(%s, %s) AS removed"
 
 # With the last past moment that has a job, and the status of this job.
 SCHEDULE: LiteralString = """
-SELECT s.id, s.name, s.type, s.priority, s.user_id, s.cron, s.every, s.zone, s.spread, s.missed, s.paused_at, s.problem,
-       s.missed_runs, s.created_at, clock_timestamp() AS now, r.moment AS last_at, r.job_id AS last_job_id,
+SELECT s.id, s.name, s.type, s.queue, s.priority, s.user_id, s.cron, s.every, s.zone, s.spread, s.missed, s.paused_at,
+       s.problem, s.missed_runs, s.created_at, clock_timestamp() AS now, r.moment AS last_at, r.job_id AS last_job_id,
        r.status AS last_status
 """
 LAST_RUN: LiteralString = """

@@ -13,7 +13,7 @@ from turno.jobs.json_text import NotJson
 from turno.jobs.payload import payload_text
 from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.jobs.recurring_job import RecurringJob
-from turno.web.api.submit import Band, known_handler
+from turno.web.api.submit import Band, QueueName, known_handler
 from turno.web.http.requests import LONGEST_TEXT, NOT_GIVEN, check, described, field_problems
 from turno.web.http.responses import FieldProblem, invalid
 
@@ -57,12 +57,13 @@ class RecurringJobBody:
     spread: Spread = NOT_GIVEN
     missed: MissedRuns = "once"
     priority: Band = "normal"
+    queue: QueueName = NOT_GIVEN
 
 
 def recurring_job_of_form(form: Mapping[str, str]) -> RecurringJobBody:
     """Return the body that a form has; an empty field counts as left out. Raises Problem 400 with all problems."""
     given: dict[str, Any] = {"type": form.get("type", "")}
-    for name in ("cron", "zone", "missed", "priority"):
+    for name in ("cron", "zone", "missed", "priority", "queue"):
         if text := form.get(name, "").strip():
             given[name] = text
     for name in ("every", "spread"):
@@ -94,6 +95,7 @@ def read_recurring_job(name: str, body: RecurringJobBody, user: str, tenant: str
         spread=body.spread,
         missed=body.missed,
         priority=Priority[body.priority.upper()],
+        queue=body.queue,
     )
     try:
         wanted.rule(tenant)

@@ -15,7 +15,7 @@ BEGIN
     END IF;
     INSERT INTO operator_acts (action, subject, detail)
     VALUES ('template ' || CASE TG_OP WHEN 'INSERT' THEN 'add' WHEN 'UPDATE' THEN 'set' ELSE 'remove' END, own.name,
-            jsonb_strip_nulls(jsonb_build_object('type', own.type, 'cron', own.cron, 'every', own.every,
-                                                 'zone', own.zone, 'paused', own.paused_at IS NOT NULL)));
+            jsonb_strip_nulls(jsonb_build_object('type', own.type, 'queue', own.queue, 'cron', own.cron,
+                                                 'every', own.every, 'zone', own.zone, 'paused', own.paused_at IS NOT NULL)));
     RETURN NULL;
 END $$;

@@ -5,6 +5,8 @@ CREATE TABLE schedule_templates (
     type        type_name NOT NULL,
     payload     job_payload NOT NULL,
     priority    smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    -- One of the queues of the type; NULL: the queue of the type.
+    queue       queue_name,
     -- The user of the jobs.
     user_id     user_name NOT NULL,
     concurrency_key concurrency_key,

@@ -5,6 +5,7 @@ CREATE TABLE schedules (
     tenant_id   integer NOT NULL,
     name        text NOT NULL,
     type        type_name NOT NULL,
+    queue       queue_name,
     cron        text,
     every       integer,
     zone        text NOT NULL,
@@ -27,6 +28,6 @@ CREATE POLICY own_schedules ON schedules USING (tenant_id = (SELECT tenant_of(cu
 
 -- The schedules of every active tenant, as operators see them.
 CREATE VIEW schedules_listed AS
-SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.name, s.type, s.cron, s.every, s.zone, s.spread, s.missed,
-       s.paused_at, s.next_at, s.decided_at, s.problem
+SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.name, s.type, s.queue, s.cron, s.every, s.zone, s.spread,
+       s.missed, s.paused_at, s.next_at, s.decided_at, s.problem
 FROM schedules s JOIN tenants n ON n.id = s.tenant_id WHERE n.state = 'active';

@@ -1,7 +1,7 @@
 -- Make the jobs of these moments and set the next one, in one transaction; returns how many jobs, or null if another
 -- process was faster, or the schedule was changed, since its next moment was p_was. A moment that has its job gets no
 -- second one. p_missed moments get no job; p_problem is the caller's reason. If p_next_at is p_was, only p_problem is
--- recorded. Without p_version no handler of the type is known. A schedule with p_most_open open jobs gets no more;
+-- recorded. Without p_version no handler of the type and queue is known. A schedule with p_most_open open jobs gets no more;
 -- one with an open job gets no more while its user has as many open jobs as allowed.
 CREATE OR REPLACE FUNCTION schedule_fire(
     p_schedule uuid, p_was timestamptz, p_moments timestamptz[], p_next_at timestamptz, p_missed integer, p_problem text,
@@ -28,7 +28,7 @@ BEGIN
     END IF;
     own.open_jobs := ARRAY(SELECT j.id FROM background_jobs j WHERE j.id = ANY (own.open_jobs) AND j.finished_at IS NULL);
     IF p_version IS NULL THEN
-        refused := format('no handler has the type %s', own.type);
+        refused := concat('no handler has the type ', own.type, ' and the queue ' || own.queue);
     ELSIF cardinality(own.open_jobs) >= p_most_open THEN
         refused := format('%s of its jobs have not ended', cardinality(own.open_jobs));
     ELSIF cardinality(own.open_jobs) > 0

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION schedule_put(
     p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
     p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
-    p_most integer, p_concurrency_key text) RETURNS text
+    p_most integer, p_concurrency_key text, p_queue text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     own record;
@@ -21,8 +21,8 @@ BEGIN
             PERFORM schedule_take_back(own.id);
             UPDATE job_schedules s
             SET type = p_type, payload = p_payload, priority = p_priority, cron = p_cron, every = p_every, zone = p_zone,
-                spread = p_spread, missed = p_missed, concurrency_key = line, decided_at = clock_timestamp(), problem = NULL,
-                next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
+                spread = p_spread, missed = p_missed, concurrency_key = line, queue = p_queue, problem = NULL,
+                decided_at = clock_timestamp(), next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
             WHERE s.id = own.id;
             RETURN 'changed';
         ELSIF NOT p_create THEN
@@ -32,9 +32,9 @@ BEGIN
             RETURN 'full';
         END IF;
         INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at,
-                                   concurrency_key)
+                                   concurrency_key, queue)
         VALUES (p_name, p_type, p_payload, p_priority, p_user, p_cron, p_every, p_zone, p_spread, p_missed, p_next_at,
-                line)
+                line, p_queue)
         ON CONFLICT (name) DO NOTHING;
         IF FOUND THEN
             RETURN 'created';

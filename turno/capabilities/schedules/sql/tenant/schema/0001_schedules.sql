@@ -6,6 +6,8 @@ CREATE TABLE job_schedules (
     type        turno.type_name NOT NULL,
     payload     turno.job_payload NOT NULL,
     priority    smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    -- One of the queues of the type; NULL: the queue of the type.
+    queue       turno.queue_name,
     -- The user of the jobs.
     user_id     turno.user_name NOT NULL,
     -- One of both: five fields, read in the zone, or seconds since 1970-01-01 00:00 UTC.
