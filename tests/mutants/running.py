@@ -26,6 +26,7 @@ LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on the number of waiting jobs"
 
 DJANGO = "tests/integration/contrib/test_django.py"
+DJANGO_CHECKS = "tests/integration/contrib/test_django_checks.py"
 
 MUTANTS = (
     Mutant(
@@ -428,5 +429,13 @@ MUTANTS = (
         "        if wrapper.needs_rollback:\n",
         "        if False:\n",
         (f"{DJANGO}::test_caught_error_without_a_savepoint_fails_the_job",),
+    ),
+    Mutant(
+        "a service's models outside of the job are not reported",
+        "docs/writing-handlers.md: turno.W004",
+        "turno/contrib/django/checks.py",
+        "    return own | imported | {",
+        "    return own or imported | {",
+        (f"{DJANGO_CHECKS}::test_models_without_the_connection_are_found",),
     ),
 )

@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import django
 import pytest
-from django.conf import settings
 from django.core.management import execute_from_command_line
-from django.db import IntegrityError, connection, connections, models, transaction
+from django.db import IntegrityError, connection, connections, transaction
 
+from tests.integration.contrib.customers import Customer
 from turno import JobContext, JobHandler
 from turno.contrib.django.database import job_database
 
@@ -20,31 +19,6 @@ if TYPE_CHECKING:
 
     from tests.installation import ExampleInstallation
     from turno.tenancy.identity.tenant import Tenant
-
-if not settings.configured:
-    # No server: work that leaves the connection of the job fails.
-    nowhere = {"ENGINE": "django.db.backends.postgresql", "NAME": "nowhere", "HOST": "127.0.0.1", "PORT": "1"}
-    settings.configure(
-        DATABASES={"default": nowhere}, INSTALLED_APPS=["turno.contrib.django"], LOGGING_CONFIG=None, USE_TZ=True
-    )
-    django.setup()
-
-
-class Customer(models.Model):  # type: ignore[misc]
-    """A customer of the example."""
-
-    id = models.CharField(primary_key=True, max_length=5)
-    company_name = models.TextField()
-    tax_condition = models.TextField(default="registered")
-    country = models.TextField(default="django")
-
-    class Meta:
-        app_label = "turno"
-        db_table = "customers"
-        managed = False
-
-    def __str__(self) -> str:
-        return str(self.company_name)
 
 
 @dataclass(frozen=True, slots=True)

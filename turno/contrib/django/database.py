@@ -37,7 +37,7 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
     connection or calls `transaction.on_commit`, and the error of psycopg in place of Django's, so that a deadlock is
     retried as in every job.
     """
-    wrapper = _wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
+    wrapper = wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
     wrapper.connect()
     # Without an outer block Django would accept atomic(durable=True), which no commit follows.
     wrapper.atomic_blocks.append(Atomic(using, savepoint=False, durable=False))
@@ -111,7 +111,8 @@ class JobDatabase(DatabaseWrapper):  # type: ignore[misc]  # Django has no types
 
 
 @cache
-def _wrapper_class(engine: str) -> type[JobDatabase]:
+def wrapper_class(engine: str) -> type[JobDatabase]:
+    """Return the class of a job's database for an engine of Django; raises HandlerMisuse if it is not PostgreSQL."""
     own = import_module(f"{engine}.base").DatabaseWrapper
     if not issubclass(own, DatabaseWrapper):
         raise HandlerMisuse(f"{engine} is not a PostgreSQL backend: give the alias of a PostgreSQL database")
