@@ -26,6 +26,7 @@ LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on the number of waiting jobs"
 
 DJANGO = "tests/integration/contrib/test_django.py"
+DJANGO_TENANTS = "tests/integration/contrib/test_django_tenants.py"
 DJANGO_CHECKS = "tests/integration/contrib/test_django_checks.py"
 
 MUTANTS = (
@@ -429,6 +430,22 @@ MUTANTS = (
         "        if wrapper.needs_rollback:\n",
         "        if False:\n",
         (f"{DJANGO}::test_caught_error_without_a_savepoint_fails_the_job",),
+    ),
+    Mutant(
+        "a handler continues in its own schema where it names another tenant",
+        "promise 5: a handler works for its tenant alone",
+        "turno/contrib/django/database.py",
+        "if self._schema not in {None, tenant.schema_name}:",
+        "if False:",
+        (f"{DJANGO_TENANTS}::test_switch_to_another_schema_is_refused",),
+    ),
+    Mutant(
+        "django-tenants sets the search path of a job's session",
+        "docs/decisions/0157-django-on-the-job-s-connection.md",
+        "turno/contrib/django/database.py",
+        "        return DatabaseWrapper._cursor(self, name)",
+        "        return super()._cursor(name)",
+        (f"{DJANGO_TENANTS}::test_schema_of_the_job_is_that_of_django_tenants",),
     ),
     Mutant(
         "a service's models outside of the job are not reported",

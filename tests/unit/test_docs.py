@@ -29,6 +29,7 @@ OTHER_NAMES = {
     "SSL_CERT_FILE",
     "DJANGO_SETTINGS_MODULE",
     "INSTALLED_APPS",
+    "SHARED_APPS",
     "AUTHORISATION_RUNS",
     "AUTHORITY_RUNS",
     # The example's own.

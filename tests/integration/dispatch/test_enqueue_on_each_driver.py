@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
-import django
 import psycopg
 import psycopg2
 import psycopg2.extras
@@ -22,11 +21,19 @@ from sqlalchemy.orm import Session
 import turno
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
+from tests.integration.contrib import customers
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, role, url
 
-__all__ = ["role", "url"]
+__all__ = ["customers", "role", "url"]  # with the settings of Django
 
-DRIVERS = ["psycopg2", "psycopg2 dict", "django", "sqlalchemy psycopg2", "sqlalchemy session psycopg2"]
+DRIVERS = [
+    "psycopg2",
+    "psycopg2 dict",
+    "django",
+    "django tenants",
+    "sqlalchemy psycopg2",
+    "sqlalchemy session psycopg2",
+]
 ASYNC_DRIVERS = ["psycopg", "asyncpg", "sqlalchemy psycopg", "sqlalchemy asyncpg", "sqlalchemy session asyncpg"]
 
 
@@ -47,12 +54,15 @@ def connected(name: str, url: str) -> Iterator[Any]:
             factory = psycopg2.extras.RealDictCursor if "dict" in name else None
             connection = psycopg2.connect(url, cursor_factory=factory)
             stack.callback(connection.close)
-        elif name == "django":
+        elif name.startswith("django"):
             from django.db.backends.postgresql.base import DatabaseWrapper  # noqa: PLC0415 - after its settings
+            from django_tenants.postgresql_backend.base import DatabaseWrapper as TenantsWrapper  # noqa: PLC0415
 
-            connection = DatabaseWrapper(django_settings(url))
+            connection = (TenantsWrapper if "tenants" in name else DatabaseWrapper)(django_settings(url))
             stack.callback(connection.close)
             connection.set_autocommit(False)
+            if "tenants" in name:
+                connection.set_schema("suc0001")
         else:
             engine = sqlalchemy.create_engine(address(url, "psycopg2"))
             stack.callback(engine.dispose)
@@ -61,11 +71,6 @@ def connected(name: str, url: str) -> Iterator[Any]:
 
 
 def django_settings(url: str) -> dict[str, Any]:
-    from django.conf import settings  # noqa: PLC0415 - only for Django's connection
-
-    if not settings.configured:
-        settings.configure(USE_TZ=True, LOGGING_CONFIG=None)
-        django.setup()
     parts = conninfo_to_dict(url)
     names = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password", "NAME": "dbname"}
     own = {name: parts.get(part) or "" for name, part in names.items()}

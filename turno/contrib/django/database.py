@@ -32,10 +32,10 @@ RV = TypeVar("RV")
 def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
     """Make the connection of the job the database `using` of Django for the block.
 
-    Models read and write under the login of the tenant, in the transaction of the job; each `atomic()` is a savepoint,
-    and a switch of the schema by django-tenants has no effect. Raises HandlerMisuse if the handler closes the
-    connection or calls `transaction.on_commit`, and the error of psycopg in place of Django's, so that a deadlock is
-    retried as in every job.
+    Models read and write under the login of the tenant, in the transaction of the job; each `atomic()` is a savepoint.
+    Raises HandlerMisuse if the handler closes the connection, calls `transaction.on_commit` or switches to another
+    tenant of django-tenants, and the error of psycopg in place of Django's, so that a deadlock is retried as in every
+    job.
     """
     wrapper = wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
     wrapper.connect()
@@ -98,9 +98,6 @@ class JobDatabase(DatabaseWrapper):  # type: ignore[misc]  # Django has no types
     def _set_autocommit(self, autocommit: bool) -> None:  # noqa: FBT001 - of Django
         pass
 
-    def _cursor(self, name: str | None = None) -> Any:
-        return DatabaseWrapper._cursor(self, name)  # noqa: SLF001 - without the search_path of django-tenants
-
     def close(self) -> NoReturn:
         """Refuse: the executor closes the session."""
         raise HandlerMisuse("a handler must not close its connection; the executor does")
@@ -110,10 +107,36 @@ class JobDatabase(DatabaseWrapper):  # type: ignore[misc]  # Django has no types
         raise HandlerMisuse("transaction.on_commit has no moment in a job: enqueue a job, or call job.once")
 
 
+class TenantDatabase(JobDatabase):
+    """The same for django-tenants, whose tenant is the job's in each statement: no `search_path` is set."""
+
+    _schema: str | None = None
+
+    def init_connection_state(self) -> None:
+        """Select the schema of the job, by which django-tenants also prefixes the keys of caches and paths of files."""
+        super().init_connection_state()
+        (schema,) = self.connection.execute("SELECT current_schema()").fetchone()
+        self.set_schema(schema)
+        self._schema = schema
+
+    def set_tenant(self, tenant: Any, include_public: bool = True) -> None:  # noqa: FBT001, FBT002 - of django-tenants
+        """Accept the tenant of the job; raises HandlerMisuse for another tenant, and for the public schema."""
+        if self._schema not in {None, tenant.schema_name}:
+            raise HandlerMisuse(
+                f"the job works in the schema {self._schema} alone, and not in {tenant.schema_name}: enqueue a job for"
+                " another tenant, and give the job's payload the values of shared tables"
+            )
+        super().set_tenant(tenant, include_public)
+
+    def _cursor(self, name: str | None = None) -> Any:
+        return DatabaseWrapper._cursor(self, name)  # noqa: SLF001 - without the search_path of django-tenants
+
+
 @cache
 def wrapper_class(engine: str) -> type[JobDatabase]:
     """Return the class of a job's database for an engine of Django; raises HandlerMisuse if it is not PostgreSQL."""
     own = import_module(f"{engine}.base").DatabaseWrapper
     if not issubclass(own, DatabaseWrapper):
         raise HandlerMisuse(f"{engine} is not a PostgreSQL backend: give the alias of a PostgreSQL database")
-    return JobDatabase if own is DatabaseWrapper else type("JobDatabase", (JobDatabase, own), {})
+    kind = TenantDatabase if hasattr(own, "set_tenant") else JobDatabase
+    return kind if own is DatabaseWrapper else type(kind.__name__, (kind, own), {})
