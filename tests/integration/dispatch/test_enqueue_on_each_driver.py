@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 import turno
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
-from tests.integration.contrib import customers
+from tests.integration import contrib
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, role, url
 
-__all__ = ["customers", "role", "url"]  # with the settings of Django
+__all__ = ["contrib", "role", "url"]  # `contrib` has configured Django
 
 DRIVERS = [
     "psycopg2",
