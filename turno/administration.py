@@ -1,12 +1,12 @@
 """The functions of `turno db migrate`, `turno tenant` and `turno token`, for a program that creates tenants."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg import Connection
 
 from turno.commands.token import development_token
 from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
@@ -26,11 +26,6 @@ from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from psycopg import Connection
 
 __all__ = [
     "DEMO_ENVIRONMENT",

@@ -1,7 +1,5 @@
 """Start the processes that run handlers, or run beside them, without secrets and closed to ptrace."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

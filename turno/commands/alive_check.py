@@ -1,16 +1,11 @@
 """Answer a liveness probe from the age of a resident worker's file, without a database query."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from turno.commands.output.results import print_message
 from turno.errors import TurnoError
-
-if TYPE_CHECKING:
-    from turno.settings import Settings
+from turno.settings import Settings
 
 # A worker touches the file every few seconds; while the database answers nothing, once in about 40 s.
 STUCK_AFTER = 60.0

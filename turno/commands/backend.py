@@ -1,13 +1,13 @@
 """The commands `turno backend …`: show and change the backend of each tenant at run time."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from psycopg import Connection
 
 from turno.capability import backends
 from turno.commands.output.results import print_message, show, wants_json
@@ -16,11 +16,6 @@ from turno.errors import TurnoError
 from turno.store.engine import workers
 from turno.store.operator import routing
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from psycopg import Connection
 
 HEADERS = ("backend", "workers", "tenants", "scheduled", "ready", "published", "running", "stranded", "oldest")
 CHOICES = click.Choice([*backends(), "default"])

@@ -1,7 +1,5 @@
 """Run a job by its id, then other waiting jobs: the program that the exec backend launches."""
 
-from __future__ import annotations
-
 import sys
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The commands `turno company …`."""
 
-from __future__ import annotations
-
 import click
 
 from turno.commands.output.results import print_message

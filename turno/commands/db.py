@@ -1,16 +1,17 @@
 """The commands `turno db …`."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
+from psycopg import Connection
 
 from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
+from turno.settings import Settings
 from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
@@ -19,17 +20,10 @@ from turno.tenancy.provisioning.provision import raise_connections
 from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.tenancy.schema_migrations.ledger import Standing
+from turno.tenancy.schema_migrations.one_schema import Outcome
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from psycopg import Connection
-
-    from turno.settings import Settings
-    from turno.tenancy.schema_migrations.ledger import Standing
-    from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
 class Report:

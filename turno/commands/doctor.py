@@ -1,12 +1,12 @@
 """The command `turno doctor`: examine settings, handlers, database and workers."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from psycopg import Connection
 
 from turno.capability import backends
 from turno.commands.output.failures import explained
@@ -23,11 +23,6 @@ from turno.tenancy.schema_migrations.all_schemas import status
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import migrations, provisioner, tenant_connections
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from psycopg import Connection
 
 
 class Advice(NamedTuple):

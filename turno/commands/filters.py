@@ -1,10 +1,9 @@
 """The options that say which jobs, of one tenant or of many, a command is about."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
@@ -14,9 +13,6 @@ from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.jobs.moment import moment_of
 from turno.store.operator.job_search import JobsWanted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 LONGEST_AGO = timedelta(days=36_500)

@@ -1,7 +1,5 @@
 """The files of a new handler, as text."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 
@@ -25,8 +23,6 @@ class HandlerNames(NamedTuple):
 def handler(names: HandlerNames) -> str:
     """Return the source of a runnable handler, as a template."""
     return f'''"""The job `{names.job_type}`: describe its purpose here."""
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
@@ -72,17 +68,13 @@ def test(names: HandlerNames) -> str:
     """Return the handler's test."""
     return f'''"""The job `{names.job_type}`, run by real logins in a real database that the test kit makes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
 from turno import InvalidPayload
 {names.import_line}
 
-if TYPE_CHECKING:
-    from turno.testing.installation import Installation
+from turno.testing.installation import Installation
 
 
 def test_{names.job_type}_is_completed(turno: Installation) -> None:

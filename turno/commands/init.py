@@ -1,7 +1,5 @@
 """The command `turno init`."""
 
-from __future__ import annotations
-
 import re
 import secrets
 import tomllib

@@ -1,9 +1,10 @@
 """The commands of `turno job` that change jobs: one by its id, or with --all every one that the filters leave."""
 
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import click
 
@@ -15,11 +16,6 @@ from turno.errors import TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.process_name import person
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable
-    from uuid import UUID
 
 REFUSALS = {
     "ended": "it has ended already",

@@ -1,24 +1,19 @@
 """The command `turno job list`: list the jobs of one or all tenants, or group their errors."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from turno.commands.filters import filtered, filters_of, one_tenant, wanted
 from turno.commands.output.jobs_view import LIST_HEADERS, list_row
 from turno.commands.output.results import show
-from turno.commands.tenant_session import all_tenants, session_of
+from turno.commands.tenant_session import AllTenants, all_tenants, session_of
 from turno.dispatch.search_tenants import search_tenants
 from turno.jobs.label import found_label
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import find_jobs, first_id, group_jobs
-
-if TYPE_CHECKING:
-    from turno.commands.tenant_session import AllTenants
 
 FOUND_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error")
 GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", "of", "name")

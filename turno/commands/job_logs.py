@@ -1,9 +1,8 @@
 """The command `turno job logs`: print the log lines of a job's attempts, and follow new lines."""
 
-from __future__ import annotations
-
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import click
 
@@ -12,9 +11,6 @@ from turno.commands.output.results import show, wants_json
 from turno.commands.output.tables import printable, text
 from turno.commands.tenant_session import session_of
 from turno.store.api import jobs as stored
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 PAGE = 1000  # lines
 LOOK_SECONDS = 1.0  # between two looks for further lines

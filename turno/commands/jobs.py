@@ -1,8 +1,8 @@
 """The commands `turno job …`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
 
 import click
 
@@ -25,10 +25,6 @@ from turno.jobs.named_handlers import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import jobs as stored
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from uuid import UUID
 
 MOST_ITEMS = 1000
 

@@ -1,7 +1,5 @@
 """The command `turno`: a table of commands, so that each call imports only its own command."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

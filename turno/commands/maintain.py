@@ -1,7 +1,5 @@
 """The command `turno maintain`."""
 
-from __future__ import annotations
-
 import signal
 from time import monotonic
 

@@ -1,7 +1,5 @@
 """The command `turno handler add`: write a handler, its test and its entry in the list of handlers."""
 
-from __future__ import annotations
-
 import ast
 import keyword
 import re

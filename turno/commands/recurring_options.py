@@ -1,10 +1,9 @@
 """The options of commands that save a recurring job: its rule, its payload, its priority and its queue."""
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -16,9 +15,6 @@ from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import check_payload, payload_text
 from turno.jobs.recurrence import MISSED, InvalidRule
 from turno.jobs.recurring_job import RecurringJob
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 DURATION = re.compile(r"(\d{1,9})([smhd]?)")
 KEPT = ("payload", "zone", "missed", "spread", "cron", "every", "queue")

@@ -1,19 +1,12 @@
 """The command `turno serve`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import click
 
 from turno.environment import read_settings
-from turno.http_server.web_server import WebServer
+from turno.http_server.web_server import Served, WebServer
+from turno.settings import Settings
 from turno.wiring.logins import logins_of
 from turno.without_secrets import WEB_NEEDS, seal
-
-if TYPE_CHECKING:
-    from turno.http_server.web_server import Served
-    from turno.settings import Settings
 
 
 @click.command(epilog="Example: turno serve")

@@ -1,9 +1,6 @@
 """The command `turno status`."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +8,8 @@ from turno.commands.output.results import show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.jobs.moment import written
-from turno.store.operator.troubles import troubles
+from turno.store.operator.troubles import Trouble, troubles
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from turno.store.operator.troubles import Trouble
 
 
 @click.command(epilog="Example: turno status --all")

@@ -1,20 +1,20 @@
 """The commands `turno job submit` and `rerun`: the same as POST /api/jobs/<type> and /api/jobs/<id>/rerun."""
 
-from __future__ import annotations
-
 import re
 import sys
 from datetime import UTC, datetime
 from getpass import getuser
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import click
 
 from turno.commands.filters import MOMENT
 from turno.commands.output.results import print_message
-from turno.commands.tenant_session import session_of
+from turno.commands.tenant_session import TenantSession, session_of
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
+from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.jobs.named_handlers import named_handlers
@@ -22,12 +22,6 @@ from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
 from turno.web.http.requests import IDEMPOTENCY_KEY
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from turno.commands.tenant_session import TenantSession
-    from turno.jobs.handler import JobHandler
 
 
 class NotSubmitted(TurnoError):

@@ -1,25 +1,20 @@
 """Ask and command one tenant's jobs from the command line, by the same statements as the web."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg import Connection, Cursor
 
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
+from turno.tenancy.identity.tenant import Tenant
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.shared import queue_named
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from psycopg import Connection, Cursor
-
-    from turno.tenancy.identity.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

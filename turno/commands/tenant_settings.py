@@ -1,8 +1,7 @@
 """The command `turno tenant set`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -12,9 +11,6 @@ from turno.process_name import person
 from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NONE = "none"
 

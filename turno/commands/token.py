@@ -1,9 +1,8 @@
 """The command `turno token`, and tokens signed with a shared secret."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import jwt
@@ -11,11 +10,7 @@ import jwt
 from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from turno.settings import Settings
+from turno.settings import Settings
 
 
 class CannotSign(TurnoError):

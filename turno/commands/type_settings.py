@@ -1,7 +1,5 @@
 """The commands `turno type …`: operators' settings of job types at run time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

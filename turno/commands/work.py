@@ -1,8 +1,7 @@
 """The command `turno work`. A probe by `--check` loads no driver."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from uuid import UUID
 
 import click
 
@@ -15,10 +14,6 @@ from turno.logs import log_to_stderr
 from turno.named import load
 from turno.without_secrets import RESIDENTS_NEED, seal
 from turno.worker.child_pool import PoolSize
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
 
 POOL = "turno.wiring.workers:pool_worker"
 

@@ -1,10 +1,9 @@
 """The commands `turno work --once …`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from psycopg import Connection
 
 from turno.commands.output.results import print_message, show, wants_json
 from turno.environment import read_settings
@@ -16,9 +15,6 @@ from turno.wiring.logins import operator_session
 
 WANTED = {"quiet": "quiet", "stop": "stopping"}
 HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
-
-if TYPE_CHECKING:
-    from psycopg import Connection
 
 
 class NoSuchWorker(TurnoError):

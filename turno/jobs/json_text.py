@@ -1,24 +1,19 @@
 """JSON text that PostgreSQL stores and returns unchanged: from Python values, and from the text of a caller."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from turno.errors import InvalidResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_DEPTH = 64
 LARGEST_WHOLE_NUMBER = 2**63 - 1

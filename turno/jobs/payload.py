@@ -1,18 +1,14 @@
 """A handler's payload: checked before a row exists, and restored from the stored JSON text."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter
+from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, json_text, parse_json
-
-if TYPE_CHECKING:
-    from turno.jobs.handler import JobHandler
 
 
 def load_payload(handler: type[JobHandler[Any]], text: str | bytes | msgspec.Raw) -> Any:

@@ -1,20 +1,16 @@
 """Recurrence rules: five cron fields in a time zone, or an interval in seconds; both spread by name."""
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
 from turno.errors import TurnoError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Missed = Literal["skip", "once", "all"]
 MISSED: tuple[Missed, ...] = get_args(Missed)

@@ -1,20 +1,15 @@
 """A job at the moments of a recurrence rule: the value that schedules and templates store."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from turno.errors import NotEnqueued
+from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.new_job import queue_of
 from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from turno.jobs.handler import JobHandler
 
 NAME = "[a-z0-9][a-z0-9._-]{0,62}"
 

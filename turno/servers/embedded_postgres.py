@@ -1,26 +1,21 @@
 """Run a private PostgreSQL server as a child of this process."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 from urllib.parse import quote
 
 from turno.servers.folder_lock import FolderLock
 from turno.servers.free_port import free_port
 from turno.servers.postgres_files import DataFolder
 from turno.servers.postgres_processes import end_leftovers, is_ready, kill_all, remove_last_sockets
+from turno.servers.unprivileged import Identity
 from turno.servers.wait import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
-    from turno.servers.unprivileged import Identity
 
 RESERVED_SINCE = 16  # connections for the roles of web, workers and operators
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

@@ -1,14 +1,10 @@
 """Give one process exclusive use of a folder."""
 
-from __future__ import annotations
-
 import fcntl
 import os
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 
 class FolderInUseError(RuntimeError):

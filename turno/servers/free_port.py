@@ -1,7 +1,5 @@
 """A port for a server of our own."""
 
-from __future__ import annotations
-
 import random
 import socket
 from contextlib import suppress

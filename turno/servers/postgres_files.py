@@ -1,19 +1,14 @@
 """Make the data folder of a private PostgreSQL server, and its password."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from turno.servers.folder_lock import FolderLock
 from turno.servers.postgres_binaries import find_binaries
 from turno.servers.unprivileged import Identity, identity_for, programs_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class DataFolderError(RuntimeError):

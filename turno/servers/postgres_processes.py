@@ -1,7 +1,5 @@
 """Find and end the PostgreSQL processes that an earlier, killed run left in a data folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

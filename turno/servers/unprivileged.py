@@ -1,7 +1,5 @@
 """Run a program that refuses to be root, also for root."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pwd
@@ -9,10 +7,7 @@ import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 UNSHARE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 

@@ -1,12 +1,7 @@
 """Wait for a condition, with a time limit."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:

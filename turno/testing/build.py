@@ -1,13 +1,14 @@
 """Install into an empty database, with tenants and filled tables."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
 from turno.jobs.named_handlers import named_handlers
@@ -19,12 +20,6 @@ from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.installation import KEY, Installation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from psycopg.abc import Buffer
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 Kind = TypeVar("Kind", bound=Installation)

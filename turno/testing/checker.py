@@ -1,20 +1,15 @@
 """The independent checker: holds a whole installation to I1 to I10, from PostgreSQL and the clients' log alone."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, LiteralString
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
+from turno.tenancy.identity.tenant import Tenant
+from turno.testing.client_log import ClientLog
 from turno.testing.invariants import judge_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from turno.tenancy.identity.tenant import Tenant
-    from turno.testing.client_log import ClientLog
 
 
 class Checker:

@@ -1,15 +1,11 @@
 """The requests and answers of clients, which the database does not contain."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from uuid import UUID
+from typing import IO, Any, NamedTuple
+from uuid import UUID
 
 
 class Asked(NamedTuple):

@@ -1,16 +1,11 @@
 """A frozen clock for a test database: the database clock decides all times."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 from psycopg import sql
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import psycopg
 
 REAL, FROZEN = "clock_timestamp()", "frozen.clock_timestamp()"
 # Definitions are read and written with every name in full, and their bodies are taken at their word.

@@ -1,16 +1,11 @@
 """Empty the tables of an installation between two tests."""
 
-from __future__ import annotations
-
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 from psycopg import errors, sql
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import psycopg
 
 FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans and walks
 

@@ -1,42 +1,37 @@
 """An installed database with look-alike tenants, and the verbs that tests use on it."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.capability import installed
+from turno.jobs.handler import JobHandler
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload
 from turno.settings import Settings
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
+from turno.store.engine.engine import Engine
+from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+from turno.tenancy.rights.matrix import Matrix
 from turno.testing.clock import FROZEN, REAL, FrozenClock
 from turno.testing.empty_tables import empty, tables_without_rows
 from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.worker_processes import WorkerProcesses
 from turno.wiring.shared import ROOT, inline_runner, maintenance
 from turno.without_secrets import VISIBLE
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Mapping
-    from uuid import UUID
-
-    from turno.jobs.handler import JobHandler
-    from turno.store.engine.engine import Engine
-    from turno.tenancy.identity.logins import Logins
-    from turno.tenancy.rights.matrix import Matrix
 
 # Tables of the control schema that tests keep, with the tables that refer to them.
 KEPT = ("handlers", "settings", "rate_limits")

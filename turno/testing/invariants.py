@@ -8,21 +8,16 @@ I9: few of a key at once, in order where required, none forgotten. I10: a job wa
 of its parts, and is not forgotten. (The `LeakDetector` checks I4, that nothing leaks.)
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
 
 from turno.capability import installed, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from uuid import UUID
-
-    from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.identity.tenant import Tenant
 
 # Each query returns the ids of its violations. %(lost)s are the jobs of tickets that a test has just deleted.
 RULES: dict[str, LiteralString] = {

@@ -1,18 +1,14 @@
 """A leak detector: a marker for each tenant, searched in all places where it must not be (I4)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.identity.tenant import Tenant
 
 PUBLIC = "everybody"
 

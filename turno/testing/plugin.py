@@ -4,25 +4,19 @@ Your handlers and tables are where `[tool.turno]` in your pyproject.toml names t
 `turno_data`, and use `turno`, `turno_clock`, `turno_leaks` and `turno_checker`.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 import pytest
 
 from turno.environment import project, setting
 from turno.testing.build import build_installation
 from turno.testing.checker import Checker
+from turno.testing.clock import FrozenClock
 from turno.testing.installation import Installation
 from turno.testing.leak_detector import LeakDetector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import psycopg
-
-    from turno.testing.clock import FrozenClock
 
 pytest_plugins = ["turno.testing.servers"]
 

@@ -1,7 +1,5 @@
 """Process control: which processes a worker consists of, and signals to them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

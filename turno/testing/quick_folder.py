@@ -1,18 +1,13 @@
 """Where the data of a server for tests is: in memory where there is room for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from turno.servers.folder_lock import FolderInUseError, FolderLock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - its folder below is checked to be this user's
 ROOM = 2 << 30  # bytes that are free there: each test process has a server, or two

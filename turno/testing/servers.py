@@ -1,13 +1,12 @@
 """A PostgreSQL server for each test process, with databases; both are removed afterwards."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import psycopg
 import pytest
@@ -16,9 +15,6 @@ from psycopg import sql
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries, version_of
 from turno.testing.quick_folder import SMALL_LOG, quick_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")

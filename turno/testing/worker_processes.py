@@ -1,18 +1,13 @@
 """The real processes of an installation under test: they are started as in production, and killed at the test's end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from turno.queues.exec.launcher import PROGRAM
 from turno.testing.processes import is_launched, kill, marked
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
 
 
 @dataclass(kw_only=True)

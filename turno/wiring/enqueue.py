@@ -1,28 +1,22 @@
 """Enqueue from anywhere in an application: the handlers of TURNO_HANDLERS check the payloads."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache, wraps
 from inspect import Parameter, signature
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from turno.environment import setting
 from turno.errors import NotEnqueued
+from turno.jobs.handler import JobHandler
+from turno.jobs.job import PriorityName
 from turno.jobs.named_handlers import named_handlers
-from turno.jobs.new_job import Enqueued, NewJob, is_keyed, payload_of
+from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, is_keyed, payload_of
 from turno.jobs.payload import check_payload
+from turno.jobs.registry import Registry
 from turno.store import host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
-
-    from turno.jobs.handler import JobHandler
-    from turno.jobs.job import PriorityName
-    from turno.jobs.new_job import UniqueFor
-    from turno.jobs.registry import Registry
 
 __all__ = ["Enqueued", "enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async"]
 

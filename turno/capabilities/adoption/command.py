@@ -1,8 +1,6 @@
 """The commands `turno schema …`, `turno host …` and `turno db uninstall`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 import click
 
@@ -20,9 +18,6 @@ from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import migrations, provisioner, tenant_connections
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 STEP = 100  # tenants between two lines of progress
 

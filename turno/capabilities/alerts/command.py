@@ -1,7 +1,5 @@
 """The commands `turno alert …`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import click

@@ -1,9 +1,7 @@
 """The commands `turno audit …`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 import click
 
@@ -12,9 +10,6 @@ from turno.commands.filters import PAST_MOMENT
 from turno.commands.output.results import show
 from turno.environment import read_settings
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 HEADERS = ("at", "who", "action", "tenant", "subject", "jobs", "detail")
 

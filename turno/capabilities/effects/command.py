@@ -1,10 +1,9 @@
 """The commands `turno effect …`: outside effects of jobs."""
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import click
 
@@ -17,9 +16,6 @@ from turno.errors import TurnoError
 from turno.process_name import person
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 MOST = 1000
 

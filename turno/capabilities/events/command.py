@@ -1,9 +1,7 @@
 """The commands `turno event …`: list and replay published events, list and remove subscriptions."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import click
 
@@ -17,9 +15,6 @@ from turno.environment import read_settings
 from turno.errors import NotEnqueued
 from turno.jobs.named_handlers import named_handlers
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 BATCH = 500
 HEADERS = ("event", "name", "key", "published", "by", "jobs")

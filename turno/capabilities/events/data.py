@@ -1,17 +1,12 @@
 """The data of an event, checked before the event exists."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from turno.errors import InvalidPayload
 from turno.jobs.payload import load_payload, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from turno.jobs.registry import Handler
+from turno.jobs.registry import Handler
 
 
 def check_event(handlers: Iterable[Handler], event: str, data: Any) -> Any:

@@ -1,18 +1,14 @@
 """`job.publish`: publish an event in the transaction of an attempt, under the claim's token."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from turno.capabilities.events.data import check_event
+from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Published
 from turno.runner.context import attempt_of
 from turno.store.statements import named_refusals, qualified, row_of
-
-if TYPE_CHECKING:
-    from turno.jobs.job_context import JobContext
 
 
 def publish(job: JobContext, event: str, data: Any, *, key: str | None) -> Published:

@@ -1,15 +1,10 @@
 """The task of events: delete old events."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
+from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.statements import qualified
-
-if TYPE_CHECKING:
-    from turno.store.engine.engine import Engine, TenantTurn
 
 BATCH = 1000  # events a statement: locks are short
 PURGE = TenantTask(name="purge events", every=timedelta(minutes=5), repeat=True)

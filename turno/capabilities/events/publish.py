@@ -1,7 +1,5 @@
 """`turno.publish`: publish an event on a connection of the application, in its transaction."""
 
-from __future__ import annotations
-
 from typing import Any, LiteralString
 
 from turno.capabilities.events.data import check_event

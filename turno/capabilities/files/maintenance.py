@@ -1,20 +1,14 @@
 """The task of files: delete expired uploads, and files in TURNO_FILES_FOLDER without a row."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from turno.capabilities.files.folder import Folder
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask, Work
+from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.statements import qualified
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from uuid import UUID
-
-    from turno.store.engine.engine import Engine, TenantTurn
 
 UPLOADS_AT_ONCE = 10  # of up to 64 MB each
 FILES_AT_ONCE = 500
@@ -39,7 +33,7 @@ def purge_uploads(engine: Engine, tenant: TenantTurn) -> int | None:
 
 def files_without_row(root: str, *, dry_run: bool) -> Work:
     """Return the work that removes files of deleted uploads and jobs, and of rolled-back work, a batch a call."""
-    old: dict[str, Iterator[UUID]] = {}
+    old = dict[str, Iterator[UUID]]()
 
     def remove(engine: Engine, tenant: TenantTurn) -> int | None:
         folder = Folder(root, tenant.schema)

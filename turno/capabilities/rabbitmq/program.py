@@ -3,21 +3,20 @@
 Started by `turno work --from-broker`, with the descriptor of its channel; it leaves when that is closed.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from turno.capabilities.rabbitmq.broker_process import PACKET_BYTES
 from turno.capabilities.rabbitmq.command import BROKER_NEEDS
+from turno.capabilities.rabbitmq.message import Message
 from turno.capabilities.rabbitmq.publisher import Publisher
 from turno.capabilities.rabbitmq.receiver import Receiver
 from turno.capabilities.rabbitmq.relay import Relay
@@ -26,14 +25,9 @@ from turno.commands.output.failures import run_plainly
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.process_name import process_name
+from turno.settings import Settings
 from turno.wiring.shared import engine_of
 from turno.without_secrets import seal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from turno.capabilities.rabbitmq.message import Message
-    from turno.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
 """The commands `turno template …`: recurring jobs of all tenants."""
 
-from __future__ import annotations
-
+from contextlib import AbstractContextManager
 from getpass import getuser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
 
 from turno.capabilities.schedule_templates import stored
 from turno.commands.output.results import print_message, show
@@ -16,11 +16,6 @@ from turno.jobs.recurrence import known_zone
 from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    import psycopg
 
 ANY_TENANT = ""  # the rule is checked without the delay of a tenant
 MOST = 10_000

@@ -1,11 +1,9 @@
 """The commands `turno schedule …`: jobs that are made again and again."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from getpass import getuser
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,15 +12,12 @@ from turno.capabilities.schedules.listed import all_schedules
 from turno.commands.output.results import print_message, show
 from turno.commands.output.tables import text
 from turno.commands.recurring_options import changed_options, given_options, job_options, recurring_job, rule_options
-from turno.commands.tenant_session import session_of
+from turno.commands.tenant_session import TenantSession, session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.recurrence import rule_of
 from turno.jobs.recurring_job import stored_rule
 from turno.wiring.logins import operator_session
-
-if TYPE_CHECKING:
-    from turno.commands.tenant_session import TenantSession
 
 HEADERS = ("tenant", "name", "type", "queue", "when", "zone", "next", "last", "state")
 MOST = 1000

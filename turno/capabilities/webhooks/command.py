@@ -1,7 +1,5 @@
 """The commands `turno webhook …`: the addresses of operators, and the failed deliveries."""
 
-from __future__ import annotations
-
 import click
 
 from turno.capabilities.webhooks import stored

@@ -1,17 +1,13 @@
 """Jobs as a terminal shows them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import label, outcome
 from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Row = dict[str, Any]
 LIST_HEADERS = ("job", "type", "state", "progress", "user", "created", "seconds", "error")

@@ -1,18 +1,14 @@
 """Results of commands: sentences and tables, or JSON with the option --json of every command."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from turno.commands.output.tables import print_table
 from turno.jobs.moment import written
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXIT_STATUS = "Exit status: 0 if done; 1 if refused, failed, or if a problem is found; 2 for wrong usage."
 _JSON = "turno.json"  # key of the context
