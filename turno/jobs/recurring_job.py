@@ -8,7 +8,7 @@ from typing import Any
 from turno.errors import NotEnqueued
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
-from turno.jobs.new_job import queue_of
+from turno.jobs.new_job import key_of, queue_of
 from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 
 NAME = "[a-z0-9][a-z0-9._-]{0,62}"
@@ -40,6 +40,24 @@ class RecurringJob:
         if self.spread is not None:
             return self.spread
         return min(self.every or 0, MOST_SPREAD)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return the values of the columns that the tables of schedules and of templates share."""
+        return {
+            "name": self.name,
+            "type": self.handler.type,
+            "queue": self.queue,
+            "payload": self.payload,
+            "priority": int(self.priority),
+            "user_id": self.user_id,
+            "cron": self.cron,
+            "every": self.every,
+            "zone": self.zone,
+            "spread": self.seconds,
+            "missed": self.missed,
+            "concurrency_key": key_of(self.handler, self.payload),
+        }
 
     def rule(self, tenant: str) -> Rule:
         """Return the rule in a tenant; raises InvalidRule with all problems of name, queue and times."""

@@ -44,35 +44,41 @@ class DueRule:
 
 
 class RuleSource(NamedTuple):
-    """Where rules are stored, and how their jobs are made, `ahead` of their moments.
+    """Rules in tables of a capability, and how long `ahead` of their moments jobs are made.
 
-    The statements call three functions: `select_tenants(ahead)` returns the ids of tenants with due rules,
-    `select_due(tenant, ahead)` the DueRules of a tenant, and `call_fire` makes jobs in the schema `{}`.
+    The statements call three functions: `<name>_tenants(ahead)` returns the ids of tenants with due rules,
+    `<name>s_due(tenant, ahead)` the DueRules of a tenant, and `<name>_fire` makes jobs in the schema of a tenant.
     """
 
-    task: TenantTask
+    name: LiteralString
     ahead: timedelta
-    plural: str  # the rules in a log record
-    select_tenants: LiteralString
-    select_due: LiteralString
-    call_fire: LiteralString
+
+    @property
+    def task(self) -> TenantTask:
+        """Return the task, with a back-off below the five minutes after which a moment counts as missed."""
+        longest = timedelta(minutes=1)
+        return TenantTask(name=f"{self.name}s", budget=10, repeat=True, lock_timeout="500ms", longest=longest)
 
     def tenants(self, engine: Engine) -> list[int]:
         """Return the ids of the active tenants, not paused, with a rule due within `ahead`."""
-        ids: list[int] = engine.value(self.select_tenants, self.ahead)
+        ids: list[int] = engine.value("SELECT " + self.name + "_tenants(%s)", self.ahead)
         return ids
 
     def due(self, engine: Engine, tenant_id: int) -> list[DueRule]:
         """Return the tenant's rules that are due within `ahead`, the earliest first."""
-        return engine.rows(DueRule, self.select_due, tenant_id, self.ahead)
+        statement = "SELECT * FROM " + self.name + "s_due(%s, %s)"  # noqa: S608 - a literal name
+        return engine.rows(DueRule, statement, tenant_id, self.ahead)
 
     def fire(self, engine: Engine, schema: str, rule: DueRule, decided: Firing, problem: str | None) -> int:
         """Make the jobs of these moments and set the next one; returns their number, 0 if another process was faster.
 
         If the next moment is that of the rule, only the problem is recorded.
         """
+        call: LiteralString = (
+            "SELECT {}." + self.name + "_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)"
+        )
         made = engine.value(
-            qualified(self.call_fire, schema),
+            qualified(call, schema),
             rule.rule_id,
             rule.next_at,
             decided.moments,
@@ -98,9 +104,9 @@ def fire_due(engine: Engine, each_tenant: EachTenant, source: RuleSource) -> Tas
     report.troubles |= turn.refused
     if turn.problems:
         log.warning(
-            "%d %s left moments out; the first: %s",
+            "%d %ss left moments out; the first: %s",
             len(turn.problems),
-            source.plural,
+            source.name,
             turn.problems[0],
             extra={"alert": "schedules"},
         )

@@ -162,8 +162,8 @@ MUTANTS = (
         "one user takes all schedules of the tenant",
         "a user saves a tenth of the tenant's schedules",
         "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql",
-        "WHERE user_id = p_user) >= p_most / 10",
-        "WHERE user_id = p_user) >= p_most",
+        "WHERE user_id = new.user_id) >= p_most / 10",
+        "WHERE user_id = new.user_id) >= p_most",
         ("tests/capabilities/schedules/test_firing_due.py::test_a_user_saves_at_most_a_tenth_of_the_schedules",),
     ),
 )

@@ -10,8 +10,8 @@ from flask import Response
 
 from turno.capabilities.schedule_templates import stored
 from turno.jobs.job import Priority
-from turno.jobs.recurrence import Missed, known_zone
-from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
+from turno.jobs.recurrence import known_zone
+from turno.web.api.recurring_job import RecurringJobBody, SavedRecurringJob, read_recurring_job
 from turno.web.http.requests import KeyPageQuery, described
 from turno.web.http.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
@@ -24,20 +24,12 @@ ANY_TENANT = ""  # the rule is checked without the delay of a tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateBody:
+class TemplateBody(SavedRecurringJob):
     """A template, with the numbers of its copies: `tenants`, of which `paused` by the tenant, and with `problems`."""
 
-    name: str
-    type: str
-    queue: str | None
     payload: dict[str, Any]
     priority: Literal["urgent", "normal", "low"]
     user: str
-    cron: str | None
-    every: int | None
-    zone: str
-    spread: int
-    missed: Missed
     paused_at: datetime | None
     created_at: datetime
     tenants: int

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from turno.jobs.recurrence import Missed
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
+from turno.web.api.recurring_job import SavedRecurringJob
 from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.routes import Call, Routes
 from turno.web.services import services
@@ -18,7 +18,7 @@ SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyBody:
+class CopyBody(SavedRecurringJob):
     """A template in this tenant, in the tenant's time zone.
 
     `paused_at` and `paused_by` are of the tenant; with `template_paused_at` operators paused the template everywhere.
@@ -26,14 +26,6 @@ class CopyBody:
     reason of a moment without a job.
     """
 
-    name: str
-    type: str
-    queue: str | None
-    cron: str | None
-    every: int | None
-    zone: str
-    spread: int
-    missed: Missed
     template_paused_at: datetime | None
     paused_at: datetime | None
     paused_by: str | None

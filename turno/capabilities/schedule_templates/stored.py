@@ -7,7 +7,6 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from turno.jobs.new_job import key_of
 from turno.jobs.recurring_job import RecurringJob
 from turno.store.operator.acts import speak_for
 from turno.store.operator.troubles import Trouble
@@ -26,17 +25,16 @@ FROM schedule_templates t CROSS JOIN LATERAL (
 WHERE (%(name)s::text IS NULL OR t.name = %(name)s)
 ORDER BY t.name COLLATE "C"
 """
-VALUES: LiteralString = """
-    type = %(type)s, payload = %(payload)s, priority = %(priority)s, cron = %(cron)s, every = %(every)s,
-    zone = %(zone)s, spread = %(spread)s, missed = %(missed)s, concurrency_key = %(key)s, queue = %(queue)s
-"""
-INSERT: LiteralString = """
-INSERT INTO schedule_templates
-    (name, type, payload, priority, user_id, cron, every, zone, spread, missed, concurrency_key, queue)
-VALUES (%(name)s, %(type)s, %(payload)s, %(priority)s, %(user)s, %(cron)s, %(every)s, %(zone)s, %(spread)s, %(missed)s,
-        %(key)s, %(queue)s)
-ON CONFLICT (name) DO NOTHING
-"""
+COLUMNS: LiteralString = "type, queue, payload, priority, cron, every, zone, spread, missed, concurrency_key"
+WANTED: LiteralString = " FROM jsonb_populate_record(NULL::schedule_templates, %(wanted)s)"
+INSERT: LiteralString = (
+    "INSERT INTO schedule_templates (name, user_id, " + COLUMNS + ") SELECT name, user_id, " + COLUMNS + WANTED
+    + " ON CONFLICT (name) DO NOTHING"
+)  # fmt: skip
+UPDATE: LiteralString = (
+    "UPDATE schedule_templates SET (" + COLUMNS + ") = (SELECT " + COLUMNS + WANTED + ")"  # noqa: S608 - literal texts
+    " WHERE name = %(name)s"
+)
 
 
 def list_templates(
@@ -76,28 +74,14 @@ def list_copies(
 
 def save(operator: Operator, wanted: RecurringJob, *, by: str, create: bool = True, replace: bool = True) -> str:
     """Save a checked template: created, changed, exists or unknown; a trigger creates or resets its copies."""
-    given = {
-        "name": wanted.name,
-        "type": wanted.handler.type,
-        "payload": Jsonb(wanted.payload),
-        "priority": int(wanted.priority),
-        "user": wanted.user_id,
-        "cron": wanted.cron,
-        "every": wanted.every,
-        "zone": wanted.zone,
-        "spread": wanted.seconds,
-        "missed": wanted.missed,
-        "key": key_of(wanted.handler, wanted.payload),
-        "queue": wanted.queue,
-    }
+    given = {"name": wanted.name, "wanted": Jsonb(wanted.columns)}
     with operator.transaction():
         speak_for(operator, by)
         if create and operator.execute(INSERT, given).rowcount:
             return "created"
         if not replace:
             return "exists"
-        changed = operator.execute("UPDATE schedule_templates SET" + VALUES + "WHERE name = %(name)s", given)
-        return "changed" if changed.rowcount else "unknown"
+        return "changed" if operator.execute(UPDATE, given).rowcount else "unknown"
 
 
 def switch(operator: Operator, name: str, *, pause: bool, by: str) -> bool:

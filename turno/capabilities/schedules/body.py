@@ -9,9 +9,10 @@ from urllib.parse import quote
 from uuid import UUID
 
 from turno.jobs.job import Priority
-from turno.jobs.recurrence import InvalidRule, Missed
+from turno.jobs.recurrence import InvalidRule
 from turno.jobs.recurring_job import stored_rule
 from turno.tenancy.identity.tenant import Tenant
+from turno.web.api.recurring_job import SavedRecurringJob
 from turno.web.http.responses import from_row
 from turno.web.services import services
 
@@ -28,20 +29,12 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSummary:
-    """One schedule. A null `queue` is the queue of the type. `problem` is the reason of a moment without a job."""
+class ScheduleSummary(SavedRecurringJob):
+    """One schedule. `problem` is the reason of a moment without a job."""
 
     schedule_id: UUID
-    name: str
-    type: str
-    queue: str | None
     priority: Literal["urgent", "normal", "low"]
     user: str
-    cron: str | None
-    every: int | None
-    zone: str
-    spread: int
-    missed: Missed
     paused_at: datetime | None
     next_runs: list[datetime]
     last_run: LastRun | None

@@ -6,7 +6,6 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from turno.capabilities.schedules import stored
-from turno.jobs.new_job import key_of
 from turno.jobs.recurring_job import RecurringJob, stored_rule
 from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api
@@ -34,16 +33,8 @@ def save(
     with as_api(connection, tenant) as reader:
         now = stored.present(reader)
     with named_refusals():
-        row = call_as_api(
-            connection,
-            tenant,
-            stored.PUT,
-            (
-                wanted.name, wanted.handler.type, Jsonb(wanted.payload), int(wanted.priority), wanted.user_id,
-                wanted.cron, wanted.every, wanted.zone, wanted.seconds, wanted.missed, rule.next_after(now), only,
-                create, replace, MOST_SCHEDULES, key_of(wanted.handler, wanted.payload), wanted.queue,
-            ),
-        )  # fmt: skip
+        given = Jsonb(wanted.columns), rule.next_after(now), only, create, replace, MOST_SCHEDULES
+        row = call_as_api(connection, tenant, stored.PUT, given)
     return str(row["verdict"])
 
 

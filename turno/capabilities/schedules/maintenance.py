@@ -10,15 +10,7 @@ from turno.maintenance.recurring import RuleSource
 from turno.store.engine.engine import Engine
 from turno.store.statements import qualified
 
-SOURCE = RuleSource(
-    # A back-off below the five minutes after which a moment counts as missed.
-    TenantTask(name="schedules", budget=10, repeat=True, lock_timeout="500ms", longest=timedelta(minutes=1)),
-    AHEAD,
-    "schedules",
-    "SELECT schedule_tenants(%s)",
-    "SELECT * FROM schedules_due(%s, %s)",
-    "SELECT {}.schedule_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)",
-)
+SOURCE = RuleSource("schedule", AHEAD)
 REPAIR = TenantTask(name="repair schedules", every=timedelta(minutes=5), statement_timeout="30s")
 fire_due = partial(recurring.fire_due, source=SOURCE)
 

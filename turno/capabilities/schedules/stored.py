@@ -6,10 +6,7 @@ from typing import LiteralString, cast
 from turno.store.api.jobs import Reader, Row
 
 # Returns verdict: created, changed, exists, unknown or full.
-PUT: LiteralString = """
-SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-       AS verdict
-"""
+PUT: LiteralString = "SELECT {}.schedule_put(%s, %s, %s, %s, %s, %s) AS verdict"
 
 # Pauses, or with a moment resumes from it on. Returns verdict: changed, same or unknown.
 SWITCH: LiteralString = "SELECT {}.schedule_switch(%s, %s, %s) AS verdict"

@@ -60,6 +60,20 @@ class RecurringJobBody:
     queue: QueueName = NOT_GIVEN
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRecurringJob:
+    """A stored recurring job without its payload. A null `queue` is the queue of the type."""
+
+    name: str
+    type: str
+    queue: str | None
+    cron: str | None
+    every: int | None
+    zone: str
+    spread: int
+    missed: Missed
+
+
 def recurring_job_of_form(form: Mapping[str, str]) -> RecurringJobBody:
     """Return the body that a form has; an empty field counts as left out. Raises Problem 400 with all problems."""
     given: dict[str, Any] = {"type": form.get("type", "")}

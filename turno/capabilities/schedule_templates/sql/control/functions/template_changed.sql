@@ -16,6 +16,7 @@ BEGIN
     INSERT INTO operator_acts (action, subject, detail)
     VALUES ('template ' || CASE TG_OP WHEN 'INSERT' THEN 'add' WHEN 'UPDATE' THEN 'set' ELSE 'remove' END, own.name,
             jsonb_strip_nulls(jsonb_build_object('type', own.type, 'queue', own.queue, 'cron', own.cron,
-                                                 'every', own.every, 'zone', own.zone, 'paused', own.paused_at IS NOT NULL)));
+                                                 'every', own.every, 'zone', own.zone,
+                                                 'paused', own.paused_at IS NOT NULL)));
     RETURN NULL;
 END $$;

@@ -8,8 +8,8 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable
 BEGIN
     RETURN QUERY
     SELECT t.name, t.type::text, t.queue::text, t.cron, t.every, coalesce(z.zone, t.zone), t.spread, t.missed, t.paused_at,
-           c.paused_at, c.paused_by, CASE WHEN isfinite(c.next_at) AND c.decided_at IS NOT NULL THEN c.next_at END, c.missed_runs,
-           c.problem, r.moment, r.job_id
+           c.paused_at, c.paused_by, CASE WHEN isfinite(c.next_at) AND c.decided_at IS NOT NULL THEN c.next_at END,
+           c.missed_runs, c.problem, r.moment, r.job_id
     FROM turno.template_copies c JOIN turno.schedule_templates t ON t.id = c.template_id
     LEFT JOIN turno.template_zones z ON z.tenant_id = c.tenant_id
     LEFT JOIN LATERAL (

@@ -31,18 +31,16 @@ BEGIN
     END IF;
     copy.open_jobs := ARRAY(
         SELECT j.id FROM background_jobs j WHERE j.id = ANY (copy.open_jobs) AND j.finished_at IS NULL);
-    SELECT t.type, t.payload, t.priority, t.user_id, t.concurrency_key, 'template ' || t.name, t.queue
-    INTO job.type, job.payload, job.priority, job.user_id, job.concurrency_key, job.origin, chosen
+    SELECT t.type, t.payload, t.priority, t.user_id, t.concurrency_key, 'template ' || t.name, t.queue, p_version, p_queue,
+           p_backend, p_max_attempts
+    INTO job.type, job.payload, job.priority, job.user_id, job.concurrency_key, job.origin, chosen, job.version, job.queue,
+         job.backend, job.max_attempts
     FROM turno.schedule_templates t WHERE t.id = p_template;
     IF p_version IS NULL THEN
         refused := concat('no handler has the type ', job.type, ' and the queue ' || chosen);
     ELSIF cardinality(copy.open_jobs) >= p_most_open THEN
         refused := format('%s of its jobs have not ended', cardinality(copy.open_jobs));
     ELSE
-        job.version := p_version;
-        job.queue := p_queue;
-        job.backend := p_backend;
-        job.max_attempts := p_max_attempts;
         moments := ARRAY(
             SELECT m.moment FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM turno.template_runs r WHERE r.tenant_id = own_tenant

@@ -35,16 +35,10 @@ BEGIN
           AND quota_reached(own.user_id, (SELECT h.pending_limit FROM turno.handlers h WHERE h.type = own.type)) THEN
         refused := 'its user has as many open jobs as allowed';
     ELSE
-        job.type := own.type;
-        job.version := p_version;
-        job.queue := p_queue;
-        job.backend := p_backend;
-        job.priority := own.priority;
-        job.max_attempts := p_max_attempts;
-        job.payload := own.payload;
-        job.user_id := own.user_id;
-        job.concurrency_key := own.concurrency_key;
-        job.origin := 'schedule ' || own.id;
+        SELECT own.type, own.priority, own.payload, own.user_id, own.concurrency_key, 'schedule ' || own.id, p_version,
+               p_queue, p_backend, p_max_attempts
+        INTO job.type, job.priority, job.payload, job.user_id, job.concurrency_key, job.origin, job.version, job.queue,
+             job.backend, job.max_attempts;
         moments := ARRAY(
             SELECT m.moment FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_schedule AND r.moment = m.moment));

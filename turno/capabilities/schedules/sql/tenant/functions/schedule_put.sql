@@ -2,16 +2,14 @@
 -- p_create is false and the name is free) or full (the tenant has p_most, or the user a tenth of them). p_only limits a
 -- user to their own schedules; null for operators. A changed schedule keeps its first user, and remains paused.
 CREATE OR REPLACE FUNCTION schedule_put(
-    p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
-    p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
-    p_most integer, p_concurrency_key text, p_queue text) RETURNS text
+    p_columns jsonb, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean, p_most integer) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     own record;
-    line turno.concurrency_key := p_concurrency_key;
+    new job_schedules := jsonb_populate_record(NULL::job_schedules, p_columns);
 BEGIN
     LOOP
-        SELECT s.id, s.user_id INTO own FROM job_schedules s WHERE s.name = p_name FOR UPDATE;
+        SELECT s.id, s.user_id INTO own FROM job_schedules s WHERE s.name = new.name FOR UPDATE;
         IF FOUND THEN
             IF p_only <> own.user_id THEN
                 RETURN 'unknown';
@@ -20,21 +18,22 @@ BEGIN
             END IF;
             PERFORM schedule_take_back(own.id);
             UPDATE job_schedules s
-            SET type = p_type, payload = p_payload, priority = p_priority, cron = p_cron, every = p_every, zone = p_zone,
-                spread = p_spread, missed = p_missed, concurrency_key = line, queue = p_queue, problem = NULL,
-                decided_at = clock_timestamp(), next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
+            SET type = new.type, queue = new.queue, payload = new.payload, priority = new.priority, cron = new.cron,
+                every = new.every, zone = new.zone, spread = new.spread, missed = new.missed,
+                concurrency_key = new.concurrency_key, decided_at = clock_timestamp(), problem = NULL,
+                next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
             WHERE s.id = own.id;
             RETURN 'changed';
         ELSIF NOT p_create THEN
             RETURN 'unknown';
         ELSIF (SELECT count(*) FROM job_schedules) >= p_most
-              OR p_only IS NOT NULL AND (SELECT count(*) FROM job_schedules WHERE user_id = p_user) >= p_most / 10 THEN
+              OR p_only IS NOT NULL AND (SELECT count(*) FROM job_schedules WHERE user_id = new.user_id) >= p_most / 10 THEN
             RETURN 'full';
         END IF;
-        INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at,
-                                   concurrency_key, queue)
-        VALUES (p_name, p_type, p_payload, p_priority, p_user, p_cron, p_every, p_zone, p_spread, p_missed, p_next_at,
-                line, p_queue)
+        INSERT INTO job_schedules (name, type, queue, payload, priority, user_id, cron, every, zone, spread, missed,
+                                   concurrency_key, next_at)
+        VALUES (new.name, new.type, new.queue, new.payload, new.priority, new.user_id, new.cron, new.every, new.zone,
+                new.spread, new.missed, new.concurrency_key, p_next_at)
         ON CONFLICT (name) DO NOTHING;
         IF FOUND THEN
             RETURN 'created';

@@ -28,7 +28,7 @@ CREATE TABLE job_schedules (
     open_jobs   uuid[] NOT NULL DEFAULT '{}',
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Derived from the payload when the schedule is saved: maintenance may not read payloads.
-    concurrency_key text,
+    concurrency_key turno.concurrency_key,
     CHECK (num_nonnulls(cron, every) = 1),
     CHECK ((paused_at IS NULL) = (next_at IS NOT NULL))
 );
