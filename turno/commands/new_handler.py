@@ -100,5 +100,9 @@ def new_handler(name: str) -> None:
         raise InvalidSettings(
             ["TURNO_HANDLERS is not set: run `turno init`, or name the list of handlers of this project"]
         )
+    if package.startswith("turno."):  # files in a folder `turno` would hide the library
+        raise InvalidSettings(
+            [f"TURNO_HANDLERS={place} is a function of Turno that finds handlers: write the class in a module of yours"]
+        )
     for line in write_handler(name, package, list_name):
         print_message(line)

@@ -8,8 +8,10 @@ import pytest
 from django.core.checks import run_checks
 from django.core.management import execute_from_command_line
 from django.db import connections, router
+from django.test.utils import override_settings
 
 from tests.integration.contrib.customers import Customer
+from turno.contrib.django.handlers import discover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,3 +117,14 @@ def test_worker_prints_the_findings(shop: Callable[..., None], capsys: pytest.Ca
     with pytest.raises(SystemExit):
         execute_from_command_line(["manage.py", "turno", "work", "--help"])
     assert "turno.W004" in capsys.readouterr().err
+
+
+def test_handlers_of_each_app_are_discovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for app, listed in {"billing": True, "mailing": True, "jobless": False}.items():
+        (tmp_path / app).mkdir()
+        (tmp_path / app / "__init__.py").touch()
+        text = HANDLER.format(work="0", handle="def handle", middleware="").replace('"add"', f'"{app}"')
+        (tmp_path / app / "jobs.py").write_text(text if listed else "")
+    with override_settings(INSTALLED_APPS=["billing", "turno.contrib.django", "mailing", "jobless"]):
+        assert [handler.type for handler in discover()] == ["billing", "mailing"]

@@ -144,3 +144,11 @@ def test_invalid_type_name_is_refused(project: Path, name: str) -> None:
 
 def test_project_without_handlers_shows_the_first_command() -> None:
     assert turno("handler", "add", "send_letters").exit_code == 1
+
+
+def test_handler_add_writes_no_folder_that_hides_turno(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNO_HANDLERS", "turno.contrib.django.handlers:discover")
+    refused = turno("handler", "add", "send_letters")
+    assert refused.exit_code != 0
+    assert "in a module of yours" in str(refused.output) + str(refused.exception)
+    assert texts(project) == {}

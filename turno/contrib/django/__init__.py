@@ -1,1 +1,1 @@
-"""Django: an app with the command `manage.py turno`, and `database.job_database` for handlers."""
+"""Django: the command `manage.py turno`, system checks, `job_database` for handlers, `enqueued_jobs` for tests."""
