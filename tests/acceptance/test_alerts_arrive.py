@@ -44,7 +44,7 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
         ]
         one, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")
         assert end["Subject"] == "odd: listo"
-        assert f"jobs odd of {world.other.slug}" in one["Subject"]
+        assert f"odd fails in {world.other.slug}" in one["Subject"]
         assert world.one.slug not in one.get_content()
 
 
@@ -70,9 +70,10 @@ def test_alert_commands_list_alerts_and_test_receivers(
         done = runner.invoke(main, ["alert", "test"])
         assert (done.exit_code, done.output) == (0, "log: sent\nslack: sent\nwebhook: sent\n")
     world.rows(
-        "INSERT INTO turno.alert_states (key, kind, sentence, command) VALUES ('k', 'x', 'it fails', 'turno doctor');"
-        "INSERT INTO turno.alert_messages (receiver, event, kind, sentence, command)"
-        " VALUES ('email', 'raised', 'x', 'it fails', 'turno doctor')"
+        "INSERT INTO turno.alert_states (key, kind, sentence, command, rank)"
+        " VALUES ('k', 'x', 'it fails', 'turno doctor', 0);"
+        "INSERT INTO turno.alert_messages (receiver, event, key, kind, sentence, command, rank)"
+        " VALUES ('email', 'raised', 'k', 'x', 'it fails', 'turno doctor', 0)"
     )
     shown = runner.invoke(main, ["alert", "list"]).output
     assert "it fails" in shown

@@ -68,7 +68,7 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     world.rows("SELECT turno.count_outcomes(1000)")
     status, said = turno_said("status", "--all")
     assert status == 1
-    assert "2 of 2 items of jobs odd of suc0001 that ended in the last hour failed" in said
+    assert "items of odd fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in said
     said = turno_said("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
     assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
         (str(batches["suc0001"]), "completed", 2)
@@ -76,13 +76,16 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     said = turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
     assert [row["id"] for row in json.loads(said)] == [str(batches["suc0002"])]
     assert json.loads(turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
-    (group,) = json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1])
-    assert (group["name"], group["jobs"], group["items"], group["tenants"]) == ("ValueError: item # is bad", 2, 3, 2)
+    for scope, counts in ((("--all",), (2, 3, 2)), (("--tenant", "suc0002"), (1, 1, 1))):
+        (group,) = json.loads(turno_said("job", "list", *scope, "--group-by", "error", "--json")[1])
+        assert group["name"] == "ValueError: item # is bad"
+        assert (group["jobs"], group["items"], group["tenants"]) == counts
     status, said = turno_said("job", "retry", "--all", "--dry-run")
     assert said.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
     status, said = turno_said("job", "retry", "--all")
     assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
     assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
+    assert json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
 
 
 def test_job_search_covers_every_tenant_by_its_own_filter(world: ExampleInstallation, turno_said: Any) -> None:
@@ -140,7 +143,8 @@ def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_sai
         (("job", "list", "--all", "--status", "lost"), "--status"),
         (("job", "list", "--all", "--group-by", "moon"), "--group-by"),
         (("job", "list", "--all", "--group-by", "error", "--user", "ana"), "--group-by"),
-        (("job", "list", "--tenant", "suc0001", "--group-by", "error"), "--group-by"),
+        (("job", "list", "--group-by", "error"), "--tenant"),
+        (("job", "list", "--tenant", "suc0001", "--error", "Boom"), "--error"),
         (("job", "retry"), "--all"),
         (("job", "retry", "--all", "--status", "cancelled"), "--status"),
         (("job", "retry", "--all", "--outcome", "completed"), "--outcome"),

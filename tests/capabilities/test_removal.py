@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "adoption": "INSERT INTO turno.adoptions (tenant_id, table_owner, rights)"
     " SELECT id, 'erp', 'write' FROM turno.tenants WHERE schema = current_schema()",
-    "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command)"
-    " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status')",
+    "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command, rank)"
+    " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status', 0)",
     "effects": "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls)"
     " VALUES ('cae:7', 'odd', gen_random_uuid(), 'intended', gen_random_uuid(), 1, gen_random_uuid(), 1);"
     "INSERT INTO external_doubt DEFAULT VALUES",

@@ -63,9 +63,9 @@ MUTANTS = (
     Mutant(
         "a tenant's threshold of alerts is not looked at",
         NUMBERS,
-        "turno/store/operator/troubles.py",
-        "coalesce(n.alert_failure_percent, t.alert_failure_percent)",
-        "coalesce(t.alert_failure_percent, n.alert_failure_percent)",
+        "turno/store/operator/failing_jobs.py",
+        "coalesce(n.alert_failure_percent, t.alert_failure_percent,",
+        "coalesce(t.alert_failure_percent, n.alert_failure_percent,",
         (f"{ALERTS}::test_alert_threshold_prefers_tenant_then_type",),
     ),
     Mutant(

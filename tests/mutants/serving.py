@@ -9,16 +9,25 @@ TOLD = "a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
+FAILING = "turno/store/operator/failing_jobs.py"
 OPERATOR = "operators of an installation learn the jobs in trouble"
 
 MUTANTS = (
     Mutant(
         "failures of every time count as recent",
         OPERATOR,
-        TROUBLES,
-        "minute > now() - %s::interval AND",
-        "minute > now() - 100 * %s::interval AND",
-        ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_shown_per_tenant",),
+        FAILING,
+        "died_at > now() - %(recent)s::interval",
+        "died_at > now() - 100 * %(recent)s::interval",
+        ("tests/integration/store/test_troubles.py::test_hundred_old_failures_are_reported",),
+    ),
+    Mutant(
+        "replayed failures count as failures",
+        OPERATOR,
+        FAILING,
+        "WHERE closed_at IS NULL AND died_at",
+        "WHERE died_at",
+        ("tests/integration/store/test_troubles.py::test_resolved_failures_are_no_trouble",),
     ),
     Mutant(
         "a silent worker is not reported",

@@ -37,7 +37,7 @@ def rows(part: str) -> dict[str, list[str]]:
 def test_alerts_of_turno_are_exactly_the_explained_ones() -> None:
     files = [ROOT / "turno/store/operator/troubles.py", *(ROOT / "turno/capabilities").rglob("*.py")]
     troubles = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
+    kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait", "failures", "failed items"}
     kinds |= set(re.findall(r'yield Trouble\(\s*[^()]*?"([a-z]+(?: [a-z]+)?)", (?:values|\{)', troubles))
     assert rows("Turno's own").keys() == kinds
 

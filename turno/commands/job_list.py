@@ -1,6 +1,7 @@
 """The command `turno job list`: list the jobs of one or all tenants, or group their errors."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +28,9 @@ GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", 
 @click.option("--payload", "text", metavar="TEXT", help="Only jobs with this text in the payload.")
 @click.option("--needs-review", is_flag=True, help="Only jobs that wait for the decision of a person.")
 @click.option(
-    "--group-by", type=click.Choice(["error", "type", "tenant", "company"]), help="With --all: count, the most first."
+    "--group-by",
+    type=click.Choice(["error", "type", "tenant", "company"]),
+    help="Count the jobs of --all or --tenant, the most first; by error: only failures neither retried nor discarded.",
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: Any) -> None:
@@ -36,10 +39,10 @@ def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: An
     With --all, failed, open and ended jobs are read from the control schema; --user, --correlation-id, --payload and
     --needs-review search each tenant in turn: add --since or --company if there are thousands.
     """
-    if not everywhere:
-        if group_by or given["companies"] or given["error"]:
-            raise click.UsageError("--group-by, --company and --error go with --all")
-        tenant = one_tenant(given)
+    tenant = None if everywhere else one_tenant(given)
+    if tenant and not group_by:
+        if given["companies"] or given["error"]:
+            raise click.UsageError("--company and --error go with --all or --group-by")
         with session_of(tenant) as session:
             rows = session.read(lambda reader: stored.search(reader, _filter(given, limit)))
         show(rows, LIST_HEADERS, [list_row(row) for row in rows])
@@ -48,7 +51,8 @@ def list_jobs(*, everywhere: bool, group_by: str | None, limit: int, **given: An
         lines: list[tuple[Any, ...]]
         if group_by:
             _no_tenant_asked(given, "--group-by")
-            rows = group_jobs(tenants.operator, wanted(given), group_by, limit=limit)  # type: ignore[arg-type]
+            chosen = replace(wanted(given), waiting=group_by == "error")
+            rows = group_jobs(tenants.operator, chosen, group_by, limit=limit)  # type: ignore[arg-type]
             lines = [(row["jobs"], row["items"] or "", row["tenants"], row["first"], row["last"], row["example"],
                       row["example_tenant"], row["name"]) for row in rows]  # fmt: skip
             show(rows, GROUP_HEADERS, lines)

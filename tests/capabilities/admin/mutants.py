@@ -60,6 +60,14 @@ MUTANTS = (
         (f"{FOREIGN}[/admin]",),
     ),
     Mutant(
+        "failures of every company are shown",
+        BY_COMPANY,
+        "turno/store/operator/failing_jobs.py",
+        "WHERE %(companies)s::text[] IS NULL OR company = ANY (%(companies)s)\n",
+        "",
+        (f"{PAGES}::test_failed_items_are_failures_on_every_page",),
+    ),
+    Mutant(
         "unserved jobs of every company are shown",
         BY_COMPANY,
         TROUBLES,

@@ -323,7 +323,11 @@ def test_failed_items_are_failures_on_every_page(service: Service) -> None:
     service.rows("SELECT turno.count_outcomes(1000)")
     eva = operator(service)
     overview = eva.get("/admin").text
-    assert "3 of 500 items of jobs greetings of south that ended in the last hour failed." in overview
+    assert (
+        "Items of greetings fail in 3 tenants: 6 of 506 in the last hour, mostly LookupError: order # is empty."
+        in overview
+    )
+    assert "Items of greetings fail in 2 tenants: 5 of " in operator(service, "acme").get("/admin").text
     group = r'LookupError: order # is empty</a></th><td class="figure">{jobs}</td><td class="figure">{items}</td>'
     for page in (overview, eva.get("/admin/failures").text):
         assert re.search(group.format(jobs=3, items=6), page)
@@ -503,7 +507,7 @@ def test_problems_come_first_with_time_and_remedy(service: Service) -> None:
 
 def test_healthy_installation_shows_no_problem(service: Service) -> None:
     service.rows("DELETE FROM turno.tickets")
-    service.rows("TRUNCATE turno.outcome_batches, turno.statistics")
+    service.rows("TRUNCATE turno.outcome_batches, turno.statistics, turno.dead_letters, turno.dead_letter_counts")
     page = operator(service).get("/admin").text
     assert "Nothing is wrong." in page
     assert "Nothing waits and nothing runs." in page

@@ -6,6 +6,7 @@ ALERTS = "no alert is lost or sent a hundred times"
 STATES = "turno/capabilities/alerts/stored.py"
 ROUNDS = "turno/capabilities/alerts/rounds.py"
 MAIL = "tests/capabilities/alerts/test_mail.py"
+FAILING = "turno/store/operator/failing_jobs.py"
 TESTS = "tests/capabilities/alerts/test_alerts.py"
 
 MUTANTS = (
@@ -92,16 +93,40 @@ MUTANTS = (
     Mutant(
         "one failure among any number of ends is an alert",
         ALERTS,
-        "turno/capabilities/alerts/rules.py",
-        'if one.kind in ("failures", "failed items") and 100 * one.values["n"]',
-        'if False and 100 * one.values["n"]',
+        FAILING,
+        "100 * least(o.weighed, e.failed) >= e.percent * e.ended",
+        "e.percent * e.ended > 0",
         (f"{TESTS}::test_few_failures_among_many_ends_are_no_alert",),
+    ),
+    Mutant(
+        "a thousand rare errors of one type raise no alert",
+        ALERTS,
+        FAILING,
+        "THEN sum(sum(failed)) OVER of_type ELSE",
+        "THEN sum(failed) ELSE",
+        (f"{TESTS}::test_many_rare_errors_of_a_type_are_one_alert",),
+    ),
+    Mutant(
+        "a late message has the counts of the first round",
+        ALERTS,
+        STATES,
+        "WHERE s.key = m.key AND m.event <> 'recovered'",
+        "WHERE false",
+        (f"{TESTS}::test_late_message_has_present_counts_by_weight",),
+    ),
+    Mutant(
+        "a message lists the oldest alert first",
+        ALERTS,
+        STATES,
+        "ORDER BY event = 'recovered', rank, id LIMIT",
+        "ORDER BY id LIMIT",
+        (f"{TESTS}::test_late_message_has_present_counts_by_weight",),
     ),
     Mutant(
         "values that change from round to round make another alert",
         ALERTS,
         "turno/capabilities/alerts/rules.py",
-        "if name not in COUNTS}",
+        "if name not in CHANGING}",
         "if name}",
         (f"{TESTS}::test_changed_counts_are_the_same_alert",),
     ),

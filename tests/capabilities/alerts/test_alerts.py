@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.alert_receivers import hook, mail_server
+from tests.failures import end_jobs, fail_items, settle_failures
 from turno.capabilities.alerts import stored as alert_states
 from turno.capabilities.alerts.quiet_hours import QuietHours
 from turno.capabilities.alerts.receivers import Email, Log, Webhook, generic, slack
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tests.alert_receivers import Hook
     from tests.installation import ExampleInstallation
     from turno.capabilities.alerts.receivers import Receiver
-    from turno.tenancy.identity.tenant import Tenant
 
 AT_ONCE = (timedelta(0),)
 
@@ -60,26 +60,16 @@ def alerts(world: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ON
         with service_session(world.logins, world.logins.operator, application="test") as operator:
             yield operator
 
-    given: dict[str, Any] = {"dead_after": timedelta(seconds=30), "failure_percent": 10.0, "repeat": timedelta(hours=4)}
+    given: dict[str, Any] = {"dead_after": timedelta(seconds=30), "repeat": timedelta(hours=4)}
     return Alerts(connect=connect, receivers=receivers, terms=Terms(**given | terms), pauses=pauses)
 
 
-def fail(world: ExampleInstallation, tenant: Tenant, job_type: str = "import", *, many: int = 1, well: int = 0) -> None:
-    world.rows(
-        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
-        " SELECT %s, %s, CASE WHEN n <= %s THEN 'failed' ELSE 'completed' END, ARRAY[1], ARRAY[1]"
-        " FROM generate_series(1, %s) AS n",
-        tenant.id, job_type, many, many + well,
-    )  # fmt: skip
-    world.rows("SELECT turno.count_outcomes(100000)")
-
-
 def recover(world: ExampleInstallation, minutes: int = 3) -> None:
-    world.rows("DELETE FROM turno.statistics")
+    settle_failures(world)
     world.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
 
 
-def events(place: Hook) -> list[tuple[str, str]]:
+def events(place: Hook) -> list[tuple[str, str | None]]:
     return [(one["event"], one["tenant"]) for body in place.taken for one in body["events"]]
 
 
@@ -93,23 +83,79 @@ def test_tenant_failure_is_alerted_once_and_for_it_alone(
     told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url))
     told.run_round()
     assert (webhook.taken, mail.mails) == ([], [])
-    fail(world, world.other)
+    end_jobs(world, world.other, failed=1)
     for _ in range(3):
         told.run_round()
     assert events(webhook) == [("raised", world.other.slug)]
     (one,) = mail.mails
-    assert (
-        one["Subject"].strip() == f"Turno: 1 of 1 jobs import of {world.other.slug} that ended in the last hour failed"
-    )
+    subject = f"Turno: import fails in {world.other.slug}: 1 of 1 in the last hour, TimeoutError: bank did not answer"
+    assert one["Subject"].strip() == subject
     assert one["To"] == "ops@shop.example"
     assert f"run `turno job list --tenant {world.other.slug}" in one.get_content()
     assert world.one.slug not in str(one)
 
 
+def test_failure_in_many_tenants_is_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    for tenant in (world.one, world.other):
+        end_jobs(world, tenant, failed=1_000)
+        end_jobs(world, tenant, failed=1, error="TimeoutError: no route")
+    for _ in range(2):
+        told.run_round()
+    ((one,),) = [body["events"] for body in webhook.taken]
+    assert (one["event"], one["tenant"]) == ("raised", None)
+    assert one["sentence"] == (
+        "import fails in 2 tenants: 2,002 of 2,002 in the last hour, mostly TimeoutError: bank did not answer"
+    )
+
+
+def test_old_failures_of_an_alert_raise_no_second(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    end_jobs(world, world.one, failed=100)
+    told.run_round()
+    world.rows("UPDATE turno.dead_letters SET died_at = died_at - interval '2 hours'")
+    world.rows("DELETE FROM turno.statistics")
+    world.rows("UPDATE turno.alert_states SET seen_at = seen_at - interval '3 minutes'")
+    told.run_round()
+    assert events(webhook) == [("raised", world.one.slug)]
+    recover(world)
+    told.run_round()
+    assert events(webhook)[1:] == [("recovered", world.one.slug)]
+
+
+def test_many_rare_errors_of_a_type_are_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
+    for number in range(9):
+        end_jobs(world, world.one, failed=1, completed=4, error=f"Error{number}: it fails")
+    alerts(world, Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == [("raised", world.one.slug)]
+
+
+def test_late_message_has_present_counts_by_weight(
+    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
+) -> None:
+    told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url), public_url="https://turno.example")
+    webhook.status = 500
+    end_jobs(world, world.one, "export", failed=1)
+    told.run_round()
+    end_jobs(world, world.one, "export", failed=1)
+    end_jobs(world, world.other, failed=5)
+    told.run_round()
+    webhook.status = 200
+    told.run_round()
+    (body,) = webhook.taken
+    assert [one["sentence"].partition(" in the last hour")[0] for one in body["events"]] == [
+        f"import fails in {world.other.slug}: 5 of 5",
+        f"export fails in {world.one.slug}: 2 of 2",
+    ]
+    assert body["page"] == "https://turno.example/admin"
+    assert body["text"].splitlines()[-1] == body["page"]
+    assert all(one.get_content().rstrip().endswith("https://turno.example/admin") for one in mail.mails)
+
+
 def test_a_new_receiver_gets_present_alerts_once(
     world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     alerts(world, by_mail(mail.url)).run_round()
     both = alerts(world, by_mail(mail.url), Webhook(webhook.url, generic))
     for _ in range(2):
@@ -120,18 +166,16 @@ def test_a_new_receiver_gets_present_alerts_once(
 def test_alert_threshold_prefers_tenant_then_type(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     for tenant in (world.one, world.other):
-        fail(world, tenant, many=2, well=8)
+        end_jobs(world, tenant, failed=2, completed=8)
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         set_type(operator, "import", {"alert_failure_percent": 50}, by="eva")
         told.run_round()
         assert events(webhook) == []
         set_tenant(operator, world.other.slug, {"alert_failure_percent": 20}, by="eva")
         told.run_round()
-        assert events(webhook) == [("raised", world.other.slug)]
+        assert events(webhook) == [("raised", None)]
         set_tenant(operator, world.other.slug, {"alert_failure_percent": None}, by="eva")
         set_type(operator, "import", {"alert_failure_percent": None}, by="eva")
-    told.run_round()
-    assert sorted(events(webhook)) == [("raised", slug) for slug in sorted((world.one.slug, world.other.slug))]
 
 
 def test_maximum_wait_is_by_tenant_type_or_default(world: ExampleInstallation, webhook: Hook) -> None:
@@ -151,20 +195,20 @@ def test_maximum_wait_is_by_tenant_type_or_default(world: ExampleInstallation, w
 
 
 def test_slack_gets_a_text(world: ExampleInstallation, webhook: Hook) -> None:
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     alerts(world, Webhook(webhook.url, slack, name="slack")).run_round()
     (body,) = webhook.taken
-    assert body["text"].startswith(f"*Turno: 1 of 1 jobs import of {world.one.slug}")
+    assert body["text"].startswith(f"*Turno: import fails in {world.one.slug}: 1 of 1")
 
 
 def test_recovery_is_sent_once_and_a_relapse_again(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     told.run_round()
     recover(world)
     for _ in range(2):
         told.run_round()
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     told.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "recovered", "raised"]
 
@@ -172,7 +216,7 @@ def test_recovery_is_sent_once_and_a_relapse_again(world: ExampleInstallation, w
 def test_paused_problem_has_not_recovered(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
     for _ in range(3):
-        fail(world, world.one)
+        end_jobs(world, world.one, failed=1)
         told.run_round()
         recover(world, minutes=1)
         told.run_round()
@@ -181,7 +225,7 @@ def test_paused_problem_has_not_recovered(world: ExampleInstallation, webhook: H
 
 def test_lasting_alert_is_repeated_after_the_period(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     told.run_round()
     world.rows("UPDATE turno.alert_states SET told_at = told_at - interval '4 hours'")
     for _ in range(2):
@@ -191,18 +235,18 @@ def test_lasting_alert_is_repeated_after_the_period(world: ExampleInstallation, 
 
 def test_changed_counts_are_the_same_alert(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
-    for _ in range(2):
-        fail(world, world.one, many=2, well=1)
+    for tenant in (world.one, world.one, world.other):
+        end_jobs(world, tenant, failed=2, completed=1)
         told.run_round()
     assert events(webhook) == [("raised", world.one.slug)]
 
 
 def test_few_failures_among_many_ends_are_no_alert(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic))
-    fail(world, world.one, many=1, well=10)
+    end_jobs(world, world.one, failed=1, completed=10)
     told.run_round()
     assert webhook.taken == []
-    fail(world, world.one, many=1)
+    end_jobs(world, world.one, failed=1)
     told.run_round()
     assert events(webhook) == [("raised", world.one.slug)]
 
@@ -211,12 +255,7 @@ def test_few_failures_among_many_ends_are_no_alert(world: ExampleInstallation, w
 def test_failed_items_raise_an_alert_from_a_percentage(
     world: ExampleInstallation, webhook: Hook, done: int, failed: int, *, raised: bool
 ) -> None:
-    world.rows(
-        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
-        " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[%s::integer], ARRAY[%s::integer])",
-        world.one.id, done, failed,
-    )  # fmt: skip
-    world.rows("SELECT turno.count_outcomes(100000)")
+    fail_items(world, world.one, done=done, failed=failed)
     alerts(world, Webhook(webhook.url, generic)).run_round()
     assert events(webhook) == ([("raised", world.one.slug)] if raised else [])
 
@@ -225,6 +264,11 @@ def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInsta
     world.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
         " SELECT %s, 'type-' || n %% 200, 'failed', ARRAY[1], ARRAY[1] FROM generate_series(1, 10000) AS n",
+        world.one.id,
+    )
+    world.rows(
+        "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error)"
+        " SELECT gen_random_uuid(), %s, 'type-' || n %% 200, 'Boom' FROM generate_series(1, 10000) AS n",
         world.one.id,
     )
     world.rows("SELECT turno.count_outcomes(100000)")
@@ -241,10 +285,10 @@ def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInsta
 def test_hour_of_errors_500_loses_no_alert_and_sends_few(world: ExampleInstallation, webhook: Hook) -> None:
     told = alerts(world, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
     webhook.status = 500
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     for minutes in range(0, 60, 5):
         if minutes == 30:
-            fail(world, world.other)
+            end_jobs(world, world.other, "export", failed=1)
         told.run_round()
         world.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
     assert 4 <= webhook.tries <= 6
@@ -253,7 +297,7 @@ def test_hour_of_errors_500_loses_no_alert_and_sends_few(world: ExampleInstallat
     for _ in range(2):
         told.run_round()
     assert len(webhook.taken) == 1
-    assert events(webhook) == [("raised", world.one.slug), ("raised", world.other.slug)]
+    assert events(webhook) == [("raised", world.other.slug), ("raised", world.one.slug)]
 
 
 def test_hanging_receiver_delays_neither_round_nor_peers(
@@ -265,7 +309,7 @@ def test_hanging_receiver_delays_neither_round_nor_peers(
         port = silent.getsockname()[1]
         email = by_mail(f"smtp://127.0.0.1:{port}")
         told = alerts(world, email, Webhook(webhook.url, generic))
-        fail(world, world.one)
+        end_jobs(world, world.one, failed=1)
         began = monotonic()
         told.run_round()
         assert monotonic() - began < 5  # a delivery by mail gives up after 7 s
@@ -279,7 +323,7 @@ def test_error_hides_the_password_of_an_address(
     world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     webhook.status = 500
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     alerts(world, Webhook(webhook.url, generic)).run_round()
     assert "alerts were not delivered by webhook" in caplog.text
     assert "secret" not in caplog.text
@@ -290,10 +334,10 @@ def test_quiet_hours_alert_the_log_and_others_afterwards(
 ) -> None:
     now = datetime.now(UTC)
     quiet = QuietHours((now - timedelta(hours=1)).time(), (now + timedelta(hours=1)).time(), ZoneInfo("UTC"))
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     alerts(world, Log(), Webhook(webhook.url, generic), quiet=quiet).run_round()
     assert webhook.tries == 0
-    assert f"alert raised: 1 of 1 jobs import of {world.one.slug}" in caplog.text
+    assert f"alert raised: import fails in {world.one.slug}: 1 of 1" in caplog.text
     alerts(world, Log(), Webhook(webhook.url, generic)).run_round()
     assert events(webhook) == [("raised", world.one.slug)]
 
@@ -316,7 +360,7 @@ def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:
 
 
 def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: alert_receivers.MailServer) -> None:
-    fail(world, world.one, "import\r\nBcc: everybody@shop.example")
+    end_jobs(world, world.one, "import\r\nBcc: everybody@shop.example", failed=1)
     alerts(world, by_mail(mail.url)).run_round()
     (one,) = mail.mails
     assert one["Bcc"] is None
@@ -324,12 +368,12 @@ def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: 
 
 
 def test_two_concurrent_rounds_send_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
-    fail(world, world.one)
+    end_jobs(world, world.one, failed=1)
     with (
         service_session(world.logins, world.logins.operator, application="test") as one,
         service_session(world.logins, world.logins.operator, application="test") as other,
     ):
-        alert = alert_states.Alert(key="k", kind="failures", tenant=None, sentence="it fails", command="look")
+        alert = alert_states.Alert(key="k", kind="failures", tenant=None, sentence="it fails", command="look", rank=0)
         for operator in (one, other):
             alert_states.record(operator, [alert], ["webhook"], repeat=timedelta(1), settle=timedelta(1))
         taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (one, other)]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.failures import end_jobs, fail_items, settle_failures
 from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.identity.session import service_session
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.tenancy.identity.tenant import Tenant
 
 KNOWN = ("batch_invoicing", 1)
 DEAD_AFTER = timedelta(seconds=30)
@@ -141,37 +141,51 @@ def test_missing_maintenance_is_reported(world: ExampleInstallation, left: str) 
     assert trouble.command == "turno maintain"
 
 
-def ended(world: ExampleInstallation, tenant: Tenant, outcome: str, ago: str = "1 second") -> None:
+def test_failures_are_grouped_by_type_and_error(world: ExampleInstallation) -> None:
+    end_jobs(world, world.one, failed=2, completed=1)
+    end_jobs(world, world.other, failed=1, completed=3)
+    end_jobs(world, world.other, failed=3, error="KeyError: #")
+    end_jobs(world, world.other, "export", failed=1, completed=99)
+    end_jobs(world, world.one, failed=5, error="OSError", ago="61 minutes")
+    assert [(one.sentence, one.tenant, one.alert) for one in told(world)] == [
+        ("import fails in suc0002: 3 of 7 in the last hour, mostly KeyError: #", "suc0002", True),
+        ("import fails in 2 tenants: 3 of 10 in the last hour, mostly TimeoutError: bank did not answer", None, True),
+        ("export fails in suc0002: 1 of 100 in the last hour, TimeoutError: bank did not answer", "suc0002", False),
+    ]
+    assert [one.command for one in told(world)][:2] == [
+        "turno job list --tenant suc0002 --type import --error KeyError --group-by error",
+        "turno job list --all --type import --error TimeoutError --group-by error",
+    ]
+
+
+def test_resolved_failures_are_no_trouble(world: ExampleInstallation) -> None:
+    end_jobs(world, world.one, failed=200)
     world.rows(
-        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, at)"
-        " VALUES (%s, 'import', %s, ARRAY[1], ARRAY[1], now() - %s::interval)",
-        tenant.id, outcome, ago,
-    )  # fmt: skip
-    world.rows("SELECT turno.count_outcomes(100000)")
-
-
-def test_failures_of_the_last_hour_are_shown_per_tenant(world: ExampleInstallation) -> None:
-    ended(world, world.one, "completed")
-    ended(world, world.one, "failed", "61 minutes")
-    ended(world, world.other, "completed")
-    ended(world, world.other, "failed")
+        "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed'"
+        " WHERE job_id <> (SELECT min(job_id::text)::uuid FROM turno.dead_letters)"
+    )
     (trouble,) = told(world)
-    assert trouble.sentence == "1 of 2 jobs import of suc0002 that ended in the last hour failed"
-    assert trouble.command == "turno job list --tenant suc0002 --status failed --type import"
+    assert trouble.sentence == "import fails in suc0001: 1 of 200 in the last hour, TimeoutError: bank did not answer"
+    settle_failures(world)
+    assert told(world) == []
+
+
+def test_hundred_old_failures_are_reported(world: ExampleInstallation) -> None:
+    end_jobs(world, world.one, failed=99, ago="2 hours")
+    assert told(world) == []
+    end_jobs(world, world.one, failed=1, ago="2 hours")
+    (trouble,) = told(world)
+    assert trouble.sentence == "import fails in suc0001: 100 unresolved jobs, mostly TimeoutError: bank did not answer"
+    assert (trouble.kind, trouble.alert) == ("failures", True)
 
 
 def test_failed_items_of_completed_jobs_are_reported(world: ExampleInstallation) -> None:
-    world.rows(
-        "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
-        " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[497], ARRAY[3])",
-        world.other.id,
-    )
-    world.rows("SELECT turno.count_outcomes(100000)")
+    fail_items(world, world.other, done=497, failed=3)
     (trouble,) = told(world)
-    assert trouble.sentence == "3 of 500 items of jobs import of suc0002 that ended in the last hour failed"
-    assert trouble.command == (
-        "turno job list --tenant suc0002 --outcome completed_with_failures --outcome nothing_done --type import"
+    assert trouble.sentence == (
+        "items of import fail in suc0002: 3 of 500 in the last hour, mostly ValueError: bad row"
     )
+    assert trouble.command == "turno job list --tenant suc0002 --type import --error ValueError --group-by error"
 
 
 def test_parked_jobs_are_reported(world: ExampleInstallation) -> None:

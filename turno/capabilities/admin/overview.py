@@ -94,15 +94,19 @@ def sentence(trouble: Trouble, localizer: Localizer) -> str:
     values: dict[str, Any] = dict(trouble.values)
     n = values.pop("n", None)
     if "tenants" in values:
-        values["tenants"] = localizer.say("admin tenants count", n=values["tenants"])
+        values["tenants"] = trouble.tenant or localizer.say("admin tenants count", n=values["tenants"])
+    if "ended" in values:
+        phrase = phrase if values["ended"] else f"{phrase} unresolved"
+        values["ended"] = localizer.number(values["ended"])
     return localizer.say(phrase, n=n, **values) if localizer.known(phrase) else f"{trouble.sentence}."
 
 
 def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
     """Return the page with the remedy of a trouble."""
     match trouble.kind:
-        case "failures" | "failed items" | "dead letters":
-            return visit.to("/failures", tenant=trouble.tenant, type=trouble.values["type"])
+        case "failures" | "failed items":
+            about = {name: trouble.values[name] for name in ("type", "error")}
+            return visit.to("/failures", tenant=trouble.tenant, since="all", **about)
         case "paused tenant" | "long wait":
             return visit.to("/tenants", q=trouble.tenant)
         case "silent worker" | "no maintenance":

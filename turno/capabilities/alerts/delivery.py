@@ -20,6 +20,7 @@ def alerts(settings: Settings) -> Alerts:
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             quiet=QuietHours.read(settings.alert_quiet_hours),
+            public_url=settings.public_url,
         ),
     )
 

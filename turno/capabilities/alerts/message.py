@@ -13,15 +13,16 @@ LONGEST_SUBJECT = 150  # characters
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A subject of one line, the text, and the events as values for a program."""
+    """A subject of one line, the text, the events as values for a program, and the address of the page, if known."""
 
     subject: str
     text: str
     events: Sequence[dict[str, Any]]
+    page: str | None = None
 
 
-def message_of(events: Sequence[Event]) -> Message:
-    """Return the message of these events, in their order in time."""
+def message_of(events: Sequence[Event], public_url: str) -> Message:
+    """Return the message of these events, in their order, with the address of the operators' page."""
     lines = [_line(one) for one in events]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alert list"]
@@ -31,7 +32,8 @@ def message_of(events: Sequence[Event]) -> Message:
     subject = f"Turno: {over}{_printable(first.sentence)}"[:LONGEST_SUBJECT] + others
     values = [{"event": e.event, "kind": e.kind, "tenant": e.tenant, "sentence": e.sentence, "command": e.command,
                "at": written(e.at, "auto")} for e in events]  # fmt: skip
-    return Message(subject, "\n".join(lines) + "\n", values)
+    page = f"{public_url}/admin" if public_url else None
+    return Message(subject, "\n".join([*lines, *([page] if page else [])]) + "\n", values, page)
 
 
 def test_message() -> Message:

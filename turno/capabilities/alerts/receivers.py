@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from turno.capabilities.alerts.message import Message
@@ -65,8 +65,8 @@ class Webhook:
 
 
 def generic(message: Message) -> dict[str, Any]:
-    """Return the body for programs: subject, text and events."""
-    return {"subject": message.subject, "text": message.text, "events": list(message.events)}
+    """Return the body for programs: subject, text, events and the address of the page."""
+    return asdict(message)
 
 
 def slack(message: Message) -> dict[str, Any]:

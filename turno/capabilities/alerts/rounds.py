@@ -30,12 +30,12 @@ Operator = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The threshold of an alert, the period of its repetition, and the quiet hours."""
+    """The silence of a dead worker, the period of repetition, the quiet hours, and the address of the pages."""
 
     dead_after: timedelta
-    failure_percent: float = 10.0
     repeat: timedelta = timedelta(hours=4)
     quiet: QuietHours | None = None
+    public_url: str = ""
 
 
 class Alerts:
@@ -60,8 +60,7 @@ class Alerts:
     def run_round(self) -> None:
         """Record the present troubles and deliver; a failed delivery is logged, and a later round repeats it."""
         with self._connect() as operator:
-            found = troubles(operator, self._terms.dead_after)
-            wrong = list(alerts_of(found, failure_percent=self._terms.failure_percent))
+            wrong = list(alerts_of(troubles(operator, self._terms.dead_after)))
             names = [one.name for one in self._receivers]
             stored.record(operator, wrong, names, repeat=self._terms.repeat, settle=SETTLES)
             self._deliver(operator)
@@ -86,7 +85,7 @@ class Alerts:
             for one in self._receivers:
                 if not (quiet and one.waits) and (events := stored.take(operator, one.name, self._pauses)):
                     taken[one.name] = events
-                    yield one.name, partial(one.send, message_of(events))
+                    yield one.name, partial(one.send, message_of(events, self._terms.public_url))
 
         def record(name: str, error: Exception | None) -> bool:
             if error is None:

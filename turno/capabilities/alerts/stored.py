@@ -14,13 +14,14 @@ MOST_EVENTS = 1000  # of one message; the next message has further events
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A present trouble; its key identifies it in later rounds."""
+    """A present trouble; its key identifies it in later rounds, and the alert of the smallest rank comes first."""
 
     key: str
     kind: str
     tenant: str | None
     sentence: str
     command: str
+    rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,45 +64,52 @@ def record(
 ) -> None:
     """Raise new alerts, repeat lasting alerts, and end alerts without a trouble for `settle`.
 
-    Each change is an event for each receiver, in the same transaction. For a new receiver, present alerts are new.
+    Each change is an event for each receiver, in the same transaction. Waiting events get the present sentence of their
+    alert. For a new receiver, present alerts are new.
     """
-    columns = [[getattr(one, name) for one in alerts] for name in ("key", "kind", "tenant", "sentence", "command")]
+    columns = ("key", "kind", "tenant", "sentence", "command", "rank")
     with operator.transaction():
         operator.execute("SELECT FROM alert_states ORDER BY key FOR UPDATE")
         operator.execute(
             """
             WITH seen AS (
                 SELECT * FROM unnest(%(key)s::text[], %(kind)s::text[], %(tenant)s::text[], %(sentence)s::text[],
-                                     %(command)s::text[]) AS s (key, kind, tenant, sentence, command)
+                                     %(command)s::text[], %(rank)s::integer[])
+                    AS s (key, kind, tenant, sentence, command, rank)
             ), before AS (
                 SELECT key, receivers, told_at <= clock_timestamp() - %(repeat)s::interval AS again FROM alert_states
             ), kept AS (
-                INSERT INTO alert_states AS a (key, kind, tenant, sentence, command, receivers)
+                INSERT INTO alert_states AS a (key, kind, tenant, sentence, command, rank, receivers)
                 SELECT *, %(receivers)s::text[] FROM seen ORDER BY key
-                ON CONFLICT (key) DO UPDATE SET sentence = excluded.sentence, seen_at = clock_timestamp(),
-                    receivers = excluded.receivers,
+                ON CONFLICT (key) DO UPDATE SET seen_at = clock_timestamp(), receivers = excluded.receivers,
+                    tenant = excluded.tenant, sentence = excluded.sentence, command = excluded.command,
+                    rank = excluded.rank,
                     told_at = CASE WHEN a.told_at <= clock_timestamp() - %(repeat)s::interval THEN clock_timestamp()
                                    ELSE a.told_at END
             ), over AS (
                 DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval
                   AND NOT EXISTS (SELECT FROM seen s WHERE s.key = a.key)
-                RETURNING a.kind, a.tenant, a.sentence, a.command
+                RETURNING a.key, a.kind, a.tenant, a.sentence, a.command, a.rank
+            ), waiting AS (
+                UPDATE alert_messages m
+                SET tenant = s.tenant, sentence = s.sentence, command = s.command, rank = s.rank
+                FROM seen s
+                WHERE s.key = m.key AND m.event <> 'recovered' AND (m.sentence, m.rank) <> (s.sentence, s.rank)
             )
-            INSERT INTO alert_messages (receiver, event, kind, tenant, sentence, command)
-            SELECT r.receiver, CASE WHEN r.receiver = ANY (b.receivers) THEN 'repeated' ELSE 'raised' END,
-                   s.kind, s.tenant, s.sentence, s.command
+            INSERT INTO alert_messages (receiver, event, key, kind, tenant, sentence, command, rank)
+            SELECT r.receiver, CASE WHEN r.receiver = ANY (b.receivers) THEN 'repeated' ELSE 'raised' END, s.*
             FROM seen s CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver) LEFT JOIN before b ON b.key = s.key
             WHERE b.again OR r.receiver = ANY (b.receivers) IS NOT TRUE
             UNION ALL
             SELECT r.receiver, 'recovered', o.* FROM over o CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver)
             """,
-            dict(zip(("key", "kind", "tenant", "sentence", "command"), columns, strict=True))
+            {name: [getattr(one, name) for one in alerts] for name in columns}
             | {"receivers": list(receivers), "repeat": repeat, "settle": settle},
         )
 
 
 def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list[Event]:
-    """Return the events to be sent to a receiver now, oldest first; none before its next try.
+    """Return the events to be sent to a receiver now, by rank, ends last; none before its next try.
 
     First the next try is postponed, by one of `pauses` for each failed try and then by the last pause: after a crash
     while sending, or without an answer, that try repeats the delivery.
@@ -124,7 +132,7 @@ def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list
         return cursor.execute(
             """
             SELECT id, event, kind, tenant, sentence, command, at FROM alert_messages
-            WHERE receiver = %s ORDER BY id LIMIT %s
+            WHERE receiver = %s ORDER BY event = 'recovered', rank, id LIMIT %s
             """,
             (receiver, MOST_EVENTS),
         ).fetchall()
@@ -140,10 +148,10 @@ def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> Non
 
 
 def raised(operator: Operator) -> list[RaisedAlert]:
-    """Return the raised alerts, the oldest first."""
+    """Return the raised alerts by rank."""
     with operator.cursor(row_factory=class_row(RaisedAlert)) as cursor:
         return cursor.execute(
-            "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY raised_at, key"
+            "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY rank, key"
         ).fetchall()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Any, NamedTuple
 
 import psycopg
@@ -10,14 +11,13 @@ from psycopg.rows import namedtuple_row
 from turno.capability import backends, installed
 from turno.jobs.lacking import lacking
 from turno.named import load
+from turno.store.operator.failing_jobs import failing_jobs
 
 UNSERVED_FOR = timedelta(minutes=1)
 RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
 LONG_WAIT = timedelta(minutes=5)
-RECENT = timedelta(hours=1)
 OLD_SNAPSHOT = timedelta(minutes=30)
 OLDEST_TRANSACTIONS = 'psql -c "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start LIMIT 3"'
-MANY_DEAD_LETTERS = 100  # of one tenant and type
 
 
 class Trouble(NamedTuple):
@@ -32,13 +32,13 @@ class Trouble(NamedTuple):
     kind: str
     values: Mapping[str, Any]
     tenant: str | None = None
-    alert_percent: float | None = None  # of failures, from which on there is an alert; None: the installation's
+    alert: bool = True  # False: an operator's decision, or failures below the threshold of alerts
 
 
 def troubles(
     operator: psycopg.Connection[Any], dead_after: timedelta, companies: Sequence[str] | None = None
 ) -> list[Trouble]:
-    """Return the faults, the most severe first; `companies` limits them to the tenants of these companies.
+    """Return the faults, faults with an alert first; `companies` limits them to the tenants of these companies.
 
     Faults that all tenants share, such as a silent worker, are always included.
     """
@@ -50,11 +50,11 @@ def troubles(
             *_failing_maintenance(cursor),
             *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
             *_long_waits(cursor),
-            *_failures(cursor),
+            *_failures(cursor, companies),
             *_parked(cursor),
-            *_dead_letters(cursor),
             *_old_snapshot(cursor),
         ]
+        found.sort(key=lambda one: not one.alert)
         if companies is None:
             return found
         theirs = _slugs(cursor, companies)
@@ -154,38 +154,30 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         why, kind = ("is paused", "paused tenant") if tenant.paused_at else ("waits for its turn", "long wait")
         what = f"{tenant.slug} {why} with {tenant.waiting} jobs"
         values = {"tenant": tenant.slug, "n": tenant.waiting}
-        yield Trouble(what, tenant.since, "turno tenant shares", kind, values, tenant.slug)
+        yield Trouble(
+            what, tenant.since, "turno tenant shares", kind, values, tenant.slug, alert=tenant.paused_at is None
+        )
 
 
-def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    cursor.execute(
-        """
-        SELECT n.slug, o.*, coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
-        FROM (
-            SELECT scope, type, coalesce(sum(outcomes) FILTER (WHERE outcome = 'failed'), 0)::bigint AS failed,
-                   sum(outcomes)::bigint AS ended, min(minute) FILTER (WHERE outcome = 'failed') AS since,
-                   sum(items_failed)::bigint AS items_failed, sum(items_done + items_failed)::bigint AS items,
-                   min(minute) FILTER (WHERE items_failed > 0) AS items_since
-            FROM statistics WHERE scope > 0 AND minute > now() - %s::interval AND is_end(outcome)
-            GROUP BY scope, type HAVING bool_or(outcome = 'failed' OR items_failed > 0)) AS o
-        JOIN tenants n ON n.id = o.scope LEFT JOIN job_types t ON t.type = o.type
-        ORDER BY o.failed DESC, o.items_failed DESC, n.slug, o.type
-        """,
-        (RECENT,),
-    )
-    for one in cursor:
-        about, values = f"{one.type} of {one.slug}", {"type": one.type, "tenant": one.slug}
-        if one.failed:
-            what = f"{one.failed} of {one.ended} jobs {about} that ended in the last hour failed"
-            numbers = {"n": one.failed, "ended": one.ended}
-            command = f"turno job list --tenant {one.slug} --status failed --type {one.type}"
-            yield Trouble(what, one.since, command, "failures", values | numbers, one.slug, one.percent)
-        if one.items_failed:
-            what = f"{one.items_failed} of {one.items} items of jobs {about} that ended in the last hour failed"
-            outcomes = "--outcome completed_with_failures --outcome nothing_done"
-            command = f"turno job list --tenant {one.slug} {outcomes} --type {one.type}"
-            numbers = {"n": one.items_failed, "ended": one.items}
-            yield Trouble(what, one.items_since, command, "failed items", values | numbers, one.slug, one.percent)
+def _failures(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
+    for one in failing_jobs(cursor.connection, companies):
+        where = one.tenant or f"{one.tenants:,} tenants"
+        what = f"{one.type} fails in {where}" if one.whole_jobs else f"items of {one.type} fail in {where}"
+        n = one.failed if one.ended else one.unresolved
+        many = f"{n:,} of {one.ended:,} in the last hour" if one.ended else f"{n:,} unresolved jobs"
+        mostly = "mostly " if n > 1 else ""
+        scope = f"--tenant {one.tenant}" if one.tenant else "--all"
+        filters = f"--type {quote(one.type)} --error {quote(one.error_class)}"
+        yield Trouble(
+            f"{what}: {many}, {mostly}{one.error}",
+            one.since,
+            f"turno job list {scope} {filters} --group-by error",
+            "failures" if one.whole_jobs else "failed items",
+            {"type": one.type, "error": one.error_class, "mostly": one.error, "tenants": one.tenants}
+            | {"n": n, "ended": one.ended},
+            one.tenant,
+            alert=one.above_threshold,
+        )
 
 
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -194,22 +186,6 @@ def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person settles a doubt"
         command = f"turno job list --tenant {tenant.slug} --needs-review"
         yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
-
-
-def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    cursor.execute(
-        """
-        SELECT n.slug AS tenant, d.type, d.jobs, d.since FROM open_dead_letters d
-        JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active'
-        WHERE d.jobs >= %s ORDER BY d.jobs DESC, n.slug, d.type
-        """,
-        (MANY_DEAD_LETTERS,),
-    )
-    for one in cursor:
-        what = f"{one.jobs} failures of jobs {one.type} of {one.tenant} were neither retried nor discarded"
-        values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
-        command = f"turno job list --all --tenant {one.tenant} --type {one.type} --group-by error"
-        yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:

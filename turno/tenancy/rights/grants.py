@@ -119,7 +119,6 @@ _CONTROL = Matrix(
         "dead_letter_counts": {},
         "failed_job_counts": may(operator="SELECT"),
         "waiting_tenants": may(operator="SELECT"),
-        "open_dead_letters": may(operator="SELECT"),
         "ended_jobs": may(operator="SELECT"),
         "rate_limits": may(operator="SELECT"),
         "schema_migrations": may(web="SELECT"),

@@ -523,9 +523,6 @@ SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k
        k.last_at
 FROM dead_letter_counts k JOIN tenants n ON n.id = k.tenant_id AND n.state = 'active'
 JOIN companies c ON c.id = n.company_id;
-CREATE VIEW open_dead_letters AS
-SELECT tenant_id, type, sum(open)::bigint AS jobs, min(first_at) FILTER (WHERE open > 0) AS since
-FROM dead_letter_counts GROUP BY tenant_id, type HAVING sum(open) > 0;
 
 -- The time since which the oldest job waits for the relay, and the number of open dead letters.
 CREATE VIEW backlogs AS

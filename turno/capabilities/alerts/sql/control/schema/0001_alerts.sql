@@ -5,6 +5,7 @@ CREATE TABLE alert_states (
     tenant    text,
     sentence  text NOT NULL,
     command   text NOT NULL,
+    rank      integer NOT NULL,  -- the position among the troubles
     raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     told_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -16,10 +17,12 @@ CREATE TABLE alert_messages (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     receiver text NOT NULL,
     event    text NOT NULL CHECK (event IN ('raised', 'repeated', 'recovered')),
+    key      text NOT NULL,
     kind     text NOT NULL,
     tenant   text,
     sentence text NOT NULL,
     command  text NOT NULL,
+    rank     integer NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
