@@ -199,6 +199,7 @@ def a_service(url: str) -> Iterator[Service]:
                 queue=queue,
                 pending_limit=changed.pop("pending_limit", changed.get("settings", SETTINGS).limits.pending),
                 day_limits=changed.get("settings", SETTINGS).limits.per_day,
+                command_limits=changed.get("settings", SETTINGS).limits.per_minute,
                 announce=hub.announce,
             )
             usual: dict[str, Any] = {

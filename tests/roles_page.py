@@ -29,7 +29,7 @@ and enqueues for every tenant |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
 no function, no write; a member of nothing |
 | engine | yes | claims, rescues, sweeps; no right on any table |
-| web | yes, inherits nothing | may become every `a_<t>`; reads the directory and the settings |
+| web | yes, inherits nothing | may become every `a_<t>`; inserts jobs of every tenant; reads the directory and the settings |
 | operator | yes | reads counts, never payloads, for `/admin` and `turno` |
 
 S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
@@ -85,7 +85,7 @@ def render() -> str:
             *_table(CONTROL, [Role.OWNERS, Role.ENGINE, Role.WEB, Role.OPERATOR, Role.HOST]),
             "",
             "## A tenant's schema `t_<t>`\n",
-            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE, Role.CONTROL]),
+            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE, Role.WEB, Role.CONTROL]),
             "",
             ADOPTED,
             AROUND,

@@ -86,3 +86,8 @@ class Limits:
     def per_day(self) -> Mapping[str, int]:
         """Return the daily limits of jobs and their payloads by name."""
         return {name: value for name, value in asdict(self).items() if name in PER_DAY}
+
+    @property
+    def per_minute(self) -> Mapping[str, int]:
+        """Return the limits of commands by name."""
+        return {name: value for name, value in asdict(self).items() if "_per_minute_per_" in name}

@@ -61,8 +61,8 @@ MUTANTS = (
         "a handler enqueues for any user",
         HOST,
         "turno/tenancy/rights/grants.py",
-        '"jobs_enqueue": roles("api control")',
-        '"jobs_enqueue": roles("api control handler")',
+        '"jobs_enqueue": roles("api web control")',
+        '"jobs_enqueue": roles("api web control handler")',
         (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[handler]",),
     ),
     Mutant(

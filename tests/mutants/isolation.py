@@ -64,8 +64,8 @@ MUTANTS = (
         "a report submits jobs in every branch",
         "section 5: a report's login reads, and nothing that writes",
         GRANTS,
-        '"jobs_enqueue": roles("api control")',
-        '"jobs_enqueue": roles("api control report")',
+        '"jobs_enqueue": roles("api web control")',
+        '"jobs_enqueue": roles("api web control report")',
         (
             "tests/integration/tenancy/test_report_login.py::test_report_submits_nothing_for_any_user",
             "tests/integration/tenancy/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",

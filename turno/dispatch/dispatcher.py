@@ -22,7 +22,7 @@ from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
 from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, enqueue_with, submission
 from turno.store.statements import named_refusals
-from turno.tenancy.identity.session import as_api, call_as_api
+from turno.tenancy.identity.session import as_api, call_as_api, call_as_web
 from turno.tenancy.identity.tenant import Tenant
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class Dispatcher:
         queue: QueueInterface | Callable[[Tenant], QueueInterface],
         pending_limit: int | None,
         day_limits: Mapping[str, int] | None = None,
+        command_limits: Mapping[str, int] | None = None,
         announce: Announce = lambda _tenant, _job: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -68,6 +69,7 @@ class Dispatcher:
         self._announce = announce
         self._pending_limit = pending_limit
         self._day_limits = None if day_limits is None else json.dumps(day_limits)
+        self._command_limits = json.dumps(command_limits or {})
         self._clock = clock
         self._hinted_at = -math.inf
 
@@ -75,23 +77,32 @@ class Dispatcher:
         """Return the backend of this tenant's next job."""
         return self._queue_of(tenant).name
 
-    def submit(self, tenant: Tenant, new: NewJob, behind: Sequence[Behind] = ()) -> Verdict:
+    def submit(self, tenant: Tenant, new: NewJob, behind: Sequence[Behind] = (), *, counted: bool = False) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 
-        The job continues the trace of its `trace_context`.
+        The job continues the trace of its `trace_context`. The same statement counts the request as a command of the
+        user if it is to be `counted`.
         Raises LimitExceeded if a value in it is too large to be stored.
-        Raises RateLimited if a daily limit of the user or the tenant is reached.
+        Raises RateLimited if a limit of the user or the tenant is reached.
         """
         about = {"turno.tenant": tenant.slug, "turno.type": new.type}
         with tracing.tracer().dispatch(new.trace_context, about) as trace_context:
             queue = self._queue_of(tenant)
             new = replace(new, backend=queue.name, trace_context=trace_context)
-            given = submission(new, pending_limit=self._pending_limit, day_limits=self._day_limits)
+            given = submission(
+                new,
+                pending_limit=self._pending_limit,
+                day_limits=self._day_limits,
+                command_limits=self._command_limits if counted else "{}",
+            )
             with named_refusals(), self._connection() as connection:
                 crash_points.reach("received")
-                statement = enqueue_with([one.expression for one in behind]) if behind else ENQUEUE
-                parameters = (*(value for one in behind for value in one.parameters), *given)
-                row = call_as_api(connection, tenant, statement, parameters)
+                if behind:
+                    statement = enqueue_with([one.expression for one in behind])
+                    parameters = (*(value for one in behind for value in one.parameters), *given)
+                    row = call_as_api(connection, tenant, statement, parameters)
+                else:
+                    row = call_as_web(connection, tenant, ENQUEUE, given)
             verdict = _within_limits(row)
             if verdict.word == "accepted":
                 # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.

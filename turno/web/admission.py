@@ -114,7 +114,7 @@ def admit_command(scope: Scope) -> None:
     """
     if scope.principal.operator:
         return
-    limits = _limits("commands_per_minute_per_user", "commands_per_minute_per_tenant")
+    limits = services().settings.limits.per_minute
     with services().connection() as connection:
         take_rate(connection, scope.tenant.id, scope.principal.user, limits, seconds=60)
 
@@ -123,10 +123,6 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
     """Count a job that runs within its request; raises RateLimited if a limit of jobs is reached."""
     with services().connection() as connection:
         take_rate(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
-
-
-def _limits(*names: str) -> dict[str, int]:
-    return {name: getattr(services().settings.limits, name) for name in names}
 
 
 def over_limit(reached: RateLimited) -> Problem:

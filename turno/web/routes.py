@@ -59,6 +59,8 @@ class Operation:
     everywhere: bool = False
     # Whether the role reader may send it although its method is one of changes.
     reads: bool = False
+    # False for a view that counts the request against the limits of commands.
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def _body(kind: Any) -> Any:
 def _admit(operation: Operation, scope: Scope) -> Call:
     _require_role(operation, scope.principal)
     g.turno_correlation_id = correlation_id(request.headers)
-    if operation.method not in SAFE:
+    if operation.method not in SAFE and operation.counts:
         admit_command(scope)
     return Call(scope, g.turno_correlation_id)
 

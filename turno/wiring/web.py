@@ -25,7 +25,7 @@ from turno.maintenance.rounds import UNATTENDED
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
-from turno.tenancy.identity.connections import TimeoutConnection
+from turno.tenancy.identity.connections import TimeoutConnection, check_open
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
@@ -133,6 +133,7 @@ class Turno:
             queue=choice.queue_of,
             pending_limit=settings.limits.pending,
             day_limits=settings.limits.per_day,
+            command_limits=settings.limits.per_minute,
             announce=live.announce,
         )
         install(
@@ -225,8 +226,7 @@ def _pool(logins: Logins, role: str, name: str, **sizes: Any) -> ConnectionPool[
         connection_class=TimeoutConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
         configure=lambda connection: assert_pinned(connection, role),
-        # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
-        check=ConnectionPool.check_connection,
+        check=check_open,
         timeout=POOL_TIMEOUT_SECONDS,
         reconnect_timeout=POOL_RECONNECT_SECONDS,
         name=name,

@@ -102,7 +102,7 @@ def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleIn
     given = as_json([replace(world.new_job({"order_ids": [1]}), **changed)])
     given = given.replace('"given"', value if field == "payload" else json.dumps(value))
     with pytest.raises(LimitExceeded) as refused, named_refusals():
-        world.call(ENQUEUE, (given, None, None))
+        world.call(ENQUEUE, (given, None, None, None))
     assert str(refused.value) == limit
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 

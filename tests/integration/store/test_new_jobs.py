@@ -12,7 +12,7 @@ from turno.jobs.new_job import NewJob
 from turno.store.api.commands import submission
 from turno.tenancy.identity.session import as_api
 
-ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::jsonb)"
+ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb)"
 
 
 def enqueue(world: ExampleInstallation, *jobs: NewJob, **limits: Any) -> list[dict[str, Any]]:

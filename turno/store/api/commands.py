@@ -9,24 +9,26 @@ import psycopg
 from turno.errors import RateLimited
 from turno.jobs.new_job import NewJob, as_json
 
+_ENQUEUED: LiteralString = " FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb) AS e"
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with the exceeded limit and retry_in.
-ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM {}.jobs_enqueue(NULL, %s, %s, %s::jsonb)"
-
-BEHIND: LiteralString = " FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb) AS e"
+ENQUEUE: LiteralString = "SELECT e.job_id, e.exceeded, e.retry_in, e.verdict" + _ENQUEUED
 
 
 def enqueue_with(expressions: Sequence[LiteralString]) -> LiteralString:
     """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede those of ENQUEUE."""
     cases = [", CASE e.verdict WHEN 'accepted' THEN " + one + " END" for one in expressions]
-    return "SELECT e.*" + "".join(cases) + BEHIND
+    return "SELECT e.*" + "".join(cases) + _ENQUEUED
 
 
-def submission(*jobs: NewJob, pending_limit: int | None = None, day_limits: str | None = None) -> tuple[Any, ...]:
+def submission(
+    *jobs: NewJob, pending_limit: int | None = None, day_limits: str | None = None, command_limits: str | None = None
+) -> tuple[Any, ...]:
     """Return the arguments of ENQUEUE for jobs of one user and type, within these limits of the user and the tenant.
 
-    `day_limits` are the values of the limits by their names, as JSON.
+    `day_limits` and `command_limits` are the values of the limits by their names, as JSON; with `command_limits` the
+    statement counts a request, too.
     """
-    return as_json(jobs), pending_limit, day_limits
+    return as_json(jobs), pending_limit, day_limits, command_limits
 
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
@@ -44,6 +46,12 @@ FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::json
 CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"
 
 
+# A transaction without jobs: a crash of the server loses its last counts, which gives a user a few more requests.
+_TAKE_RATE: LiteralString = """
+SELECT t.* FROM set_config('synchronous_commit', 'off', true), turno.rate_take(%s, %s, %s, %s::jsonb, %s, %s) AS t
+"""
+
+
 def take_rate(
     web: psycopg.Connection[Any],
     tenant: int,
@@ -59,6 +67,6 @@ def take_rate(
     """
     if any(limits.values()) or job_type:
         given = (tenant, user, seconds, json.dumps(limits), job_type, int(job_type is not None))
-        row = web.execute("SELECT * FROM turno.rate_take(%s, %s, %s, %s::jsonb, %s, %s)", given).fetchone()
+        row = web.execute(_TAKE_RATE, given).fetchone()
         if row is not None and row[0] is not None:
             raise RateLimited(*row)

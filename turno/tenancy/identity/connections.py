@@ -1,5 +1,6 @@
 """Connections that raise an error where the server never answers, or confirms a commit that a failover may lose."""
 
+import select
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -120,3 +121,14 @@ class TimeoutConnection(ConfirmedConnection):
         except psycopg.errors._WaitTimeout:  # noqa: SLF001 - the only sign of the end of the time
             self.close()
             raise AnswerOverdue(f"the server did not answer within {self.answer_within:g} s") from None
+
+
+def check_open(connection: psycopg.Connection[Any]) -> None:
+    """Raise psycopg.OperationalError if the server has closed an idle session, as after its restart.
+
+    The server sends nothing to an idle session but its end and rare notices, so only a readable socket needs a query.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        connection.execute("")

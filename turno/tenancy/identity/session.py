@@ -193,6 +193,19 @@ def call_as_api(
         return row
 
 
+def call_as_web(
+    connection: psycopg.Connection[Any], tenant: Tenant, statement: LiteralString, parameters: Sequence[Any]
+) -> dict[str, Any]:
+    """Run one statement as the web's own role, in autocommit, and return its one row.
+
+    `statement` calls, as `{}.function`, a function of the tenant's that the web's role may call.
+    """
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(_qualified(statement, tenant.schema), parameters).fetchone()
+    assert row is not None, "fixed statements return a row"  # noqa: S101
+    return row
+
+
 # Qualified names: with a search path for each tenant, the server would plan each call again.
 @lru_cache(maxsize=4096)
 def _qualified(statement: LiteralString, schema: str) -> bytes:

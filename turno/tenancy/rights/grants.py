@@ -152,7 +152,7 @@ _CONTROL = Matrix(
 
 # Every table and view without a source belongs to the application.
 _TENANT = Matrix(
-    usage=roles("handler api report engine control"),
+    usage=roles("handler api report engine web control"),
     functions={
         "job_start": roles("handler"),
         "job_progress": roles("handler"),
@@ -169,8 +169,8 @@ _TENANT = Matrix(
         "job_cancel_requested": roles("handler"),
         "job_hold": roles("handler"),
         "job_await_review": roles("handler"),
-        # Control owns `turno.enqueue_many`, by which hosts enqueue.
-        "jobs_enqueue": roles("api control"),
+        # The web's role calls it without SET ROLE; control owns `turno.enqueue_many`, by which hosts enqueue.
+        "jobs_enqueue": roles("api web control"),
         "job_enqueue_child": roles("handler"),
         "job_cancel": roles("api"),
         "jobs_command": roles("api"),

@@ -88,6 +88,7 @@ def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
         Role.API: api,
         Role.REPORT: report,
         Role.ENGINE: logins.engine,
+        Role.WEB: logins.web,
         Role.CONTROL: logins.control,
     }
     return Schema(name, slug, owner, TENANT, roles, adopted)

@@ -20,7 +20,7 @@ from turno.jobs.converter import converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import FARTHEST, NewJob, queue_of, untimely
 from turno.store.api import jobs as stored
-from turno.web.admission import Scope, admit_inline, over_quota
+from turno.web.admission import Scope, admit_command, admit_inline, over_quota
 from turno.web.api.job_body import JobBody
 from turno.web.http.requests import (
     NOT_GIVEN,
@@ -264,6 +264,7 @@ REPLAYED = {"Idempotency-Replayed": "`true` if this is the answer to an earlier 
         Kind.REFUSED,
         Kind.QUOTA,
     ),
+    counts=False,
 )
 def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     """Submit a job.
@@ -271,13 +272,19 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: it makes only one
     job. With `wait` the answer comes when the job has ended, if it does in that time.
     """
-    new, behind = read_submission(request, call, job_type)
+    try:
+        new, behind = read_submission(request, call, job_type)
+    except Exception:
+        admit_command(call.scope)
+        raise
     inline = services().inline
     if inline is not None:
+        admit_command(call.scope)
         if new.run_at is not None or new.run_in is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope, new)))
-    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind))
+    counted = not call.scope.principal.operator
+    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
     log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
     response = accepted(verdict)

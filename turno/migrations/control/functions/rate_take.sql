@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION rate_take(
     p_tenant integer, p_user text, p_seconds integer, p_limits jsonb, p_type text DEFAULT NULL, p_jobs bigint DEFAULT 0,
     p_bytes bigint DEFAULT 0, OUT exceeded text, OUT retry_in double precision)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET lock_timeout = '1s'
 -- Otherwise the server repeats the planning of each statement at the first five calls of each session.
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -26,10 +26,6 @@ DECLARE
     taken text[] := '{}';
     costs double precision[] := '{}';
 BEGIN
-    IF p_jobs = 0 THEN
-        -- A transaction without jobs. A crash of the server loses its last counts, which gives a user a few more requests.
-        PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '1s', true);
-    END IF;
     FOREACH of_limit IN ARRAY limits LOOP
         most := p_limits ->> of_limit;
         amount := greatest(p_jobs, 1);

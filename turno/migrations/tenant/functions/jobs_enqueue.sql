@@ -5,13 +5,14 @@
 -- Or one row, and no job is inserted:
 --   run_at: p_beside, and a job is due more than a year ahead or a day ago. POST checks this before.
 --   quota: the user would have more than p_pending_limit open jobs.
---   limit: a daily limit of the user, the tenant or the type is reached: `exceeded`, for the next `retry_in` seconds.
+--   limit: a limit of the user, the tenant or the type is reached: `exceeded`, for the next `retry_in` seconds.
 -- The jobs of a set have one backend, one awaited_by and, with limits, one user and one type. p_beside: in a transaction of
 -- the application, which may stay open and must not delay POST. p_named: jobs as JSON objects by the names of their fields,
--- in place of p_jobs: the web's role sees no type of the schema turno.
+-- in place of p_jobs: the role of the API sees no type of the schema turno. p_command_limits: a POST, whose single statement
+-- also counts the request against these limits of commands.
 CREATE OR REPLACE FUNCTION jobs_enqueue(
     p_jobs turno.new_job[], p_named jsonb DEFAULT NULL, p_pending_limit integer DEFAULT NULL,
-    p_day_limits jsonb DEFAULT NULL, p_beside boolean DEFAULT false)
+    p_day_limits jsonb DEFAULT NULL, p_beside boolean DEFAULT false, p_command_limits jsonb DEFAULT NULL)
 RETURNS TABLE (n bigint, job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan SET row_security = on AS $$
@@ -34,6 +35,17 @@ BEGIN
         p_jobs := ARRAY(SELECT j FROM jsonb_populate_recordset(NULL::turno.new_job, p_named) AS j);
     END IF;
     job := p_jobs[1];
+    IF p_command_limits IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', '1s', true);
+        SELECT t.exceeded, t.retry_in INTO exceeded, retry_in
+        FROM turno.rate_take(own_tenant, job.user_id, 60, p_command_limits) AS t;
+        IF exceeded IS NOT NULL THEN
+            n := 1;
+            verdict := 'limit';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
     IF p_pending_limit IS NOT NULL AND NOT p_beside THEN
         -- Submissions of a user take turns; otherwise two concurrent ones would both find room for one job.
         PERFORM pg_advisory_xact_lock(own_tenant, hashtext(job.user_id));
