@@ -27,6 +27,7 @@ FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on th
 
 DJANGO = "tests/integration/contrib/test_django.py"
 DJANGO_TENANTS = "tests/integration/contrib/test_django_tenants.py"
+DJANGO_AWAITED = "tests/integration/contrib/test_django_awaited.py"
 DJANGO_CHECKS = "tests/integration/contrib/test_django_checks.py"
 
 MUTANTS = (
@@ -446,6 +447,14 @@ MUTANTS = (
         "        return DatabaseWrapper._cursor(self, name)",
         "        return super()._cursor(name)",
         (f"{DJANGO_TENANTS}::test_schema_of_the_job_is_that_of_django_tenants",),
+    ),
+    Mutant(
+        "an awaited query of Django works in a session of its own",
+        "docs/writing-handlers.md: turno.W003",
+        "turno/contrib/django/database.py",
+        "if connection.alias == _ALIAS.get() and",
+        "if False and",
+        (f"{DJANGO_AWAITED}::test_awaited_query_of_an_async_handler_is_refused",),
     ),
     Mutant(
         "a service's models outside of the job are not reported",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.backends.postgresql.base import Cursor, DatabaseWrapper
 from django.db.backends.postgresql.psycopg_any import get_adapters_template
+from django.db.backends.signals import connection_created
 from django.db.transaction import Atomic
 from psycopg.adapt import AdaptersMap
 from psycopg.rows import TupleRow
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 RV = TypeVar("RV")
+_ALIAS: ContextVar[str | None] = ContextVar("_ALIAS", default=None)  # of the database that is a job's
 
 
 @contextmanager
@@ -33,9 +36,9 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
     """Make the connection of the job the database `using` of Django for the block.
 
     Models read and write under the login of the tenant, in the transaction of the job; each `atomic()` is a savepoint.
-    Raises HandlerMisuse if the handler closes the connection, calls `transaction.on_commit` or switches to another
-    tenant of django-tenants, and the error of psycopg in place of Django's, so that a deadlock is retried as in every
-    job.
+    Raises HandlerMisuse if the handler closes the connection, calls `transaction.on_commit`, switches to another tenant
+    of django-tenants or awaits a query, and the error of psycopg in place of Django's, so that a deadlock is retried as
+    in every job.
     """
     wrapper = wrapper_class(connections.settings[using]["ENGINE"])(job.connection, using)
     wrapper.connect()
@@ -44,6 +47,7 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
     wrapper.in_atomic_block = True
     before = getattr(connections._connections, using, None)  # noqa: SLF001 - Django has no other way to restore it
     connections[using] = wrapper
+    token = _ALIAS.set(using)
     try:
         yield
         if wrapper.needs_rollback:
@@ -53,10 +57,24 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
             raise error.__cause__ from error
         raise
     finally:
+        _ALIAS.reset(token)
         if before is None:
             del connections[using]
         else:
             connections[using] = before
+
+
+def refuse_other_session(connection: Any, **_: Any) -> None:
+    """Refuse a second session for the database of a job: Django runs awaited queries in a thread without the job's."""
+    if connection.alias == _ALIAS.get() and not isinstance(connection, JobDatabase):
+        connection.close()
+        raise HandlerMisuse(
+            "a query of Django in another thread is outside of the job's transaction: write `def handle`, or use"
+            " job.async_connection"
+        )
+
+
+connection_created.connect(refuse_other_session)
 
 
 class JobSession(psycopg.Connection[TupleRow]):
