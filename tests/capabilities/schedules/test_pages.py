@@ -102,7 +102,7 @@ def test_form_chooses_the_queue(service: Service, ana: Visitor, monkeypatch: pyt
 
 def test_duplicate_name_is_refused_and_foreign_is_hidden(service: Service, ana: Visitor) -> None:
     send(ana, "/schedules")
-    assert "is taken by another schedule" in send(ana, "/schedules", cron="1 1 * * *").text
+    assert "is taken: choose another name" in send(ana, "/schedules", cron="1 1 * * *").text
     eve = Visitor(service.app)
     eve.sign_in(None, "north")
     assert "nightly" not in eve.get("/schedules?branch=north").text

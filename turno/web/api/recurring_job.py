@@ -1,23 +1,16 @@
 """A recurring job as the body of a request: of schedules and of templates."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
-from turno.errors import InvalidPayload
-from turno.jobs.converter import converter
 from turno.jobs.job import Priority
-from turno.jobs.json_text import NotJson
-from turno.jobs.payload import payload_text
 from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.jobs.recurring_job import RecurringJob
 from turno.web.api.submit import Band, QueueName, known_handler
-from turno.web.http.requests import LONGEST_TEXT, NOT_GIVEN, check, described, field_problems
+from turno.web.http.requests import LONGEST_TEXT, NOT_GIVEN, check, described
 from turno.web.http.responses import FieldProblem, invalid
-
-LONGEST_NUMBER = 9  # digits of a field of a form
 
 Cron = Annotated[
     str,
@@ -72,26 +65,6 @@ class SavedRecurringJob:
     zone: str
     spread: int
     missed: Missed
-
-
-def recurring_job_of_form(form: Mapping[str, str]) -> RecurringJobBody:
-    """Return the body that a form has; an empty field counts as left out. Raises Problem 400 with all problems."""
-    given: dict[str, Any] = {"type": form.get("type", "")}
-    for name in ("cron", "zone", "missed", "priority", "queue"):
-        if text := form.get(name, "").strip():
-            given[name] = text
-    for name in ("every", "spread"):
-        if text := form.get(name, "").strip():
-            whole = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
-            given[name] = int(text) if whole else text
-    try:
-        payload = payload_text(form.get("payload", "").strip() or "{}")
-        body: RecurringJobBody = converter(RecurringJobBody).convert(given | {"payload": {}})
-    except NotJson as error:
-        raise invalid([FieldProblem("payload", str(error))]) from error
-    except InvalidPayload as error:
-        raise invalid(field_problems(error)) from error
-    return replace(body, payload=payload)
 
 
 def read_recurring_job(name: str, body: RecurringJobBody, user: str, tenant: str) -> RecurringJob:
