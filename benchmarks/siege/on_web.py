@@ -22,7 +22,7 @@ from tests.misbehaving_handlers import Odd
 from tests.stream_client import StreamClient
 from turno.store.api.commands import ENQUEUE, submission
 from turno.store.operator import routing
-from turno.tenancy.identity.session import service_session
+from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ TRICKLE, HELD_AT_MOST = 0.5, 15.0  # seconds between two bytes, and until a slow
 CLIENTS = 32
 A_VIEWER = 50  # streams
 MOST_GROWTH = 150.0  # MB of growth of the web that a tenant may cause
+LISTED = 200  # jobs of the longest page
 OK, ACCEPTED = 200, 202
 PROGRESS = "PERFORM job_progress(job, token, 1, 2, repeat('x', 24 * 1024 * 1024));"
 ITEMS = """PERFORM job_items(job, token, '[{"key": "1", "state": "failed", "error": [1]}]', 1);"""
@@ -136,6 +137,15 @@ def tables_locked(place: Place, seconds: float) -> Callable[[], Ending]:
     table.close()
     quota.close()
     return lambda: both(locked, of_answers(answers, fine=(OK, ACCEPTED), within=SOON))
+
+
+def long_lists(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Read the longest page of a list from eight clients; each costs twenty times the processor time of a short one."""
+    jobs = submission(*[place.new_job(Odd, {"how": "ok"}, user_id="lists")] * LISTED)
+    with service_session(place.bench.logins, place.bench.logins.web, application="turno-web") as web:
+        call_as_api(web, place.mallory, ENQUEUE, jobs)
+    answers = place.crowd(8, seconds, lambda _: place.ask("lists", "GET", f"/api/jobs?limit={LISTED}"))
+    return lambda: of_answers(answers, fine=(OK,), within=SOON)
 
 
 def all_streams(place: Place, seconds: float) -> Callable[[], Ending]:
@@ -248,6 +258,7 @@ ON_WEB = (
     Attack("bodies that take time with the square of their length", "B", "HTTP", quadratic_bodies),
     Attack("sixteen slow sockets", "B", "a socket", slow_sockets),
     Attack("locks that pages and POSTs wait for, 32 clients", "B", "SQL, HTTP", tables_locked),
+    Attack("long lists, 8 clients", "B", "HTTP", long_lists),
     Attack("every place for a stream", "B", "HTTP", all_streams),
     Attack("a message of 24 MB, twenty unread streams", "B", "a handler's SQL", unread_streams),
     Attack("a flood of notifications", "B", "SQL", notify_flood),

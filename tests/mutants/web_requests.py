@@ -299,9 +299,9 @@ MUTANTS = (
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
         HELD,
-        "turno/tenancy/identity/session.py",
-        'COMMAND_LOCK_TIMEOUT = "1000"',
-        'COMMAND_LOCK_TIMEOUT = "5000"',
+        "turno/migrations/tenant/functions/jobs_enqueue.sql",
+        "PERFORM set_config('lock_timeout', '1s', true);",
+        "PERFORM set_config('lock_timeout', '5s', true);",
         (f"{BUSY}::test_lock_is_awaited_for_a_short_time[POST-/api/jobs/greetings]",),
     ),
     Mutant(
@@ -319,6 +319,14 @@ MUTANTS = (
         "    with _computing:\n        yield",
         "    yield",
         ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
+    ),
+    Mutant(
+        "expensive requests of a tenant have many threads",
+        HELD,
+        "turno/http_server/thread_shares.py",
+        "if self._clock() - since < RECENTLY:",
+        "if False:",
+        ("tests/unit/web/test_thread_shares.py::test_expensive_requests_have_one_thread_beside_others",),
     ),
     Mutant(
         "two tenants may have every thread",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import thread_time
 from typing import Any
 
 from flask import Request, g, request
@@ -169,7 +170,8 @@ def place_of(tenant: Tenant) -> Iterator[None]:
             "As many requests of this tenant are being worked on as of one tenant may. Send it again in a moment.",
             headers={"Retry-After": BUSY_SECONDS},
         )
+    began = thread_time()
     try:
         yield
     finally:
-        places.give_back(tenant.id)
+        places.give_back(tenant.id, thread_time() - began)

@@ -1,6 +1,6 @@
 """How many threads each tenant may have while others have some."""
 
-from turno.http_server.thread_shares import ThreadShares
+from turno.http_server.thread_shares import RECENTLY, ThreadShares
 
 
 def taken(places: ThreadShares, tenant: int) -> int:
@@ -26,9 +26,32 @@ def test_returned_thread_is_announced_and_free_for_others() -> None:
     assert taken(places, 1) == 2
     assert taken(places, 2) == 1
     assert not places.free(2)
-    places.give_back(1)
+    places.give_back(1, 0.001)
     assert told == [None]
     assert not places.free(2)
-    places.give_back(1)
-    places.give_back(2)
+    places.give_back(1, 0.001)
+    places.give_back(2, 0.001)
     assert taken(places, 2) == 2
+
+
+def test_expensive_requests_have_one_thread_beside_others() -> None:
+    now = [0.0]
+    shares = ThreadShares(16, clock=lambda: now[0])
+    for tenant, seconds in ((1, 0.05), (2, 0.002)):
+        assert shares.take(tenant)
+        shares.give_back(tenant, seconds)
+    assert taken(shares, 1) == 1
+    assert taken(shares, 2) == 4
+    for _ in range(4):
+        shares.give_back(2, 0.002)
+    now[0] = RECENTLY
+    assert taken(shares, 1) == 7, "tenant 1 is alone again"
+
+
+def test_average_of_a_tenant_follows_its_requests() -> None:
+    shares = ThreadShares(16, clock=lambda: 0.0)
+    assert shares.take(2)
+    for seconds in (0.05, *(0.0005,) * 20):
+        assert shares.take(1)
+        shares.give_back(1, seconds)
+    assert taken(shares, 1) == 7
