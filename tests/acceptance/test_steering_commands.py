@@ -85,6 +85,7 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     status, said = turno_said("job", "retry", "--all")
     assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
     assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
+    assert "items of odd" not in turno_said("status", "--all")[1]
     assert json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
 
 
@@ -120,6 +121,10 @@ def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_sai
     assert turno_said("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
     (row,) = world.rows("SELECT weight, cap, paused_at IS NOT NULL AS paused FROM turno.tenants WHERE slug = 'suc0001'")
     assert row == {"weight": 3, "cap": 5, "paused": True}
+    listed = json.loads(turno_said("tenant", "list", "--json")[1])
+    assert [(one["slug"], one["paused_at"] is not None) for one in listed] == [("suc0001", True), ("suc0002", False)]
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    assert "an operator paused the tenant" in turno_said("job", "show", "--tenant", "suc0001", str(job_id))[1]
     assert turno_said("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
     assert turno_said("type", "set", "odd", "--timeout", "7", "--max-attempts", "2")[0] == 0
     (odd,) = [one for one in json.loads(turno_said("type", "list", "--json")[1]) if one["type"] == "odd"]

@@ -9,6 +9,7 @@ TOLD = "a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
+ADVISED = "tests/acceptance/test_advised_commands.py"
 FAILING = "turno/store/operator/failing_jobs.py"
 OPERATOR = "operators of an installation learn the jobs in trouble"
 
@@ -28,6 +29,54 @@ MUTANTS = (
         "WHERE closed_at IS NULL AND died_at",
         "WHERE died_at",
         ("tests/integration/store/test_troubles.py::test_resolved_failures_are_no_trouble",),
+    ),
+    Mutant(
+        "a paused tenant is no reason for waiting",
+        TOLD,
+        "turno/migrations/control/functions/paused.sql",
+        "WHERE id = p_tenant AND paused_at IS NOT NULL)",
+        "WHERE id = p_tenant AND false)",
+        (f"{UNSERVED}::test_pause_is_the_reason_at_once_and_first",),
+    ),
+    Mutant(
+        "a paused type is no reason for waiting",
+        TOLD,
+        "turno/migrations/control/functions/paused.sql",
+        "WHERE type = p_type AND paused_at IS NOT NULL)",
+        "WHERE type = p_type AND false)",
+        (f"{UNSERVED}::test_pause_is_the_reason_at_once_and_first",),
+    ),
+    Mutant(
+        "a pause is the reason of a job that is not due",
+        TOLD,
+        "turno/migrations/tenant/functions/job_lacks.sql",
+        "state IN ('scheduled', 'ready') AND run_at <= clock_timestamp()",
+        "state IN ('scheduled', 'ready')",
+        (f"{UNSERVED}::test_pause_is_the_reason_at_once_and_first",),
+    ),
+    Mutant(
+        "jobs of a paused type are a tenant's long wait",
+        OPERATOR,
+        TROUBLES,
+        "AND t.paused_at IS NULL GROUP BY n.slug",
+        "GROUP BY n.slug",
+        ("tests/integration/store/test_troubles.py::test_jobs_of_a_paused_type_are_no_long_wait",),
+    ),
+    Mutant(
+        "an advised cancel takes effect at once",
+        OPERATOR,
+        TROUBLES,
+        "--status pending --dry-run",
+        "--status pending",
+        (f"{ADVISED}::test_dry_run_of_an_advised_cancel_changes_nothing",),
+    ),
+    Mutant(
+        "the name of a type adds words to an advised command",
+        OPERATOR,
+        TROUBLES,
+        'filters = f"--type {quote(one.type)}',
+        'filters = f"--type {one.type}',
+        (f"{ADVISED}::test_advised_command_shows_the_cause_or_ends_it[failures]",),
     ),
     Mutant(
         "a silent worker is not reported",

@@ -5,8 +5,7 @@ import click
 from turno.commands.output.results import print_message, show
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
-from turno.store.operator import fairness
-from turno.tenancy.identity.directory import Directory
+from turno.store.operator import fairness, run_time_settings
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
@@ -47,12 +46,11 @@ def add(slug: str, company: str, name: str | None) -> None:
 
 @tenant.command("list", epilog="Example: turno tenant list --json")
 def list_tenants() -> None:
-    """List the active tenants."""
+    """List the active tenants, each with the time of its pause."""
     with operator_session(read_settings()) as connection:
-        found = Directory(lambda: connection).list_active()
-    headers = ("slug", "company", "schema", "state")
-    rows = [(t.slug, t.company, t.schema, t.state) for t in found]
-    show([dict(zip(headers, row, strict=True)) for row in rows], headers, rows)
+        rows = run_time_settings.list_tenants(connection)
+    headers = ("slug", "company", "schema", "state", "paused since")
+    show(rows, headers, [tuple(row.values()) for row in rows])
 
 
 @tenant.command("shares", epilog="Example: turno tenant shares --json")

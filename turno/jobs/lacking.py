@@ -1,11 +1,11 @@
-"""The sentence for the missing requirement of a waiting job, which the database finds by the living workers."""
+"""The sentence for the reason why a job waits, which the database finds."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def waiting_for(job: Mapping[str, Any]) -> str | None:
-    """Return the missing requirement of a stored job; None if a worker can take it."""
+    """Return the reason why a stored job waits; None if a worker can take it."""
     if job["lacks"] is None:
         return None
     return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
@@ -18,6 +18,10 @@ def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
             return f"no living worker knows {job_type}"
         case "version":
             return f"no living worker knows version {version} of {job_type}: they know another"
+        case "paused tenant":
+            return "an operator paused the tenant"
+        case "paused type":
+            return f"an operator paused {job_type}"
         case "key":
             return "other jobs of its concurrency key go before it"
         case "order":

@@ -496,7 +496,8 @@ def test_problems_come_first_with_time_and_remedy(service: Service) -> None:
     service.rows(TICKET, "cold", "unheard_of", "north")
     page = operator(service).get("/admin").text
     assert "No living worker knows unheard_of: 1 job of 1 tenant waits for pool." in page
-    assert "<code>turno work</code>" in page
+    assert "Start a worker of the release that knows it, or cancel the jobs." in page
+    assert "<code>turno job cancel --all --type unheard_of --status pending --dry-run</code>" in page
     assert re.search(r"Since <time [^>]*>10 minutes ago", page)
     assert "<title>(" in page
     spanish = operator(service, language="es").get("/admin").text

@@ -290,6 +290,27 @@ def test_unserved_job_page_names_the_missing_worker(service: Service, ana: Visit
     assert sentence in ana.get(f"/jobs/{job_id}?branch=north").text
 
 
+@pytest.mark.parametrize(
+    ("table", "condition", "reason"),
+    [
+        ("tenants", "slug = 'north'", "The operators paused this branch."),
+        ("job_types", "type = 'batch_invoicing'", "The operators paused the jobs of this kind."),
+    ],
+)
+def test_job_page_names_the_pause_at_once(
+    service: Service, ana: Visitor, table: str, condition: str, reason: str
+) -> None:
+    start(ana, "waits", order=["1"])
+    ((job_id,),) = service.rows("SELECT id FROM background_jobs WHERE user_id = %s", ana.user)
+    service.rows("INSERT INTO turno.job_types (type) VALUES ('batch_invoicing') ON CONFLICT DO NOTHING")
+    assert reason not in ana.get(f"/jobs/{job_id}?branch=north").text
+    service.rows(f"UPDATE turno.{table} SET paused_at = now() WHERE {condition}")  # noqa: S608 - constants
+    try:
+        assert reason in ana.get(f"/jobs/{job_id}?branch=north").text
+    finally:
+        service.rows(f"UPDATE turno.{table} SET paused_at = NULL")  # noqa: S608 - constants
+
+
 def test_first_page_without_application_lists_jobs(service: Service) -> None:
     visitor = Visitor(service.build(registry=Registry({}), pages=()))
     visitor.sign_in()

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -69,6 +69,18 @@ def test_job_names_its_obstacle_until_a_worker_serves_it(world: ExampleInstallat
         "no living worker that knows batch_invoicing serves the queue cold",
         None,
     ]
+
+
+def test_pause_is_the_reason_at_once_and_first(world: ExampleInstallation) -> None:
+    fresh = world.enqueue({"order_ids": [1]})
+    later = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + LONG)
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('batch_invoicing', now())")
+    assert lacks(world, fresh) == "an operator paused batch_invoicing"
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    assert (lacks(world, fresh), lacks(world, later)) == ("an operator paused the tenant", None)
+    world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    world.rows("DELETE FROM turno.job_types")
+    assert lacks(world, fresh) is None
 
 
 def test_worker_of_other_backend_or_silent_takes_nothing(world: ExampleInstallation) -> None:

@@ -206,3 +206,14 @@ def test_long_wait_of_a_tenant_is_reported(world: ExampleInstallation) -> None:
     (trouble,) = told(world)
     assert trouble.sentence == "suc0001 is paused with 1 jobs"
     world.rows("UPDATE turno.tenants SET paused_at = NULL")
+
+
+def test_jobs_of_a_paused_type_are_no_long_wait(world: ExampleInstallation) -> None:
+    worker(world)
+    for tenant in (world.one, world.other):
+        world.enqueue({"order_ids": [1]}, tenant=tenant)
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES (%s, now())", KNOWN[0])
+    (trouble,) = told(world)
+    assert (trouble.sentence, trouble.alert) == ("batch_invoicing is paused with 2 jobs of 2 tenants", False)
+    assert trouble.command == "turno type set batch_invoicing --resumed"

@@ -64,6 +64,8 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         happened, do = reason or say("happened cancel"), say("do rest")
     elif row["lacks"] == "parts":
         return {}
+    elif row["lacks"] in ("paused tenant", "paused type"):
+        return {"what happened": say(row["lacks"])}
     elif body.waiting_for:
         return {"what happened": say("waits for a worker")}
     elif body.label in ("retrying", "needs review"):

@@ -50,6 +50,7 @@ def troubles(
             *_failing_maintenance(cursor),
             *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
             *_long_waits(cursor),
+            *_paused_types(cursor, companies),
             *_failures(cursor, companies),
             *_parked(cursor),
             *_old_snapshot(cursor),
@@ -79,9 +80,19 @@ def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> I
         many = f"{one.waiting} jobs of {one.tenants} tenants wait for {one.backend}"
         values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
         # Maintenance moves the jobs of a backend without a folder.
-        start = known.get(one.backend, known["exec"]).worker
-        kind = f"lacks {one.lacks if one.lacks in ('type', 'version', 'queue') else 'worker'}"
-        yield Trouble(f"{why}: {many}", one.oldest, start, kind, values | {"n": one.waiting})
+        command = known.get(one.backend, known["exec"]).worker
+        release = "; start a worker of the release that knows it, or cancel the jobs"
+        match one.lacks:
+            case "type":
+                command = f"turno job cancel --all --type {quote(one.type)} --status pending --dry-run"
+            case "version":
+                command = f"turno job list --all --type {quote(one.type)} --status pending"
+            case "queue":
+                command, release = f"{command} --queues {quote(one.queue)}", ""
+            case _:
+                release = ""
+        sentence = f"{why}: {many}{release}"
+        yield Trouble(sentence, one.oldest, command, f"lacks {one.lacks}", values | {"n": one.waiting})
 
 
 def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> Any:
@@ -143,7 +154,7 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """
         SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id LEFT JOIN job_types t ON t.type = k.type
-        WHERE k.state = 'ready' GROUP BY n.slug, n.paused_at
+        WHERE k.state = 'ready' AND t.paused_at IS NULL GROUP BY n.slug, n.paused_at
         HAVING bool_or(k.oldest < now() - coalesce(
             make_interval(mins => coalesce(n.alert_wait_minutes, t.alert_wait_minutes)), %s::interval))
         ORDER BY since
@@ -151,12 +162,35 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         (LONG_WAIT,),
     )
     for tenant in cursor:
-        why, kind = ("is paused", "paused tenant") if tenant.paused_at else ("waits for its turn", "long wait")
-        what = f"{tenant.slug} {why} with {tenant.waiting} jobs"
         values = {"tenant": tenant.slug, "n": tenant.waiting}
-        yield Trouble(
-            what, tenant.since, "turno tenant shares", kind, values, tenant.slug, alert=tenant.paused_at is None
-        )
+        if tenant.paused_at:
+            what, command = f"{tenant.slug} is paused with {tenant.waiting} jobs", _resume("tenant", tenant.slug)
+            yield Trouble(what, tenant.since, command, "paused tenant", values, tenant.slug, alert=False)
+        else:
+            what = f"{tenant.slug} waits for its turn with {tenant.waiting} jobs"
+            yield Trouble(what, tenant.since, "turno tenant shares", "long wait", values, tenant.slug)
+
+
+def _paused_types(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
+    named = None if companies is None else list(companies)
+    cursor.execute(
+        """
+        SELECT k.type, sum(k.tickets)::bigint AS waiting, count(DISTINCT k.tenant_id) AS tenants, min(k.oldest) AS since
+        FROM ticket_counts k JOIN job_types t ON t.type = k.type AND t.paused_at IS NOT NULL
+        JOIN tenants n ON n.id = k.tenant_id JOIN companies c ON c.id = n.company_id
+        WHERE k.state = 'ready' AND n.paused_at IS NULL AND (%s::text[] IS NULL OR c.slug = ANY (%s))
+        GROUP BY k.type HAVING min(k.oldest) < now() - %s::interval ORDER BY since
+        """,
+        (named, named, LONG_WAIT),
+    )
+    for one in cursor:
+        what = f"{one.type} is paused with {one.waiting} jobs of {one.tenants} tenants"
+        values = {"type": one.type, "n": one.waiting, "tenants": one.tenants}
+        yield Trouble(what, one.since, _resume("type", one.type), "paused type", values, alert=False)
+
+
+def _resume(what: str, name: str) -> str:
+    return f"turno {what} set {quote(name)} --resumed"
 
 
 def _failures(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:

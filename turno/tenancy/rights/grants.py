@@ -53,6 +53,7 @@ _CONTROL = Matrix(
         "due_state": roles("owners"),
         "worker_start": roles("engine"),
         "lacking": roles("owners"),
+        "paused": roles("owners"),
         "unserved": roles("engine operator"),
         "worker_alive": roles("engine"),
         "lease_take": roles("engine"),

@@ -66,7 +66,7 @@ class JobBody:
     `outcome` is null while the job is open. A job that ran to its end is `completed`, `completed_with_failures` if some
     of its items failed, or `nothing_done` if all did; its `status` is `completed` in each case. `payload` is null in
     lists and streams, and if it has more than 8,000 bytes as stored. `revision` grows with every change of the job or
-    its progress. `waiting_for` names the part that a waiting job lacks, such as a worker for its type.
+    its progress. `waiting_for` is the reason why a job waits, such as a pause or a missing worker for its type.
     `attributes` are of capabilities, by name, such as `tags`.
     """
 
