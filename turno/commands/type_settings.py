@@ -10,7 +10,7 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.named_handlers import named_handlers
 from turno.process_name import person
-from turno.store.operator.run_time_settings import ALERT_TERMS, list_types, set_type
+from turno.store.operator.run_time_settings import set_type, types_with_code
 from turno.wiring.logins import operator_session
 
 HEADERS = (
@@ -24,9 +24,6 @@ HEADERS = (
     "max attempts",
     "retention days",
 )
-
-# Settings that a handler's class does not have.
-BARE = ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)
 
 
 class NoSuchType(TurnoError):
@@ -42,20 +39,9 @@ def job_type() -> None:
 def list_all() -> None:
     """List job types with their settings; values of the code are in brackets, and count where no setting is."""
     settings = read_settings()
-    handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
     with operator_session(settings) as session:
-        stored = {row["type"]: row for row in list_types(session)}
-    rows = []
-    for name in sorted(handlers.keys() | stored.keys()):
-        handler, row = handlers.get(name), stored.get(name, {})
-        code = {
-            "timeout": handler and handler.timeout,
-            "max_attempts": handler and handler.retry.max_attempts,
-            "retention_days": settings.retention_days,
-        }
-        set_here = {field: row.get(field) for field in code}
-        rows.append({"type": name} | {field: row.get(field) for field in BARE} | {"set": set_here, "code": code})
-    show(rows, HEADERS, [_line(row) for row in rows])
+        rows = types_with_code(session, named_handlers(settings.handlers).handlers, settings.retention_days)
+    show(rows, HEADERS, [_line(**row) for row in rows])
 
 
 @job_type.command("set", epilog="Example: turno type set send_letters --cap 2 --timeout none")
@@ -81,17 +67,16 @@ def change(name: str, by: str, **options: Any) -> None:
     settings = read_settings()
     changes = given_changes(options)
     with operator_session(settings) as session:
-        known = {handler.type for handler in named_handlers(settings.handlers).handlers}
-        known |= {row["type"] for row in list_types(session)}
+        rows = types_with_code(session, named_handlers(settings.handlers).handlers, settings.retention_days)
+        known = [row["type"] for row in rows]
         if name not in known:
-            raise NoSuchType(f"no handler has the type {name[:60]!r}; known are: {', '.join(sorted(known)) or 'none'}")
+            raise NoSuchType(f"no handler has the type {name[:60]!r}; known are: {', '.join(known) or 'none'}")
         set_type(session, name, changes, by=by)
     print_message(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
 
 
-def _line(row: dict[str, Any]) -> tuple[Any, ...]:
-    terms = (_both(row["set"][field], row["code"][field]) for field in ("timeout", "max_attempts", "retention_days"))
-    return (row["type"], *(row[field] for field in BARE), *terms)
+def _line(*, set: dict[str, Any], code: dict[str, Any], **row: Any) -> tuple[Any, ...]:  # noqa: A002 - of the row
+    return (*row.values(), *(_both(set[term], code[term]) for term in code))
 
 
 def _both(value: Any, code: Any) -> str:

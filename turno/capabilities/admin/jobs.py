@@ -1,6 +1,6 @@
 """/api/admin/jobs: search, group and change the jobs of many tenants."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -205,18 +205,8 @@ def command(call: OperatorCall, body: CommandBody) -> CommandDone:
         after=body.cursor,
         limit=body.limit,
     )
-    return CommandDone(
-        command=body.command,
-        dry_run=report.dry_run,
-        changed=dict(report.changed),
-        skipped=dict(report.skipped),
-        refused=dict(report.refused),
-        tenants=dict(report.tenants),
-        of_items=report.of_items,
-        items=report.items,
-        troubles=report.troubles,
-        next_cursor=report.next_cursor,
-    )
+    counts = {field.name: getattr(report, field.name) for field in fields(report)}
+    return CommandDone(command=body.command, **counts)
 
 
 def _wanted(call: OperatorCall, asked: FoundFilter | CommandBody) -> JobsWanted:

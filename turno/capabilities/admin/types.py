@@ -1,16 +1,15 @@
 """/api/admin/types and /admin/types: the settings of each job type by operators, and the values of its code."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from flask import Response, request
 from msgspec import Meta
 
 from turno.capabilities.admin.setting_form import changes_in
 from turno.capabilities.admin.tenants import AlertMinutes, AlertPercent, JobsPerDay
-from turno.jobs.handler import JobHandler
-from turno.store.operator.run_time_settings import list_types, set_type
+from turno.store.operator.run_time_settings import set_type, types_with_code
 from turno.web.http.requests import Changes
 from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.pages.drawing import draw, go
@@ -125,18 +124,6 @@ def _found(name: str) -> TypeBody:
 
 
 def _all() -> list[TypeBody]:
-    """Return each job type of this service, and each type with a setting, by name."""
     with as_operator() as operator:
-        stored = {row["type"]: row for row in list_types(operator)}
-    code = {handler.type: handler for handler in services().registry.handlers}
-    return [_body(name, stored.get(name, {}), code.get(name)) for name in sorted(code.keys() | stored.keys())]
-
-
-def _body(name: str, row: dict[str, Any], handler: type[JobHandler[Any]] | None) -> TypeBody:
-    code = TypeTerms(
-        timeout=handler.timeout if handler else None,
-        max_attempts=handler.retry.max_attempts if handler else None,
-        retention_days=services().settings.retention_days,
-    )
-    stored = dict.fromkeys(field.name for field in fields(TypeBody)) | row
-    return from_row(TypeBody, stored, type=name, set=TypeTerms(**{term: row.get(term) for term in TERMS}), code=code)
+        rows = types_with_code(operator, services().registry.handlers, services().settings.retention_days)
+    return [from_row(TypeBody, row, set=TypeTerms(**row["set"]), code=TypeTerms(**row["code"])) for row in rows]

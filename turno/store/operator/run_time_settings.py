@@ -1,6 +1,6 @@
 """Run-time settings by operators: of tenants, of job types, and of workers. Each change is audited."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from turno.jobs.registry import Handler
 from turno.store.operator.acts import speak_for
 
 Operator = psycopg.Connection[Any]
@@ -58,6 +59,26 @@ def list_types(operator: Operator) -> list[Row]:
             FROM job_types ORDER BY type
             """
         ).fetchall()
+
+
+def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_days: int) -> list[Row]:
+    """Return each type of these handlers, and each type with a setting, by name.
+
+    `set` has the terms by operators, `code` the terms of the handler; the other settings are by operators alone.
+    """
+    stored = {row["type"]: row for row in list_types(operator)}
+    known = {handler.type: handler for handler in handlers}
+    rows = []
+    for name in sorted(known.keys() | stored.keys()):
+        handler, row = known.get(name), stored.get(name, {})
+        code = {
+            "timeout": handler and handler.timeout,
+            "max_attempts": handler and handler.retry.max_attempts,
+            "retention_days": retention_days,
+        }
+        alone = {field: row.get(field) for field in ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)}
+        rows.append({"type": name} | alone | {"set": {term: row.get(term) for term in code}, "code": code})
+    return rows
 
 
 def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, by: str) -> None:
