@@ -44,9 +44,7 @@ def pooled(program: Path, url: str, role: str, folder: Path, *, more: str = "") 
         identity.command(program, settings, ends_with="KILL"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        user=identity.user,
-        group=identity.group,
-        extra_groups=identity.extra_groups,
+        **identity.options,
     )
     try:
         conninfo = make_conninfo(host="127.0.0.1", port=port, dbname="pooled", user=role)

@@ -25,10 +25,9 @@ def standby_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, subprocess
     programs = cluster.files.programs(identity)
     folder.mkdir()
     identity.own(folder)
-    as_whom = {"user": identity.user, "group": identity.group, "extra_groups": identity.extra_groups}
     subprocess.run(
         identity.command(programs / "pg_basebackup", "-R", "-c", "fast", "-D", folder / "data", "-d", cluster.url),
-        check=True, cwd=folder, capture_output=True, **as_whom,  # type: ignore[call-overload]
+        check=True, cwd=folder, capture_output=True, **identity.options,
     )  # fmt: skip
     sockets = Path(tempfile.mkdtemp(prefix="turno-", dir="/tmp"))
     identity.own(sockets)
@@ -40,8 +39,9 @@ def standby_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, subprocess
                 programs / "postgres", "-D", folder / "data",
                 *(part for name, value in options.items() for part in ("-c", f"{name}={value}")), ends_with="INT",
             ),
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder / "data", start_new_session=True, **as_whom,
-        )  # type: ignore[call-overload]  # fmt: skip
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder / "data", start_new_session=True,
+            **identity.options,
+        )  # fmt: skip
     try:
         yield str(sockets), process
     finally:

@@ -113,12 +113,7 @@ def retry_after_of(answer: HTTPResponse) -> float | None:
 
 def _refuse(answer: HTTPResponse) -> NoReturn:
     said = answer.read()
-    try:
-        problem = json.loads(said)
-    except ValueError:
-        problem = None
-    if not isinstance(problem, dict):
-        problem = {}
+    problem = _object_in(said) or {}
     told = str(problem.get("detail") or said.decode("utf-8", "replace")[:LONGEST_SHOWN] or answer.reason)
     kind: type[ClientError] = Unavailable if answer.status in AGAIN else Refused
     raise kind(f"{answer.status}: {told}", status=answer.status, problem=problem, retry_after=retry_after_of(answer))
@@ -126,13 +121,17 @@ def _refuse(answer: HTTPResponse) -> NoReturn:
 
 def _object(answer: HTTPResponse) -> dict[str, Any]:
     said = answer.read()
-    try:
-        body = json.loads(said)
-    except ValueError as error:
-        raise Refused(f"the answer is not JSON: {said[:LONGEST_SHOWN]!r}", status=answer.status) from error
-    if not isinstance(body, dict):
-        raise Refused("the answer is not a JSON object", status=answer.status)
+    if (body := _object_in(said)) is None:
+        raise Refused(f"the answer is not a JSON object: {said[:LONGEST_SHOWN]!r}", status=answer.status)
     return body
+
+
+def _object_in(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _pause(attempt: int) -> float:

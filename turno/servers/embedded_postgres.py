@@ -161,9 +161,7 @@ class Cluster:
                 stderr=log,
                 cwd=self.data,
                 start_new_session=True,
-                user=identity.user,
-                group=identity.group,
-                extra_groups=identity.extra_groups,
+                **identity.options,
             )
         self._process = process
         wait_until(lambda: process.poll() is not None or is_ready(self.data, process.pid), within=60)

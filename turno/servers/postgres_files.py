@@ -76,9 +76,7 @@ class DataFolder:
             text=True,
             check=False,
             cwd=self.path.parent,
-            user=identity.user,
-            group=identity.group,
-            extra_groups=identity.extra_groups,
+            **identity.options,
         )
         if done.returncode != 0:
             raise DataFolderError(f"initdb failed in {self.path}:\n{done.stdout}{done.stderr}")

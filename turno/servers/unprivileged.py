@@ -8,6 +8,7 @@ import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 UNSHARE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
@@ -32,32 +33,21 @@ class Identity:
         return [*self.prefix, *tied, *map(str, arguments)]
 
     @property
-    def group(self) -> int | None:
-        """The group of the user."""
-        return pwd.getpwnam(self.user).pw_gid if self.user else None
-
-    @property
-    def extra_groups(self) -> list[int] | None:
-        """No further groups for another user; the caller's own otherwise."""
-        return [] if self.user else None
+    def options(self) -> dict[str, Any]:
+        """The options of subprocess: another user has no further groups."""
+        if self.user is None:
+            return {}
+        return {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []}
 
     def own(self, path: Path) -> None:
         """Give `path`, and nothing around it, to the user."""
         if self.user:
-            shutil.chown(path, self.user, self.group)
+            shutil.chown(path, self.user, self.options["group"])
 
     def succeeds(self, *arguments: str | Path) -> bool:
         """Return whether a command ends well as this identity."""
         try:
-            done = subprocess.run(
-                self.command(*arguments),
-                check=False,
-                capture_output=True,
-                cwd="/",
-                user=self.user,
-                group=self.group,
-                extra_groups=self.extra_groups,
-            )
+            done = subprocess.run(self.command(*arguments), check=False, capture_output=True, cwd="/", **self.options)
         except OSError:
             return False
         return done.returncode == 0

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,23 +70,22 @@ def state(pid: int) -> str:
 
 def working_in(folder: Path) -> list[int]:
     """Return the processes with this working directory, except this process."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (entry / "cwd").readlink() == folder:
-                found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
+    return _others(lambda entry: (entry / "cwd").readlink() == folder)
 
 
 def marked(name: str, value: str) -> list[int]:
-    """Return the processes that were started with this environment variable, this process left out."""
+    """Return the processes that were started with this environment variable, except this process."""
     mark = f"{name}={value}".encode()
+    return _others(lambda entry: mark in (entry / "environ").read_bytes().split(b"\0"))
+
+
+def _others(chosen: Callable[[Path], bool]) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
+            if chosen(entry) and int(entry.name) != os.getpid():
                 found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
+    return found
 
 
 def is_launched(pid: int) -> bool:
