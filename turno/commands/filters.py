@@ -58,10 +58,7 @@ FILTERS = (
     click.option("--type", "types", multiple=True, help="Only this job type; may be repeated."),
     click.option("--error", help="Only failures with this error: a group as listed, or its class."),
     click.option(
-        "--since",
-        type=PAST_MOMENT,
-        metavar="AGO|TIME",
-        help="Only jobs that ended since; for open jobs: made since.",
+        "--since", type=PAST_MOMENT, metavar="AGO|TIME", help="Only jobs that ended since; for open jobs: made since."
     ),
     click.option("--until", type=PAST_MOMENT, metavar="AGO|TIME", help="Only jobs that ended before."),
 )

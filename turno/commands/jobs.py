@@ -6,13 +6,7 @@ from uuid import UUID
 
 import click
 
-from turno.commands.job_changes import (
-    cancel,
-    change,
-    discard,
-    no_such_job,
-    retry,
-)
+from turno.commands.job_changes import cancel, change, discard, no_such_job, retry
 from turno.commands.job_list import list_jobs
 from turno.commands.job_logs import logs
 from turno.commands.output.jobs_view import details, error

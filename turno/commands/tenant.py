@@ -34,12 +34,7 @@ def add(slug: str, company: str, name: str | None) -> None:
         if name:
             add_company(admin, logins, company, name)
         added = add_tenant(
-            admin,
-            logins,
-            slug,
-            company,
-            connections=tenant_connections(admin, settings),
-            migrations=migrations(),
+            admin, logins, slug, company, connections=tenant_connections(admin, settings), migrations=migrations()
         )
     print_message(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 

@@ -69,9 +69,7 @@ def _web_session() -> Iterator[tuple[Connection[Any], Directory, Dispatcher]]:
             return nullcontext(connection)
 
         choice = BackendChoice(
-            connection=lend,
-            default=settings.queue_backend,
-            open_queue=lambda name: queue_named(name, settings),
+            connection=lend, default=settings.queue_backend, open_queue=lambda name: queue_named(name, settings)
         )
         dispatcher = Dispatcher(
             connection=lend,

@@ -237,7 +237,7 @@ SETTLED: dict[str, LiteralString] = {
                           WHERE e.concurrency_key = j.concurrency_key AND e.key_position < j.key_position
                             AND (e.status = 'pending' AND e.run_at = 'infinity'
                                  OR d.key_position IS NOT NULL AND d.closed_at IS NULL))
-    """,
+    """
 }
 
 # Run once for all tenants, after the end of the last worker.

@@ -165,12 +165,12 @@ def test_clock_set_forward_misses_the_moments_between(world: ExampleInstallation
 
 def test_moments_while_paused_are_not_missed(world: ExampleInstallation) -> None:
     save(world, next_at=None, missed="all")
-    assert changes.pause(world.web, world.one, "nightly", only=None) == "changed"
-    assert changes.pause(world.web, world.one, "nightly", only=None) == "same"
+    assert changes.switch(world.web, world.one, "nightly", on=False, only=None) == "changed"
+    assert changes.switch(world.web, world.one, "nightly", on=False, only=None) == "same"
     assert stored(world)["next_at"] is None
     assert sweep(world) == 0
-    assert changes.resume(world.web, world.one, "nightly", only="eve") == "unknown"
-    assert changes.resume(world.web, world.one, "nightly", only=None) == "changed"
+    assert changes.switch(world.web, world.one, "nightly", on=True, only="eve") == "unknown"
+    assert changes.switch(world.web, world.one, "nightly", on=True, only=None) == "changed"
     assert stored(world)["next_at"] > datetime.now(UTC)
 
 

@@ -90,13 +90,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     with opened(connect) as admin:
         connections = tenant_connections(admin, settings)
     done = adopt_listed(
-        connect,
-        logins_of(settings),
-        listed,
-        jobs=jobs,
-        connections=connections,
-        migrations=migrations(),
-        progress=show,
+        connect, logins_of(settings), listed, jobs=jobs, connections=connections, migrations=migrations(), progress=show
     )
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)

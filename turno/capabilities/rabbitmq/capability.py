@@ -19,7 +19,7 @@ CAPABILITY = Capability(
     commands={
         "broker create": Command(
             f"{_HERE}.command:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
-        ),
+        )
     },
     # The web opens no connection to the broker: a notification wakes the relay as it wakes the workers of a pool.
     backends={

@@ -92,10 +92,7 @@ def copies(call: OperatorCall, query: KeyPageQuery, name: str) -> CopyPage:
 
 @admin_templates.operation(
     "PUT /api/admin/templates/<name>",
-    answers={
-        200: Answer(about="Replaced.", body=TemplateBody),
-        201: Answer(about="Created.", body=TemplateBody),
-    },
+    answers={200: Answer(about="Replaced.", body=TemplateBody), 201: Answer(about="Created.", body=TemplateBody)},
     everywhere=True,
     problems=(Kind.UNKNOWN_TYPE,),
 )

@@ -4,12 +4,7 @@ from collections.abc import Mapping
 
 from flask import Response, request
 
-from turno.capabilities.schedule_templates.admin_api import (
-    list_all,
-    remove_template,
-    save_template,
-    switch_template,
-)
+from turno.capabilities.schedule_templates.admin_api import list_all, remove_template, save_template, switch_template
 from turno.web.http.responses import FieldProblem, Kind, invalid
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.operator_pages import OperatorPages, OperatorVisit

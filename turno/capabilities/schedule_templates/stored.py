@@ -63,12 +63,7 @@ def list_copies(
                    OR company_id IN (SELECT c.id FROM companies c WHERE c.slug = ANY (%(companies)s)))
             ORDER BY slug COLLATE "C" LIMIT %(limit)s
             """,
-            {
-                "name": name,
-                "after": after,
-                "companies": None if companies is None else list(companies),
-                "limit": limit,
-            },
+            {"name": name, "after": after, "companies": None if companies is None else list(companies), "limit": limit},
         ).fetchall()
 
 

@@ -6,12 +6,7 @@ from functools import partial
 from flask import Response
 
 from turno.capabilities.schedules import changes, stored
-from turno.capabilities.schedules.body import (
-    ScheduleBody,
-    ScheduleSummary,
-    schedule_body,
-    schedule_links,
-)
+from turno.capabilities.schedules.body import ScheduleBody, ScheduleSummary, schedule_body, schedule_links
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
 from turno.web.http.requests import KeyPageQuery
@@ -55,11 +50,7 @@ def show(call: Call, name: str) -> ScheduleBody:
         200: Answer(about="Replaced.", body=ScheduleBody),
         201: Answer(about="Made.", body=ScheduleBody, headers={"Location": "The address of the schedule."}),
     },
-    problems=(
-        Kind.UNKNOWN_TYPE,
-        Kind.NOT_FOUND,
-        Kind.REFUSED,
-    ),
+    problems=(Kind.UNKNOWN_TYPE, Kind.NOT_FOUND, Kind.REFUSED),
 )
 def put(call: Call, body: RecurringJobBody, name: str) -> Response:
     """Save a schedule.
@@ -130,9 +121,8 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
 
 def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
     """Pause or resume a schedule; raises 404 if the user may not see it."""
-    change = changes.resume if on else changes.pause
     with services().connection() as connection:
-        if change(connection, scope.tenant, _storable(name), only=scope.visible_user) == "unknown":
+        if changes.switch(connection, scope.tenant, _storable(name), on=on, only=scope.visible_user) == "unknown":
             raise no_such_schedule()
 
 

@@ -38,18 +38,15 @@ def save(
     return str(row["verdict"])
 
 
-def pause(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> str:
-    """Pause the schedule, so that it makes no jobs until `resume`: changed, same or unknown."""
-    return str(call_as_api(connection, tenant, stored.SWITCH, (name, None, only))["verdict"])
-
-
-def resume(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> str:
-    """Resume it from its next moment on: changed, same or unknown; the moments during the pause were not missed."""
-    with as_api(connection, tenant) as reader:
-        row = stored.find(reader, name, only)
-    if row is None:
-        return "unknown"
-    next_at = stored_rule(row, tenant.slug).next_after(row["now"])
+def switch(connection: Connection, tenant: Tenant, name: str, *, on: bool, only: str | None) -> str:
+    """Resume the schedule from its next moment on, or pause it; returns changed, same or unknown."""
+    next_at = None
+    if on:
+        with as_api(connection, tenant) as reader:
+            row = stored.find(reader, name, only)
+        if row is None:
+            return "unknown"
+        next_at = stored_rule(row, tenant.slug).next_after(row["now"])
     return str(call_as_api(connection, tenant, stored.SWITCH, (name, next_at, only))["verdict"])
 
 

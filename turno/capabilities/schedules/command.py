@@ -85,7 +85,7 @@ def list_all(*, tenant: str | None, everybody: bool) -> None:
 def pause(*, tenant: str, name: str) -> None:
     """Pause the schedule NAME: it makes no jobs until it is resumed."""
     with session_of(tenant) as session:
-        _told(changes.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
+        _told(changes.switch(session.connection, session.tenant, name, on=False, only=None), name, tenant, "is paused")
 
 
 @schedule.command(epilog="Example: turno schedule resume --tenant suc0001 nightly")
@@ -94,7 +94,7 @@ def pause(*, tenant: str, name: str) -> None:
 def resume(*, tenant: str, name: str) -> None:
     """Let the schedule NAME fire again, from its next moment on."""
     with session_of(tenant) as session:
-        _told(changes.resume(session.connection, session.tenant, name, only=None), name, tenant, "fires again")
+        _told(changes.switch(session.connection, session.tenant, name, on=True, only=None), name, tenant, "fires again")
 
 
 @schedule.command(epilog="Example: turno schedule remove --tenant suc0001 nightly")

@@ -65,11 +65,7 @@ def queued(
               AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
             GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
             """,
-            {
-                "tenants": tenants,
-                "tenant": tenant,
-                "companies": None if companies is None else list(companies),
-            },
+            {"tenants": tenants, "tenant": tenant, "companies": None if companies is None else list(companies)},
         ).fetchall()
 
 

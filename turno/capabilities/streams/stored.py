@@ -30,8 +30,7 @@ class StreamTicket:
 def put(web: Web, secret: str, ticket: StreamTicket, lifetime: timedelta) -> None:
     """Store a ticket under the hash of its secret."""
     web.execute(
-        "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
-        (_hash(secret), *astuple(ticket), lifetime),
+        "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)", (_hash(secret), *astuple(ticket), lifetime)
     )
 
 

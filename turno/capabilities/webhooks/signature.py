@@ -18,8 +18,4 @@ def headers_of(secret: str, message_id: str, timestamp: int, body: bytes) -> dic
     key = base64.b64decode(secret.removeprefix(PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{signature}",
-    }
+    return {"webhook-id": message_id, "webhook-timestamp": str(timestamp), "webhook-signature": f"v1,{signature}"}
