@@ -15,7 +15,7 @@ import psycopg2.extras
 import pytest
 import sqlalchemy
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
 import turno
@@ -34,7 +34,15 @@ DRIVERS = [
     "sqlalchemy psycopg2",
     "sqlalchemy session psycopg2",
 ]
-ASYNC_DRIVERS = ["psycopg", "asyncpg", "sqlalchemy psycopg", "sqlalchemy asyncpg", "sqlalchemy session asyncpg"]
+ASYNC_DRIVERS = [
+    "psycopg",
+    "asyncpg",
+    "sqlalchemy psycopg",
+    "sqlalchemy asyncpg",
+    "sqlalchemy session psycopg",
+    "sqlalchemy session asyncpg",
+    "sqlalchemy scoped session asyncpg",
+]
 
 
 def address(url: str, driver: str) -> sqlalchemy.URL:
@@ -96,8 +104,13 @@ async def connected_async(name: str, url: str) -> AsyncIterator[tuple[Any, Calla
         await plain.close()
     else:
         engine = create_async_engine(address(url, name.rsplit(maxsplit=1)[-1]))
-        async with AsyncSession(engine) if "session" in name else engine.connect() as of_sqlalchemy:
-            yield of_sqlalchemy, of_sqlalchemy.commit
+        if "scoped" in name:
+            session = async_scoped_session(async_sessionmaker(engine), asyncio.current_task)
+            yield session, session.commit
+            await session.remove()
+        else:
+            async with AsyncSession(engine) if "session" in name else engine.connect() as of_sqlalchemy:
+                yield of_sqlalchemy, of_sqlalchemy.commit
         await engine.dispose()
 
 
@@ -165,6 +178,22 @@ def test_an_awaited_refusal_is_not_enqueued(world: ExampleInstallation, url: str
     asyncio.run(refused("^user has 1 to 255", user=""))
     asyncio.run(refused("1 to 255 letters.*another key$", key="a b"))
     assert jobs(world) == []
+
+
+@pytest.mark.parametrize("driver", [driver for driver in ASYNC_DRIVERS if driver.startswith("sqlalchemy")])
+def test_a_savepoint_keeps_the_transaction_after_a_refusal(world: ExampleInstallation, url: str, driver: str) -> None:
+    async def enqueue() -> turno.Enqueued:
+        async with connected_async(driver, url) as (connection, commit):
+            with pytest.raises(turno.InvalidPayload):
+                await turno.enqueue_async(connection, "suc0001", BatchInvoicing, {"order_ids": "all"})
+            with pytest.raises(turno.NotEnqueued, match="user has 1 to 255"):
+                async with connection.begin_nested():
+                    await turno.enqueue_async(connection, "suc0001", BatchInvoicing, ORDERS, user="")
+            made = await turno.enqueue_async(connection, "suc0001", BatchInvoicing, ORDERS)
+            await commit()
+            return made
+
+    assert [asyncio.run(enqueue()).job_id] == jobs(world)
 
 
 def test_a_pool_is_refused(url: str) -> None:
