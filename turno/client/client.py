@@ -93,19 +93,21 @@ class Client:
         A broken stream is opened again; without a stream the client polls the job. Each state is yielded once, in
         order.
         """
-        told = Told()
+        last: Job | None = None
         while True:
             pause = RECONNECT_SECONDS
             try:
                 for event in self._stream(job):
                     pause = event.retry or pause
-                    if event.kind == "job" and told.is_news(seen := Job.of(event.data)):
+                    if event.kind == "job" and _is_news(seen := Job.of(event.data), last):
+                        last = seen
                         yield seen
             except Unavailable as error:
                 pause = error.retry_after or pause
             # A stream omits long fields, and changes without a stream are found here.
             now = self.get(job)
-            if now.ended or told.is_news(now):
+            if now.ended or _is_news(now, last):
+                last = now
                 yield now
             if now.ended:
                 return
@@ -128,19 +130,11 @@ class Client:
                 yield event
 
 
-class Told:
-    """Holds the last yielded open state of a job."""
-
-    def __init__(self) -> None:
-        self._revision = -1
-        self._label = ""
-
-    def is_news(self, job: Job) -> bool:
-        """Return whether this state is open, and newer than the yielded state."""
-        if job.ended or job.revision < self._revision or (job.revision, job.label) == (self._revision, self._label):
-            return False
-        self._revision, self._label = job.revision, job.label
-        return True
+def _is_news(job: Job, last: Job | None) -> bool:
+    """Return whether this state is open, and newer than the last yielded state."""
+    if job.ended or last is None:
+        return not job.ended
+    return job.revision >= last.revision and (job.revision, job.label) != (last.revision, last.label)
 
 
 def _address(job: Job | str) -> str:

@@ -324,7 +324,7 @@ MUTANTS = (
         "the client announces an older state after a later one",
         "section 8: state with revisions",
         "turno/client/client.py",
-        "job.revision < self._revision or ",
+        "job.revision >= last.revision and ",
         "",
         (f"{OF_CLIENT}::test_broken_stream_reconnects_without_repeated_states",),
     ),

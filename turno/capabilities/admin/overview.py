@@ -1,8 +1,7 @@
 """GET /admin: the present troubles, then queues, tenants, workers and failures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,16 +23,6 @@ overview = OperatorPages("operator_overview", __name__, template_folder="templat
 SHOWN = 8  # rows of each table; a page of each table has all rows
 TROUBLES_SHOWN = 20
 ONE_DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldTrouble:
-    """A trouble in the reader's language."""
-
-    sentence: str
-    since: datetime | None
-    command: str
-    address: str | None
 
 
 @overview.page("/admin")
@@ -79,13 +68,10 @@ def _counts(queues: Sequence[board.QueueCount], ended: Mapping[str, int]) -> dic
     }
 
 
-def _told(trouble: Trouble, visit: OperatorVisit) -> ToldTrouble:
-    return ToldTrouble(
-        sentence=sentence(trouble, visit.localizer),
-        since=trouble.since,
-        command=trouble.command,
-        address=_leads_to(trouble, visit),
-    )
+def _told(trouble: Trouble, visit: OperatorVisit) -> dict[str, Any]:
+    """Return a trouble in the reader's language, with the page of its remedy."""
+    told = {"sentence": sentence(trouble, visit.localizer), "address": _leads_to(trouble, visit)}
+    return told | {"since": trouble.since, "command": trouble.command}
 
 
 def sentence(trouble: Trouble, localizer: Localizer) -> str:

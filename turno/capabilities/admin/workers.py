@@ -69,9 +69,8 @@ def workers(call: OperatorCall) -> WorkerList:
     del call
     with as_operator() as operator:
         rows = list_workers(operator)
-    running = [[RunningJob(**job) for job in row["running"]] for row in rows]
-    found = zip(rows, running, strict=True)
-    return WorkerList([from_row(WorkerBody, row, worker_id=row["id"], running=jobs) for row, jobs in found])
+    found = [row | {"worker_id": row["id"], "running": [RunningJob(**job) for job in row["running"]]} for row in rows]
+    return WorkerList([from_row(WorkerBody, row) for row in found])
 
 
 @admin_workers.operation("PATCH /api/admin/workers/<worker_id>", everywhere=True, problems=(Kind.NOT_FOUND,))

@@ -204,7 +204,6 @@ def _page(companies: Collection[str] | None, query: FailingQuery) -> WebhookPage
 
 
 def _settled(principal: Principal, which: Which, *, again: bool) -> WebhooksSettled:
-    _require_storable(which.tenant)
     with as_operator() as operator:
         settled = stored.settle(
             operator, again=again, by=principal.user, tenant=which.tenant, ids=which.ids, companies=principal.companies
@@ -222,7 +221,6 @@ def _add_address(by: str, wanted: NewAddress) -> int:
         problems.append(FieldProblem("type", "is unknown to this service; /openapi.json lists the types"))
     if problems:
         raise invalid(problems)
-    _require_storable(wanted.tenant)
     with as_operator() as operator:
         made = stored.add_address(operator, wanted.url, tenant=wanted.tenant, job_type=wanted.type, by=by)
     if made is None:
@@ -237,11 +235,6 @@ def _remove_address(by: str, address: str) -> None:
     with as_operator() as operator:
         if not stored.remove_address(operator, number, by=by):
             raise gone
-
-
-def _require_storable(tenant: str | None) -> None:
-    if tenant is not None and "\0" in tenant:
-        raise invalid([FieldProblem("tenant", "must not contain the character U+0000")])
 
 
 def _number(text: str, otherwise: Problem, largest: int) -> int:

@@ -1,5 +1,8 @@
 """The commands `turno webhook …`: the addresses of operators, and the failed deliveries."""
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from turno.capabilities.webhooks import stored
@@ -37,8 +40,9 @@ def list_all(*, tenant: str | None) -> None:
         show({"addresses": addresses, "failing": failing})
         return
     headers = ("number", "address", "tenant", "type", "not taken")
-    told = [(a["id"], a["url"], a["tenant"] or "all", a["type"] or "all", a["failing"]) for a in addresses]
-    print_table(headers, told)
+    print_table(
+        headers, [(a["id"], a["url"], a["tenant"] or "all", a["type"] or "all", a["failing"]) for a in addresses]
+    )
     if failing:
         click.echo()
         rows = [
@@ -102,24 +106,30 @@ def secret(number: int | None, tenant: str | None) -> None:
     print_message(webhook_secret(settings, tenant))
 
 
+def settling(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose failed deliveries."""
+    for option in (
+        by_option,
+        click.option("--all", "everything", is_flag=True, help="All failed deliveries."),
+        click.option("--tenant", help="All failed deliveries of this tenant."),
+        click.argument("ids", nargs=-1, type=int),
+    ):
+        command = option(command)
+    return command
+
+
 @webhooks.command(epilog="Example: turno webhook resend --all")
-@click.argument("ids", nargs=-1, type=int)
-@click.option("--tenant", help="All failed deliveries of this tenant.")
-@click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
-@by_option
-def resend(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
+@settling
+def resend(**given: Any) -> None:
     """Resend the failed deliveries with these IDS, or all of a tenant, or all, at once."""
-    print_message(f"{_settle(ids, tenant, by, again=True, everything=everything)} are sent again")
+    print_message(f"{_settle(**given, again=True)} are sent again")
 
 
 @webhooks.command(epilog="Example: turno webhook discard --tenant suc0001")
-@click.argument("ids", nargs=-1, type=int)
-@click.option("--tenant", help="All failed deliveries of this tenant.")
-@click.option("--all", "everything", is_flag=True, help="All failed deliveries.")
-@by_option
-def discard(ids: tuple[int, ...], tenant: str | None, by: str, *, everything: bool) -> None:
+@settling
+def discard(**given: Any) -> None:
     """Discard the failed deliveries with these IDS, or all of a tenant, or all."""
-    print_message(f"{_settle(ids, tenant, by, again=False, everything=everything)} are tried no more")
+    print_message(f"{_settle(**given, again=False)} are tried no more")
 
 
 def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:
