@@ -311,6 +311,19 @@ def test_job_page_names_the_pause_at_once(
         service.rows(f"UPDATE turno.{table} SET paused_at = NULL")  # noqa: S608 - constants
 
 
+def test_job_page_names_the_failed_job_before_it(service: Service, ana: Visitor) -> None:
+    start(ana, "waits", order=["1"])
+    ((job_id,),) = service.rows("SELECT id FROM background_jobs WHERE user_id = %s", ana.user)
+    service.rows(
+        "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, concurrency_key, key_position)"
+        " SELECT gen_random_uuid(), tenant_id, type, 'Boom', 'sale:7', 1 FROM turno.tickets WHERE job_id = %s",
+        job_id,
+    )
+    for change in ("concurrency_key = 'sale:7', key_position = 2", "state = 'waiting'"):
+        service.rows(f"UPDATE turno.tickets SET {change} WHERE job_id = %s", job_id)  # noqa: S608 - constants
+    assert "An earlier job of the same order failed." in ana.get(f"/jobs/{job_id}?branch=north").text
+
+
 def test_first_page_without_application_lists_jobs(service: Service) -> None:
     visitor = Visitor(service.build(registry=Registry({}), pages=()))
     visitor.sign_in()

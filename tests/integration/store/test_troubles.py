@@ -59,6 +59,13 @@ def test_unserved_jobs_are_reported_with_waiting_tenants(world: ExampleInstallat
     )  # fmt: skip
 
 
+def test_jobs_without_a_worker_are_one_trouble(world: ExampleInstallation) -> None:
+    for tenant in (world.one, world.other):
+        world.enqueue({"order_ids": [1]}, tenant=tenant)
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 hour'")
+    assert [one.kind for one in told(world)] == ["lacks worker"]
+
+
 def test_silent_worker_is_reported(world: ExampleInstallation) -> None:
     worker(world)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")

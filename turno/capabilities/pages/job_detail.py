@@ -14,6 +14,14 @@ from turno.web.pages.reasons import of_error, of_job
 from turno.web.pages.visit import Visit
 
 ItemState = Literal["failed", "done"]
+# The message for the reason of `job_lacks`; every other reason is a missing worker.
+WAITS = {
+    "paused tenant": "paused tenant",
+    "paused type": "paused type",
+    "key": "waits for its turn",
+    "order": "waits for its turn",
+    "dead letter": "waits for a failed job",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +72,8 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         happened, do = reason or say("happened cancel"), say("do rest")
     elif row["lacks"] == "parts":
         return {}
-    elif row["lacks"] in ("paused tenant", "paused type"):
-        return {"what happened": say(row["lacks"])}
     elif body.waiting_for:
-        return {"what happened": say("waits for a worker")}
+        return {"what happened": say(WAITS.get(row["lacks"], "waits for a worker"))}
     elif body.label in ("retrying", "needs review"):
         return {"what happened": error or reason} if error or reason else {}
     else:

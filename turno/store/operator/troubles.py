@@ -43,13 +43,14 @@ def troubles(
     Faults that all tenants share, such as a silent worker, are always included.
     """
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
+        unserved = cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)).fetchall()
         found = [
-            *_unserved(cursor, companies),
+            *_unserved(cursor, unserved, companies),
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
             *_failing_maintenance(cursor),
             *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
-            *_long_waits(cursor),
+            *_long_waits(cursor, unserved),
             *_paused_types(cursor, companies),
             *_failures(cursor, companies),
             *_parked(cursor),
@@ -70,9 +71,11 @@ def _slugs(cursor: psycopg.Cursor[Any], companies: Sequence[str]) -> set[str]:
     return {row.slug for row in cursor}
 
 
-def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
+def _unserved(
+    cursor: psycopg.Cursor[Any], unserved: Sequence[Any], companies: Sequence[str] | None
+) -> Iterator[Trouble]:
     known = backends()
-    for found in cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)).fetchall():
+    for found in unserved:
         one = found if companies is None else _within(cursor, found, companies)
         if not one.waiting:
             continue
@@ -149,17 +152,22 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         )
 
 
-def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterator[Trouble]:
+    # Jobs without a worker are one trouble, not a trouble of each tenant.
+    lanes = [[getattr(one, name) for one in unserved] for name in ("backend", "queue", "type")]
     cursor.execute(
         """
         SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id LEFT JOIN job_types t ON t.type = k.type
-        WHERE k.state = 'ready' AND t.paused_at IS NULL GROUP BY n.slug, n.paused_at
+        WHERE k.state = 'ready' AND t.paused_at IS NULL
+          AND (n.paused_at IS NOT NULL OR (k.backend::text, k.queue::text, k.type::text) NOT IN (
+              SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])))
+        GROUP BY n.slug, n.paused_at
         HAVING bool_or(k.oldest < now() - coalesce(
             make_interval(mins => coalesce(n.alert_wait_minutes, t.alert_wait_minutes)), %s::interval))
         ORDER BY since
         """,
-        (LONG_WAIT,),
+        (*lanes, LONG_WAIT),
     )
     for tenant in cursor:
         values = {"tenant": tenant.slug, "n": tenant.waiting}
