@@ -198,4 +198,28 @@ MUTANTS = (
         "        companies=None,\n",
         (f"{API}::test_job_search_covers_tenants_of_token_companies",),
     ),
+    Mutant(
+        "a rerun stores the mark of a hidden secret",
+        "redaction by rule",
+        "turno/capabilities/admin/payload_form.py",
+        'if text != texts.get(name, "")}',
+        "}",
+        (f"{PAGES}::test_rerun_form_submits_an_edited_payload_once",),
+    ),
+    Mutant(
+        "a form that is sent twice makes two jobs",
+        "reloading repeats nothing",
+        "turno/capabilities/admin/job_actions.py",
+        "payload, form_key())",
+        "payload, None)",
+        (f"{PAGES}::test_rerun_form_submits_an_edited_payload_once",),
+    ),
+    Mutant(
+        "an operator of one company acts on a job of another",
+        BY_COMPANY,
+        "turno/web/pages/operator_pages.py",
+        "        if not scope.principal.operator:\n",
+        "        if False:\n",
+        (f"{PAGES}::test_foreign_company_is_unknown[/admin/jobs/east/{{job}}]",),
+    ),
 )

@@ -96,7 +96,9 @@ def test_every_operator_screen_is_accessible(busy: tuple[Site, UUID], look: dict
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
-        for name, path in (SCREENS | {"a job": f"/jobs/suc0001/{job}"}).items():
+        for name, path in (
+            SCREENS | {"a job": f"/jobs/suc0001/{job}", "a rerun": f"/jobs/suc0001/{job}/rerun"}
+        ).items():
             page.goto(at(site, path))
             expect(page.locator("#show-keys")).to_be_visible()
             assert_fit_for_everybody(page, name)

@@ -562,3 +562,90 @@ def test_operators_see_failed_deliveries_and_resend_them(service: Service) -> No
     [(address,)] = service.rows("SELECT id FROM turno.webhook_addresses")
     assert "notice=set" in act(do="remove", address=str(address))
     assert service.rows("SELECT FROM turno.webhooks") == []
+
+
+def acts(page: str) -> list[str]:
+    return re.findall(r'<code id="command-(\w+)">', page)
+
+
+def test_job_page_shows_the_actions_of_each_state(service: Service) -> None:
+    waiting = service.caller().job()
+    [dead] = failed(service)
+    eva, reader = operator(service), operator(service, role="reader")
+    page = eva.get(f"/admin/jobs/north/{dead}").text
+    assert acts(page) == ["retry", "discard", "rerun"]
+    assert f"turno job discard --tenant north {dead}</code>" in page
+    assert acts(eva.get(f"/admin/jobs/north/{waiting}").text) == ["cancel"]
+    for job in (waiting, dead):
+        assert acts(reader.get(f"/admin/jobs/north/{job}").text) == []
+        assert "<button class=main" not in reader.get(f"/admin/jobs/north/{job}/rerun").text
+    for action in ("retry", "discard", "cancel", "rerun"):
+        assert reader.post(f"/admin/jobs/north/{dead}/{action}", form(reader, key="k")).status_code == 403
+        assert operator(service, "globex").post(f"/admin/jobs/north/{dead}/{action}", {}).status_code == 403
+
+
+def test_job_actions_change_one_job_and_are_audited(service: Service) -> None:
+    eva = operator(service)
+    foreign = operator(service, "globex")
+    waiting, [dead, lost] = service.caller().job(), failed(service, count=2)
+    assert foreign.post(f"/admin/jobs/north/{dead}/retry", form(foreign)).status_code == 404
+    for job, action, notice, shown in (
+        (waiting, "cancel", "cancelled", "The job is cancelled."),
+        (lost, "discard", "discarded", "The failure is discarded."),
+        (dead, "retry", "accepted", "This is the new job."),
+        (dead, "retry", "replayed", "This job was created before; nothing was created again."),
+        (waiting, "cancel", "ended", "Nothing was changed: the job has ended."),
+    ):
+        answer = eva.post(f"/admin/jobs/north/{job}/{action}", form(eva))
+        assert answer.location.endswith(f"?notice={notice}")
+        assert (job in answer.location) is (action != "retry")
+        assert shown in eva.get(answer.location).text
+    assert acts(eva.get(f"/admin/jobs/north/{lost}").text) == ["retry", "rerun"]
+    assert acts(eva.get(f"/admin/jobs/north/{dead}").text) == ["rerun"]
+    audit = service.rows("SELECT action, jobs, detail ->> 'job' FROM turno.operator_audit WHERE actor = %s ORDER BY id",
+                         eva.user)  # fmt: skip
+    assert audit == [("cancel", 1, waiting), ("discard", 1, lost), ("retry", 1, dead)]
+    for unknown in (f"north/{dead}/explode", f"south/{dead}/retry", "north/x/retry"):
+        assert eva.post(f"/admin/jobs/{unknown}", form(eva)).status_code == 404
+
+
+def test_rerun_form_submits_an_edited_payload_once(service: Service) -> None:
+    [job] = failed(service)
+    eva, address = operator(service), f"/admin/jobs/north/{job}/rerun"
+    secret = "Bearer abcdefgh12345678"
+    service.rows("UPDATE background_jobs SET payload = payload || jsonb_build_object('note', %s::text) WHERE id = %s",
+                 secret, job)  # fmt: skip
+    page = eva.get(address).text
+    assert secret not in page
+    names = re.findall(r'<(?:input|textarea) id="(payload\.\w+)"', page)
+    assert sorted(names) == ["payload.day", "payload.greetings", "payload.note", "payload.tone"]
+    sent = form(eva, key=eva.hidden(address, "key"), **{"payload.note": f"Bearer {LEFT_OUT}"})
+    wrong = eva.post(address, sent | {"payload.day": "tomorrow", "payload.greetings": '[{"to": "x"}]'})
+    assert wrong.status_code == 400
+    assert re.search(r'id="payload.day"[^>]*aria-invalid="true" aria-describedby="wrong-payload.day"', wrong.text)
+    assert 'id="wrong-payload.day" role="alert" lang="en">must be a date, such as 2030-01-31</small>' in wrong.text
+    assert "0.to: must be a whole number, not text" in wrong.text
+    assert 'value="tomorrow"' in wrong.text
+    hidden = eva.post(address, sent | {"payload.note": f"Bearer {LEFT_OUT} and more"})
+    assert (hidden.status_code, f"replace each {LEFT_OUT}" in hidden.text) == (400, True)
+    assert service.rows("SELECT count(*) FROM background_jobs WHERE parent_id = %s", job) == [(0,)]
+    edit = {"payload.greetings": '[{"to": 7}]', "payload.tone": "formal"}
+    first, again = (eva.post(address, sent | edit).location for _ in range(2))
+    assert (first.partition("?")[0], first[-8:], again[-8:]) == (again.partition("?")[0], "accepted", "replayed")
+    [(payload, user)] = service.rows("SELECT payload, user_id FROM background_jobs WHERE parent_id = %s", job)
+    assert (payload["greetings"][0]["to"], payload["tone"], user) == (7, "formal", eva.user)
+    assert payload["note"] == secret
+    assert eva.post(first.partition("?")[0] + "/rerun", form(eva, key="k")).status_code == 409
+
+
+def test_rerun_form_repairs_fields_that_its_type_changed(service: Service) -> None:
+    [job] = failed(service)
+    eva, address = operator(service), f"/admin/jobs/north/{job}/rerun"
+    service.rows("UPDATE background_jobs SET payload = payload - 'day' || '{\"old\": 1}' WHERE id = %s", job)
+    page = eva.get(address).text
+    assert 'id="wrong-payload.day" role="alert" lang="en">is missing</small>' in page
+    assert 'id="wrong-payload.old" role="alert" lang="en">is not a field of this request</small>' in page
+    sent = form(eva, key="k1", **{"payload.day": "2030-02-01", "payload.old": ""})
+    assert eva.post(address, sent).location.endswith("?notice=accepted")
+    [(payload,)] = service.rows("SELECT payload FROM background_jobs WHERE parent_id = %s", job)
+    assert (payload["day"], "old" in payload) == ("2030-02-01", False)

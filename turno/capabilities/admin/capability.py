@@ -20,6 +20,7 @@ CAPABILITY = Capability(
         f"{_HERE}.types:type_list",
         f"{_HERE}.workers:worker_list",
         f"{_HERE}.job_life:job_life",
+        f"{_HERE}.job_actions:job_actions",
     ),
     operator_menu=(
         Link("", "admin overview"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from flask import Response, request
 
+from turno.capabilities.admin.job_actions import actions_of
 from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import JobBody, error_body, job_body
@@ -64,9 +65,10 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeQuery:
-    """The ledger position behind which the page starts."""
+    """The ledger position behind which the page starts, and the verdict of an action."""
 
     after: Text = ""
+    notice: Text = ""
 
 
 @admin_logs.operation("GET /api/admin/jobs/<job_id>/logs", problems=(Kind.NOT_FOUND,), operator=True)
@@ -122,6 +124,8 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
         payload=None if payload is None else written(payload),
         result=None if body.result is None else written(body.result),
         curl=_curl(tenant, body),
+        actions=actions_of(visit, tenant, body),
+        asked=asked,
     )
 
 

@@ -97,24 +97,7 @@ def rerun(call: Call, job_id: str) -> Response:
     the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.
     """
     row, body = find_job(call, job_id), read_body(request, RerunBody)
-    if row["finished_at"] is None:
-        raise Problem(Kind.ENDED, "The job has not ended; only an ended job can be submitted again.")
-    handler, payload = known_handler(row["type"]), body.payload
-    if payload is None:
-        with call.scope.reading() as reader:
-            payload = stored.payload(reader, row["id"])
-    checked, problems = check(handler, payload)
-    if problems:
-        raise invalid(problems)
-    new = new_job(
-        handler,
-        checked,
-        call,
-        priority=Priority(row["priority"]),
-        idempotency_key=idempotency_key(request.headers),
-        parent_id=row["id"],
-    )
-    return accepted(submitted(services().dispatcher.submit(call.scope.tenant, new)))
+    return accepted(rerun_job(call, row, body.payload, idempotency_key(request.headers)))
 
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:
@@ -139,6 +122,21 @@ def retry_job(scope: Scope, job_id: str, *, correlation_id: str) -> Verdict:
         by=scope.operator,
     )
     return _known(verdict)
+
+
+def rerun_job(call: Call, row: stored.Row, payload: Any, key: str | None) -> Verdict:
+    """Submit an ended job again, with its own payload in place of None: accepted or replayed; raises Problem."""
+    if row["finished_at"] is None:
+        raise Problem(Kind.ENDED, "The job has not ended; only an ended job can be submitted again.")
+    handler = known_handler(row["type"])
+    if payload is None:
+        with call.scope.reading() as reader:
+            payload = stored.payload(reader, row["id"])
+    checked, problems = check(handler, payload)
+    if problems:
+        raise invalid(problems)
+    new = new_job(handler, checked, call, priority=Priority(row["priority"]), idempotency_key=key, parent_id=row["id"])
+    return submitted(services().dispatcher.submit(call.scope.tenant, new))
 
 
 def _known(verdict: Verdict) -> Verdict:
