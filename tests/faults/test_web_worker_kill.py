@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -17,8 +18,10 @@ from tests.installation import ExampleInstallation
 from turno.commands.token import development_token
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
+from turno.testing.processes import resume, stop
 
 # Where the web dies, and whether the job was committed by then.
+WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-web' AND wait_event_type = 'Lock'"
 STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launched", True)]
 
 
@@ -80,26 +83,49 @@ def test_killed_web_process_leaves_whole_job_or_none(
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
+def submission_that_waits(
+    world: ExampleInstallation, web: DemoWeb, blocker: psycopg.Connection[Any]
+) -> http.client.HTTPConnection:
+    """Return the connection of a POST that waits for a lock of `blocker`."""
+    blocker.execute("LOCK TABLE turno.tickets IN EXCLUSIVE MODE")
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+    connection.request(
+        "POST", "/api/jobs/batch_invoicing", json.dumps({"payload": {"order_ids": [1]}}),
+        {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"},
+    )  # fmt: skip
+    assert wait_until(lambda: world.rows(WAITING) != [], within=20)
+    return connection
+
+
+def test_shutdown_answers_a_request_that_waits_too_long(world: ExampleInstallation) -> None:
+    with web_that_dies(world, "") as web, psycopg.connect(world.url) as blocker:
+        connection = submission_that_waits(world, web, blocker)
+        session = world.rows(WAITING)[0]["pid"]
+        stop(session)  # or the lock timeout would end the request within the grace period
+        try:
+            for child in web_processes(web):
+                os.kill(child, signal.SIGTERM)
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            assert "Idempotency-Key" in json.loads(answer.read())["detail"]
+        finally:
+            resume(session)
+            connection.close()
+
+
 def test_web_death_inside_transaction_leaves_nothing(world: ExampleInstallation) -> None:
     """Between insert and commit: the session's end ends the transaction."""
     with web_that_dies(world, "") as web:
         blocker = psycopg.connect(world.url)
-        blocker.execute("LOCK TABLE turno.tickets IN EXCLUSIVE MODE")
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
-        token = development_token(world.settings, user="ana", tenants=["suc0001"])
-        connection.request(
-            "POST", "/api/jobs/batch_invoicing", json.dumps({"payload": {"order_ids": [1]}}),
-            {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"},
-        )  # fmt: skip
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-web' AND wait_event_type = 'Lock'"
-        assert wait_until(lambda: world.rows(waiting) != [], within=20)
+        connection = submission_that_waits(world, web, blocker)
         for child in web_processes(web):
             os.kill(child, signal.SIGKILL)
         with pytest.raises((http.client.HTTPException, OSError)):
             connection.getresponse()
         connection.close()
         # The server notices within its check interval, lock or no lock.
-        assert wait_until(lambda: world.rows(waiting) == [], within=10)
+        assert wait_until(lambda: world.rows(WAITING) == [], within=10)
         blocker.close()
     assert world.rows("SELECT 1 FROM background_jobs") == []
     assert world.rows("SELECT 1 FROM turno.tickets") == []

@@ -329,6 +329,14 @@ MUTANTS = (
         ("tests/unit/web/test_thread_shares.py::test_expensive_requests_have_one_thread_beside_others",),
     ),
     Mutant(
+        "a shutdown answers 500 to a request that waits",
+        "section 8: a request without an answer names its remedy",
+        "turno/http_server/front.py",
+        "except asyncio.CancelledError:  # the grace",
+        "except LookupError:  # the grace",
+        ("tests/faults/test_web_worker_kill.py::test_shutdown_answers_a_request_that_waits_too_long",),
+    ),
+    Mutant(
         "two tenants may have every thread",
         HELD,
         "turno/http_server/thread_shares.py",

@@ -29,6 +29,16 @@ PART_BYTES = 262_144  # bytes of a response that a thread reads in one step
 PLACE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a place
 MAX_WAITING_REQUESTS = 100  # requests of one tenant that wait for that
 ERROR = b'{"type": "about:blank", "title": "Internal Server Error", "status": 500}'
+STOPPED = (
+    b'{"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": "The server stops; the state of '
+    b'this request is unknown. Send it again, with the same Idempotency-Key if it submits a job."}'
+)
+STOPPED_HEADERS = [
+    (b"content-type", b"application/problem+json"),
+    (b"content-length", b"%d" % len(STOPPED)),
+    (b"retry-after", b"1"),
+    (b"connection", b"close"),
+]
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -63,6 +73,10 @@ class Front:
             connection.refuse(HTTPStatus.REQUEST_TIMEOUT)
             return
         except ClientLeft:
+            return
+        except asyncio.CancelledError:  # the grace period of the shutdown has passed
+            await send({"type": "http.response.start", "status": 503, "headers": STOPPED_HEADERS})
+            await send({"type": "http.response.body", "body": STOPPED})
             return
         if not complete:
             response.headers.append((b"connection", b"close"))
