@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 class DueRule:
     """A stored rule with a first moment without a job that comes soon or is past; `now` is the database's time.
 
-    Without a handler of its type it has no `version`. With `restart` the moments are decided from `now` on: the
-    rule is new, or the database's clock was set back after `next_at` was decided.
+    With `restart` the moments are decided from `now` on: the rule is new, or the database's clock was set back after
+    `next_at` was decided.
     """
 
     rule_id: UUID
@@ -37,9 +37,6 @@ class DueRule:
     next_at: datetime
     restart: bool
     now: datetime
-    version: int | None
-    queue: str | None
-    max_attempts: int | None
     backend: str
 
 
@@ -74,9 +71,7 @@ class RuleSource(NamedTuple):
 
         If the next moment is that of the rule, only the problem is recorded.
         """
-        call: LiteralString = (
-            "SELECT {}." + self.name + "_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s::smallint, %s, %s, %s, %s)"
-        )
+        call: LiteralString = "SELECT {}." + self.name + "_fire(%s, %s, %s::timestamptz[], %s, %s, %s, %s, %s)"
         made = engine.value(
             qualified(call, schema),
             rule.rule_id,
@@ -85,9 +80,6 @@ class RuleSource(NamedTuple):
             decided.next_at,
             decided.missed,
             problem,
-            rule.version,
-            rule.queue,
-            rule.max_attempts,
             rule.backend,
             MOST_MISSED,
         )
@@ -148,18 +140,11 @@ class _Turn:
 
 
 def _decide(due: DueRule, tenant: str, ahead: timedelta) -> tuple[Firing, str | None]:
-    from turno.jobs.recurrence import InvalidRule, rule_of  # noqa: PLC0415 - most maintenance runs find nothing due
+    from turno.jobs.recurrence import InvalidRule  # noqa: PLC0415 - most maintenance runs find nothing due
+    from turno.jobs.recurring_job import stored_rule  # noqa: PLC0415
 
     try:
-        rule = rule_of(
-            cron=due.cron,
-            every=due.every,
-            zone=due.zone,
-            spread=due.spread,
-            missed=due.missed,
-            name=due.name,
-            tenant=tenant,
-        )
+        rule = stored_rule(asdict(due), tenant)
     except InvalidRule as error:
         # The rule was valid on the host that saved it. A host with, for example, data of its time zone fires it.
         return Firing([], due.next_at, 0), f"the host {HOST} cannot evaluate its rule: {error}"

@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a template fires into a queue that its type lost",
         "a template may choose one of the queues of its type",
-        f"{CONTROL}/templates_due.sql",
+        f"{TENANT}/template_fire.sql",
         " AND (t.queue IS NULL OR t.queue = ANY (h.other_queues || h.queue::text))",
         "",
         (f"{FIRING}::test_a_job_waits_in_the_queue_of_its_template",),

@@ -41,9 +41,9 @@ MUTANTS = (
     Mutant(
         "a schedule ignores its queue",
         "a schedule may choose one of the queues of its type",
-        DUE,
-        "coalesce(d.queue, h.queue)::text",
-        "h.queue::text",
+        FIRE,
+        "coalesce(s.queue, h.queue)",
+        "h.queue",
         (f"{SWEEPS}::test_a_job_waits_in_the_queue_of_its_schedule",),
     ),
     Mutant(

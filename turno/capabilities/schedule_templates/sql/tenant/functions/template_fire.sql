@@ -1,10 +1,10 @@
 -- Insert the jobs of these moments and set the next one, in one transaction; returns the number of jobs, or null if another
 -- process was faster, or the copy was changed, since its next moment was p_was. A moment that has its job gets no second one.
 -- p_missed moments get no job; p_problem is the caller's reason. If p_next_at is p_was, only p_problem is recorded. Without
--- p_version no handler of the type and queue is known. A copy with p_most_open open jobs gets no more.
+-- a handler of the type that allows the queue no job is made. A copy with p_most_open open jobs gets no more.
 CREATE OR REPLACE FUNCTION template_fire(
     p_template uuid, p_was timestamptz, p_moments timestamptz[], p_next_at timestamptz, p_missed integer, p_problem text,
-    p_version smallint, p_queue text, p_max_attempts integer, p_backend text, p_most_open integer) RETURNS integer
+    p_backend text, p_most_open integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -14,7 +14,6 @@ DECLARE
     jobs turno.new_job[] := '{}';
     moments timestamptz[];
     made uuid[] := '{}';
-    chosen text;
     refused text;
 BEGIN
     -- A crash of the server that loses this commit loses all of it, and the next run of maintenance fires again.
@@ -31,13 +30,15 @@ BEGIN
     END IF;
     copy.open_jobs := ARRAY(
         SELECT j.id FROM background_jobs j WHERE j.id = ANY (copy.open_jobs) AND j.finished_at IS NULL);
-    SELECT t.type, t.payload, t.priority, t.user_id, t.concurrency_key, 'template ' || t.name, t.queue, p_version, p_queue,
-           p_backend, p_max_attempts
-    INTO job.type, job.payload, job.priority, job.user_id, job.concurrency_key, job.origin, chosen, job.version, job.queue,
-         job.backend, job.max_attempts
-    FROM turno.schedule_templates t WHERE t.id = p_template;
-    IF p_version IS NULL THEN
-        refused := concat('no handler has the type ', job.type, ' and the queue ' || chosen);
+    SELECT t.type, t.payload, t.priority, t.user_id, t.concurrency_key, 'template ' || t.name, p_backend, h.version,
+           coalesce(t.queue, h.queue), h.max_attempts
+    INTO job.type, job.payload, job.priority, job.user_id, job.concurrency_key, job.origin, job.backend, job.version,
+         job.queue, job.max_attempts
+    FROM turno.schedule_templates t
+    LEFT JOIN turno.handlers h ON h.type = t.type AND (t.queue IS NULL OR t.queue = ANY (h.other_queues || h.queue::text))
+    WHERE t.id = p_template;
+    IF job.version IS NULL THEN
+        refused := concat('no handler has the type ', job.type, ' and the queue ' || job.queue);
     ELSIF cardinality(copy.open_jobs) >= p_most_open THEN
         refused := format('%s of its jobs have not ended', cardinality(copy.open_jobs));
     ELSE

@@ -15,22 +15,20 @@ BEGIN
         WHERE n.state = 'active' AND n.paused_at IS NULL);
 END $$;
 
--- A tenant's schedules to fire within p_ahead, the earliest first, with the handler of their type if the handler is known
--- and allows their queue.
+-- A tenant's schedules to fire within p_ahead, the earliest first.
 CREATE OR REPLACE FUNCTION schedules_due(p_tenant integer, p_ahead interval)
 RETURNS TABLE (
     rule_id uuid, name text, cron text, every integer, zone text, spread integer, missed text, next_at timestamptz,
-    restart boolean, now timestamptz, version smallint, queue text, max_attempts integer, backend text)
+    restart boolean, now timestamptz, backend text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
-    SELECT d.schedule_id, d.name, d.cron, d.every, d.zone, d.spread, d.missed, d.next_at, d.restart, present, h.version,
-           coalesce(d.queue, h.queue)::text, h.max_attempts, backend_now(p_tenant)
+    SELECT d.schedule_id, d.name, d.cron, d.every, d.zone, d.spread, d.missed, d.next_at, d.restart, present,
+           backend_now(p_tenant)
     FROM (SELECT s.*, s.decided_at > present + interval '2 minutes' AS restart FROM schedules s
           WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL) AS d
-    LEFT JOIN handlers h ON h.type = d.type AND (d.queue IS NULL OR d.queue = ANY (h.other_queues || h.queue::text))
     WHERE d.next_at <= present + p_ahead OR d.restart
     ORDER BY d.next_at, d.schedule_id;
 END $$;

@@ -1,11 +1,11 @@
 -- Make the jobs of these moments and set the next one, in one transaction; returns how many jobs, or null if another
 -- process was faster, or the schedule was changed, since its next moment was p_was. A moment that has its job gets no
 -- second one. p_missed moments get no job; p_problem is the caller's reason. If p_next_at is p_was, only p_problem is
--- recorded. Without p_version no handler of the type and queue is known. A schedule with p_most_open open jobs gets no more;
+-- recorded. Without a handler of the type that allows the queue no job is made. A schedule with p_most_open open jobs gets no more;
 -- one with an open job gets no more while its user has as many open jobs as allowed.
 CREATE OR REPLACE FUNCTION schedule_fire(
     p_schedule uuid, p_was timestamptz, p_moments timestamptz[], p_next_at timestamptz, p_missed integer, p_problem text,
-    p_version smallint, p_queue text, p_max_attempts integer, p_backend text, p_most_open integer) RETURNS integer
+    p_backend text, p_most_open integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -27,18 +27,21 @@ BEGIN
         RETURN 0;
     END IF;
     own.open_jobs := ARRAY(SELECT j.id FROM background_jobs j WHERE j.id = ANY (own.open_jobs) AND j.finished_at IS NULL);
-    IF p_version IS NULL THEN
-        refused := concat('no handler has the type ', own.type, ' and the queue ' || own.queue);
+    SELECT s.type, s.priority, s.payload, s.user_id, s.concurrency_key, 'schedule ' || s.id, p_backend, h.version,
+           coalesce(s.queue, h.queue), h.max_attempts
+    INTO job.type, job.priority, job.payload, job.user_id, job.concurrency_key, job.origin, job.backend, job.version,
+         job.queue, job.max_attempts
+    FROM job_schedules s
+    LEFT JOIN turno.handlers h ON h.type = s.type AND (s.queue IS NULL OR s.queue = ANY (h.other_queues || h.queue::text))
+    WHERE s.id = p_schedule;
+    IF job.version IS NULL THEN
+        refused := concat('no handler has the type ', job.type, ' and the queue ' || job.queue);
     ELSIF cardinality(own.open_jobs) >= p_most_open THEN
         refused := format('%s of its jobs have not ended', cardinality(own.open_jobs));
     ELSIF cardinality(own.open_jobs) > 0
           AND quota_reached(own.user_id, (SELECT h.pending_limit FROM turno.handlers h WHERE h.type = own.type)) THEN
         refused := 'its user has as many open jobs as allowed';
     ELSE
-        SELECT own.type, own.priority, own.payload, own.user_id, own.concurrency_key, 'schedule ' || own.id, p_version,
-               p_queue, p_backend, p_max_attempts
-        INTO job.type, job.priority, job.payload, job.user_id, job.concurrency_key, job.origin, job.version, job.queue,
-             job.backend, job.max_attempts;
         moments := ARRAY(
             SELECT m.moment FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_schedule AND r.moment = m.moment));
