@@ -168,7 +168,7 @@ class Node:
             capture_output=True,
             text=True,
             check=False,
-            timeout=90,
+            timeout=180,
         )
         if done.returncode:
             raise NodeError(f"rabbitmqctl {' '.join(command)}: {done.stdout}{done.stderr}")

@@ -53,7 +53,7 @@ class Deployed:
 
     def start(self) -> None:
         self.node.launch()
-        assert wait_until(self.greets, within=90, every=0.1)
+        assert wait_until(self.greets, within=180, every=0.1)
         self.run("permissions.sh", PASSWORDS)
 
     def greets(self) -> bool:
