@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
     from turno.web.auth.tokens import Principal
+    from turno.wiring.asgi import TurnoASGI
     from turno.wiring.enqueue import enqueue, enqueue_async, enqueue_many, enqueue_many_async
     from turno.wiring.web import Turno
 
@@ -55,6 +56,7 @@ _PLACES = {
     "RetryPolicy": "turno.jobs.retry",
     "Principal": "turno.web.auth.tokens",
     "Turno": "turno.wiring.web",
+    "TurnoASGI": "turno.wiring.asgi",
     "enqueue": "turno.wiring.enqueue",
     "enqueue_async": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",
@@ -82,6 +84,7 @@ __all__ = [
     "Reschedule",
     "RetryPolicy",
     "Turno",
+    "TurnoASGI",
     "TurnoError",
     "Unknown",
     "UnknownJobType",

@@ -1,4 +1,4 @@
-"""An application with Turno mounted in it, under unchanged gunicorn and by `turno serve`: login, pages, API,
+"""An application with Turno mounted in it, under servers of WSGI and ASGI and by `turno serve`: login, pages, API,
 streams."""
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ if TYPE_CHECKING:
 AT = MOUNTED["url_prefix"]
 THREADS = 4
 GUNICORN = ["gunicorn", "--worker-class=gthread", f"--threads={THREADS}", "--graceful-timeout=1", "--no-control-socket"]
+ASGI_HOST = "tests.mounting_asgi_host:app"
 SERVERS = {
     "gunicorn": [*GUNICORN, "--bind=127.0.0.1:{port}", "tests.mounting_host:create_app()"],
     "serve": ["turno.commands.main", "serve"],
+    "uvicorn": ["uvicorn", "--port={port}", ASGI_HOST],
+    "hypercorn": ["hypercorn", "--bind=127.0.0.1:{port}", ASGI_HOST],
 }
 
 
 class Visitor:
     """A user with a browser's cookie, over a real connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         self.port = port
+        self.process = process
         self.headers = {"Sec-Fetch-Site": "same-origin", "X-Schema": "suc0001"}
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, str]:
@@ -77,7 +81,7 @@ def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
     with log.open("ab") as told:
         command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[server])]
         process = subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
-    visitor = Visitor(port)
+    visitor = Visitor(port, process)
 
     def ready() -> bool:
         try:
@@ -94,7 +98,7 @@ def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
         process.wait(20)
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ["gunicorn", "serve", "uvicorn", pytest.param("hypercorn", marks=pytest.mark.deep)])
 def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallation, server: str) -> None:
     with served_by(server, module_world) as visitor:
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", json.dumps(valid_body()))[0] == 401
@@ -108,6 +112,17 @@ def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallati
             assert visitor.ask("POST", f"{AT}/api/jobs/{job}/cancel")[0] == 200
             assert stream.until("job", lambda one: one["status"] == "cancelled")["job_id"] == job
         assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
+
+
+def test_a_stopped_asgi_server_ends_its_streams(module_world: ExampleInstallation) -> None:
+    with served_by("uvicorn", module_world) as visitor:
+        visitor.sign_in("cleo")
+        assert visitor.ask("POST", f"{AT}/api/jobs/greetings", b" " * 1_100_000)[0] == 413
+        with visitor.stream() as stream:
+            stream.until("ready")
+            visitor.process.terminate()
+            assert stream.until("bye") == {"reason": "shutting-down"}
+        visitor.process.wait(10)
 
 
 def test_gunicorn_streams_leave_half_of_the_threads(module_world: ExampleInstallation) -> None:

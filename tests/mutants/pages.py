@@ -16,6 +16,7 @@ OPERATORS = "section 8: no SQL in an answer; a database's own words are for oper
 WORDED = "tests/integration/web/test_type_words.py"
 OWN_TROUBLE = "promise 9: pages read every value that a tenant stores"
 MOUNTED = "tests/integration/web/test_mounted.py"
+ASGI = "tests/unit/web/test_asgi.py"
 HOSTS = "promise 10: Turno is a guest, in an application as in a database"
 HELD = "promise 9: one tenant's requests hold the web for no other tenant"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
@@ -112,15 +113,15 @@ MUTANTS = (
     Mutant(
         "any client may claim that a request came over TLS",
         "TURNO_TRUSTED_PROXIES: this machine alone unless named",
-        "turno/http_server/front.py",
-        " and network_of(client, trusted=self._trusted) is None:",
+        "turno/http_server/wsgi.py",
+        " and network_of(client, trusted=trusted) is None:",
         ":",
         (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
     ),
     Mutant(
         "older headers of a client say that a request came over TLS",
         "TURNO_TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
-        "turno/http_server/front.py",
+        "turno/http_server/wsgi.py",
         'environ.get("HTTP_X_FORWARDED_PROTO") == "https"',
         'environ.get("HTTP_X_FORWARDED_SSL") == "on"',
         (f"{PUBLIC}::test_forwarded_client_header_sets_no_scheme",),
@@ -128,7 +129,7 @@ MUTANTS = (
     Mutant(
         "a header may name the requested path",
         "TURNO_TRUSTED_PROXIES: a scheme, and nothing else",
-        "turno/http_server/front.py",
+        "turno/http_server/wsgi.py",
         'if b"_" in name:',
         "if False:",
         (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
@@ -332,5 +333,37 @@ MUTANTS = (
         "        if registry.locale and language in own:\n",
         "        if registry.locale and False:\n",
         ("tests/unit/web/test_catalogues.py::test_application_texts_come_before_turno",),
+    ),
+    Mutant(
+        "a response goes on after its client has left",
+        HOSTS,
+        "turno/wiring/asgi.py",
+        "        pass\n    raise ClientLeft",
+        "        pass",
+        (f"{ASGI}::test_a_response_ends_when_its_client_leaves[Endless]",),
+    ),
+    Mutant(
+        "a body is closed while a thread reads it",
+        HOSTS,
+        "turno/wiring/asgi.py",
+        "                await asyncio.wait([reading])\n",
+        "                pass\n",
+        (f"{ASGI}::test_a_response_ends_when_its_client_leaves[Endless]",),
+    ),
+    Mutant(
+        "the server of an application waits for open streams",
+        HOSTS,
+        "turno/wiring/asgi.py",
+        "            loop.call_soon_threadsafe(services_of(self._app).live.end_all)\n",
+        "            pass\n",
+        ("tests/acceptance/test_mounted_servers.py::test_a_stopped_asgi_server_ends_its_streams",),
+    ),
+    Mutant(
+        "an application's server reads a body of any size",
+        HOSTS,
+        "turno/wiring/asgi.py",
+        "while more and size <= self._settings.limits.body_bytes:",
+        "while more:",
+        (f"{ASGI}::test_a_body_beyond_the_limit_is_not_read_to_its_end",),
     ),
 )

@@ -18,7 +18,8 @@ from uvicorn.config import STARTUP_FAILURE
 
 from turno.errors import InvalidSettings
 from turno.http_server.client_connection import CHECK_SECONDS, ClientConnection, Connections
-from turno.http_server.front import Front, WsgiApp
+from turno.http_server.front import Front
+from turno.http_server.wsgi import WsgiApp
 from turno.logs import log_to_stderr
 from turno.settings import Settings
 

@@ -11,7 +11,7 @@ from tests.api import KEY
 from tests.problems import problem_of
 from tests.visitor import Visitor
 from turno.errors import InvalidSettings
-from turno.http_server.front import Front
+from turno.http_server.wsgi import environ_of
 from turno.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def test_metrics_by_process_address_need_their_token(public: Flask) -> None:
     assert Visitor(public, base_url="http://10.1.2.3:8080").get("/metrics").status_code == 401
 
 
-def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
+def environ_for(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
     """Return the environment of a request from this peer."""
     trusted = [ip_network(proxy) for proxy in Settings.read({"TURNO_TRUSTED_PROXIES": proxies}).trusted_proxies]
     scope = {
         "method": "GET",
-        "raw_path": b"/",
+        "path": "/",
         "query_string": b"",
         "http_version": "1.1",
         "scheme": "http",
@@ -79,22 +79,21 @@ def environ_of(proxies: str, peer: str, **headers: str) -> dict[str, Any]:
         "client": (peer, 1234),
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
     }
-    front = Front(lambda _environ, _start: [], threads=1, largest_body=0, trusted=trusted)
-    return front._environ(scope, b"", complete=True)
+    return environ_of(scope, b"", complete=True, trusted=trusted)
 
 
 @pytest.mark.parametrize(
     ("peer", "scheme"), [("10.1.2.3", "https"), ("10.2.0.1", "https"), ("10.3.0.1", "http"), ("127.0.0.1", "http")]
 )
 def test_only_named_proxies_are_trusted(peer: str, scheme: str) -> None:
-    read = environ_of("10.1.2.3, 10.2.0.0/16", peer, **{"X-Forwarded-Proto": "https", "SCRIPT_NAME": "/evil"})
+    read = environ_for("10.1.2.3, 10.2.0.0/16", peer, **{"X-Forwarded-Proto": "https", "SCRIPT_NAME": "/evil"})
     assert read["wsgi.url_scheme"] == scheme
     assert "/evil" not in map(str, read.values())
 
 
 def test_forwarded_client_header_sets_no_scheme() -> None:
     told = {"X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
-    assert environ_of("10.1.2.3", "10.1.2.3", **told)["wsgi.url_scheme"] == "http"
+    assert environ_for("10.1.2.3", "10.1.2.3", **told)["wsgi.url_scheme"] == "http"
 
 
 @pytest.mark.parametrize(
