@@ -112,7 +112,8 @@ class Capability:
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
     there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `context` has
     the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `runner/capability_members.py`.
-    A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page. A job
+    A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page; an
+    overview section `(operator, visit) -> Markup` of the operator's first page. A job
     attribute is an SQL expression on `j.id`, for the API role of a tenant: API, pages and commands show its value
     unless it is null. `job_links` name routes below /api/jobs/<job_id>/ in the body of a job. `invariants` are queries
     that return violations, for the report of the test kit. `routes` are the blueprints: Routes of the API, and Pages.
@@ -136,6 +137,7 @@ class Capability:
     names: Mapping[str, Place] = field(default_factory=dict)  # implementations of public names of `turno`
     job_sections: tuple[Place, ...] = ()
     operator_job_sections: tuple[Place, ...] = ()
+    overview_sections: tuple[Place, ...] = ()
     job_links: tuple[str, ...] = ()
     job_attributes: Mapping[LiteralString, LiteralString] = field(default_factory=dict)
     job_filters: Mapping[str, JobFilter] = field(default_factory=dict)

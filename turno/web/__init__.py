@@ -111,6 +111,7 @@ def install(
         operator_menu=tuple(link for one in capabilities for link in one.operator_menu),
         job_sections=tuple(load(place) for one in capabilities for place in one.job_sections),
         operator_job_sections=tuple(load(place) for one in capabilities for place in one.operator_job_sections),
+        overview_sections=tuple(load(place) for one in capabilities for place in one.overview_sections),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,

@@ -39,6 +39,7 @@ Inline = Callable[[Tenant, type[JobHandler[Any]], Any, str], dict[str, Any] | No
 Clock = Callable[[], datetime]
 JobSection = Callable[[Reader, "Visit", UUID], Markup]
 OperatorJobSection = Callable[[Reader, "OperatorVisit", UUID], Markup]
+OverviewSection = Callable[[Operator, "OperatorVisit"], Markup]
 # Returns None when the service is ready for requests, else the reason, as a sentence.
 Readiness = Callable[[], str | None]
 
@@ -78,6 +79,7 @@ class Services:
     operator_menu: tuple[Link, ...]
     job_sections: tuple[JobSection, ...]
     operator_job_sections: tuple[OperatorJobSection, ...]
+    overview_sections: tuple[OverviewSection, ...]
     principal: "AskPrincipal | None"
     sign_in: str | None
     layout: str | None

@@ -649,3 +649,24 @@ def test_rerun_form_repairs_fields_that_its_type_changed(service: Service) -> No
     assert eva.post(address, sent).location.endswith("?notice=accepted")
     [(payload,)] = service.rows("SELECT payload FROM background_jobs WHERE parent_id = %s", job)
     assert (payload["day"], "old" in payload) == ("2030-02-01", False)
+
+
+def test_first_page_shows_causes_then_charts_then_queues(service: Service) -> None:
+    page = operator(service).get("/admin").text
+    places = [page.index(f'id="{section}"') for section in ("health", "failures", "charts", "counts", "queues")]
+    assert places == sorted(places)
+    kinds = re.findall(r'<figure class="chart" data-kind="(\w+)">', page)
+    assert kinds == ["done", "wait", "failed"]
+    for drawn, many in ((page, 2), (operator(service, "acme").get("/admin").text, 1)):
+        table = drawn.partition('id="failed-1"')[2].partition("</figure>")[0]
+        assert sum(map(float, re.findall(r"<td>([\d.]+)</td>", table))) == many
+    assert 'class="scale"><span>2</span><span>1</span><span>0</span>' in page
+    assert re.search(r'<path class="p95" d="M[\d.]+ 50.0h0', page), "a wait of 1 ms is half of the axis"
+
+
+def test_first_page_has_no_charts_without_statistics(service: Service) -> None:
+    app = service.build(settings=replace(SETTINGS, capabilities="all-but-statistics"))
+    eva = Visitor(app)
+    eva.sign_in("eva", roles=["operator"])
+    page = eva.get("/admin")
+    assert (page.status_code, 'id="charts"' in page.text) == (200, False)

@@ -70,9 +70,17 @@ MUTANTS = (
     Mutant(
         "charts count every company's jobs",
         OTHERS,
-        "turno/capabilities/statistics/charts_page.py",
-        "            companies=visit.companies,\n            lines=LINES,",
-        "            lines=LINES,",
+        "turno/capabilities/statistics/charts.py",
+        "        companies=companies,\n        lines=LINES,",
+        "        lines=LINES,",
         (f"{PAGES}[/admin/charts?by=tenant]",),
+    ),
+    Mutant(
+        "the first page's charts count every company's jobs",
+        OTHERS,
+        "turno/capabilities/statistics/charts_page.py",
+        "companies=visit.companies, marks=3",
+        "companies=None, marks=3",
+        ("tests/capabilities/admin/test_pages.py::test_first_page_shows_causes_then_charts_then_queues",),
     ),
 )

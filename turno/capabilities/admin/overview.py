@@ -1,4 +1,4 @@
-"""GET /admin: the present troubles, then queues, tenants, workers and failures."""
+"""GET /admin: the present troubles and failures by cause, then queues, tenants and workers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -21,6 +21,7 @@ from turno.web.services import as_operator, services
 overview = OperatorPages("operator_overview", __name__, template_folder="templates")
 
 SHOWN = 8  # rows of each table; a page of each table has all rows
+CAUSES_SHOWN = 3
 TROUBLES_SHOWN = 20
 ONE_DAY = timedelta(days=1)
 
@@ -38,7 +39,8 @@ def index(visit: OperatorVisit) -> Response:
         failed = job_search.JobsWanted(
             companies=visit.companies, outcomes=FAILURES, since=services().clock() - ONE_DAY, waiting=True
         )
-        failures = job_search.group_jobs(operator, failed, "error", limit=SHOWN)
+        failures = job_search.group_jobs(operator, failed, "error", limit=CAUSES_SHOWN)
+        sections = [section(operator, visit) for section in services().overview_sections]
     return draw(
         "turno/admin/overview.html",
         visit=visit,
@@ -50,6 +52,7 @@ def index(visit: OperatorVisit) -> Response:
         tenants=tenants,
         workers=workers[:SHOWN],
         failures=failures,
+        sections=sections,
         more={"queues": len(queues) - SHOWN, "workers": len(workers) - SHOWN},
     )
 

@@ -9,5 +9,6 @@ CAPABILITY = Capability(
     name="statistics",
     control=Matrix(relations={"submitted_jobs": may(operator="SELECT")}),
     routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics_api:metrics", f"{_HERE}.charts_page:charts"),
+    overview_sections=(f"{_HERE}.charts_page:overview_section",),
     operator_menu=(Link("/charts", "admin charts"),),
 )

@@ -58,7 +58,6 @@ function place(drawn) {
   }
   times();
   copies();
-  document.dispatchEvent(new Event("drawn"));
 }
 
 /* A focused thing is found again by its id, its address, or its row. */
@@ -84,7 +83,7 @@ document.addEventListener("visibilitychange", refresh);
 function times() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
-    if (time.closest(".scrolls")) time.textContent = clock(at).slice(0, 5);
+    if (time.closest(".scrolls, .moments")) time.textContent = clock(at).slice(0, 5);
     else if (time.closest(".log")) time.textContent = clock(at);
     else tellExactly(time, at, words);
   }
