@@ -68,6 +68,14 @@ MUTANTS = (
         (f"{PAGES}::test_failed_items_are_failures_on_every_page",),
     ),
     Mutant(
+        "paused types of every company are shown",
+        BY_COMPANY,
+        TROUBLES,
+        " AND (%s::text[] IS NULL OR c.slug = ANY (%s))",
+        " AND (%s::text[] IS NULL OR %s IS NOT NULL)",
+        (f"{PAGES}::test_paused_type_is_shown_to_the_company_of_its_jobs",),
+    ),
+    Mutant(
         "unserved jobs of every company are shown",
         BY_COMPANY,
         TROUBLES,

@@ -506,6 +506,17 @@ def test_problems_come_first_with_time_and_remedy(service: Service) -> None:
     assert "unheard_of" not in limited
 
 
+def test_paused_type_is_shown_to_the_company_of_its_jobs(service: Service) -> None:
+    service.rows("DELETE FROM turno.tickets WHERE state = 'ready'")
+    service.rows(TICKET, "cold", "seldom", "north")
+    service.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('seldom', now())")
+    try:
+        assert "seldom is paused with 1 job of 1 tenant." in operator(service).get("/admin").text
+        assert "seldom is paused" not in operator(service, "globex").get("/admin").text
+    finally:
+        service.rows("DELETE FROM turno.job_types")
+
+
 def test_healthy_installation_shows_no_problem(service: Service) -> None:
     service.rows("DELETE FROM turno.tickets")
     service.rows("TRUNCATE turno.outcome_batches, turno.statistics, turno.dead_letters, turno.dead_letter_counts")
