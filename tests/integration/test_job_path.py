@@ -1,6 +1,6 @@
-"""The library files and SQL functions that a POST, a claim and a completion execute.
+"""The files, SQL functions and cost of a POST, a claim and a completion: an increase fails without a measured time.
 
-`pytest -rP tests/integration/test_job_path.py` prints the names.
+`pytest -rP tests/integration/test_job_path.py` prints the names and the numbers.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -39,23 +39,56 @@ if TYPE_CHECKING:
 
 LIBRARY = Path(turno.__file__).parent
 FUNCTIONS = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname ~ '^(turno|t_[0-9a-f]+)$'"
+MESSAGES = {"Cursor.execute", "Pipeline.send"}
+LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
+ROWS = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::integer FROM pg_stat_user_tables"
 MOST = {"POST": (28, 5), "claim": (5, 6), "completion": (20, 7), "all": (41, 16)}  # files, SQL functions
 
 
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one act: Python calls, messages to the server, bytes of the write-ahead log, and rows written."""
+
+    calls: int
+    messages: int
+    log_bytes: int
+    rows: int
+
+
+# A little above the measured numbers. Lower them when a job becomes cheaper; a commit that raises them has a reason.
+DEAREST = {
+    # One message finds the tenant, which a web process repeats every 2 s only.
+    "POST": Cost(calls=2_800, messages=2, log_bytes=1_800, rows=10),
+    "claim": Cost(calls=320, messages=1, log_bytes=480, rows=1),
+    "completion": Cost(calls=560, messages=2, log_bytes=1_400, rows=3),
+}
+
+
+@dataclass
+class Recorded:
+    """The library's files with functions called in a block, and the numbers of all calls and of messages."""
+
+    files: set[str] = field(default_factory=set)
+    calls: int = 0
+    messages: int = 0
+
+
 @contextmanager
-def recorded() -> Iterator[set[str]]:
-    """Collect the files of the library with functions called in the block."""
-    files: set[str] = set()
+def recorded() -> Iterator[Recorded]:
+    """Record the calls of the block."""
+    found = Recorded()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
+        found.calls += event in {"call", "c_call"}
+        found.messages += event == "call" and code.co_qualname in MESSAGES
         if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(LIBRARY)):
-            files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
+            found.files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield files
+        yield found
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -72,19 +105,32 @@ class Stage:
         self._database = database
 
     def record(self, name: str, act: Callable[[], Any], *, sessions: Callable[[], None]) -> Passed:
-        before = self._calls()
-        first = act()
-        with recorded() as second_files:
-            second = act()
-        with recorded() as third_files:
-            third = act()
+        before, rows = self._calls(), self._number(ROWS)
+        results, found, log_bytes = [act()], [], []
+        for _ in range(2):
+            begin = self._number(LOG)
+            with recorded() as one:
+                results.append(act())
+            log_bytes.append(self._number(LOG) - begin)
+            found.append(one)
         sessions()
         self.end_sessions()
         functions = {function for function, calls in self._calls().items() if calls > before.get(function, 0)}
-        return Passed(name, second_files & third_files, functions, [first, second, third])
+        cost = Cost(
+            calls=min(one.calls for one in found),
+            messages=min(one.messages for one in found),
+            log_bytes=min(log_bytes),
+            rows=(self._number(ROWS) - rows) // len(results),
+        )
+        return Passed(name, found[0].files & found[1].files, functions, results, cost)
 
     def _calls(self) -> dict[str, int]:
         return dict(self._admin.execute(FUNCTIONS).fetchall())
+
+    def _number(self, query: LiteralString) -> int:
+        row = self._admin.execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def end_sessions(self) -> None:
         """End all other sessions: each reports its calls at its end."""
@@ -99,6 +145,7 @@ class Passed:
     files: set[str]
     functions: set[str]
     results: list[Any]
+    cost: Cost
 
 
 def test_a_job_passes_through_few_files_and_functions(module_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,14 +169,28 @@ def test_a_job_passes_through_few_files_and_functions(module_database: str, monk
         completed = stage.record("completion", _executions(kept, claimed.results), sessions=kept.close)
     assert [set(ends.values()) for ends in completed.results] == [{"completed"}] * 3
     stages = [posted, claimed, completed]
-    whole = Passed("all", set.union(*(one.files for one in stages)), set.union(*(one.functions for one in stages)), [])
+    whole = Passed(
+        "all",
+        set.union(*(one.files for one in stages)),
+        set.union(*(one.functions for one in stages)),
+        [],
+        Cost(0, 0, 0, 0),
+    )
     for one in (*stages, whole):
+        print(one.cost)  # noqa: T201 - shown by -rP
         print(one.name, len(one.files), len(one.functions), *sorted(one.files), *sorted(one.functions), sep="\n  ")  # noqa: T201 - shown by -rP
     measured = {one.name: (len(one.files), len(one.functions)) for one in (*stages, whole)}
     above = {
         name for name, (files, functions) in measured.items() if files > MOST[name][0] or functions > MOST[name][1]
     }
     assert above == set(), measured
+    dearer = {
+        (one.name, name, value)
+        for one in stages
+        for name, value in asdict(one.cost).items()
+        if value > asdict(DEAREST[one.name])[name]
+    }
+    assert dearer == set(), [one.cost for one in stages]
 
 
 def _claims(engine: Engine, worker: UUID, backend: str) -> Callable[[], list[Batch]]:
