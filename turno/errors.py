@@ -1,12 +1,9 @@
 """The errors, as one short tree; each message names the remedy."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from turno.jobs.part import Part
 
 
@@ -122,7 +119,7 @@ class Waits(EndsAttempt):
 class PartsFailed(PermanentFailure):
     """Parts of a job failed or were cancelled; a retry of the job retries them."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence["Part"]) -> None:
         unwell = [part for part in parts if not part.completed]
         super().__init__(f"{len(unwell)} of {len(parts)} parts were not completed: {unwell[0].error}")
         self.parts = parts

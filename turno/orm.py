@@ -1,25 +1,18 @@
 """A SQLAlchemy session on a job's connection, in the job's transaction; requires SQLAlchemy 2."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import create_engine
+import psycopg
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from turno.errors import HandlerMisuse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import psycopg
-    from sqlalchemy import Engine
-
-    from turno.jobs.job_context import JobContext
+from turno.jobs.job_context import JobContext
 
 __all__ = ["orm_session"]
 

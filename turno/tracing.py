@@ -1,20 +1,16 @@
 """The hook for spans of jobs: a tracer without spans, or the tracer of the capability that declares one."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from turno.capability import installed
 from turno.named import load
 from turno.traces import continued
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    Attributes = Mapping[str, str | int]
+Attributes = Mapping[str, str | int]
 
 
 class Spans:

@@ -1,16 +1,13 @@
 """The checks of a handler class at its definition."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from turno.jobs.converter import unsupported
 from turno.jobs.type_words import unknown_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from turno.jobs.handler import JobHandler
 
 EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,99}")
@@ -19,7 +16,7 @@ LONGEST_PERIOD = 31 * 86_400  # seconds
 LISTS = ("redact", "other_queues", "subscribes")
 
 
-def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
+def problems_of_class(handler: type["JobHandler[Any]"]) -> Iterator[str]:
     """Yield each problem after the name of its attribute."""
     if Exception in handler.user_errors:
         yield "user_errors must name the service's own errors, not every Exception"
@@ -43,7 +40,7 @@ def problems_of_payload(annotation: Any) -> Iterator[str]:
         yield f"payload_type: {f'field {field}: ' if field else ''}{reason}"
 
 
-def _problems_of_subscriber(handler: type[JobHandler[Any]]) -> Iterator[str]:
+def _problems_of_subscriber(handler: type["JobHandler[Any]"]) -> Iterator[str]:
     for event in handler.subscribes:
         if not EVENT_NAME.fullmatch(event):
             yield f"subscribes: {event!r} is no name of an event, such as order.paid"

@@ -1,15 +1,11 @@
 """Decide which moments of a recurrence rule get a job now, and which come later: a function of rule and clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from turno.jobs.recurrence import Missed, Rule
 
 # Jobs are made this long before their moment, so that late maintenance delays no job. Longer than cron's interval of a
@@ -30,7 +26,7 @@ class Firing:
     missed: int
 
 
-def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime, ahead: timedelta = AHEAD) -> Firing:
+def firing(rule: "Rule", missed: "Missed", *, next_at: datetime, now: datetime, ahead: timedelta = AHEAD) -> Firing:
     """Return a rule's moments that come within `ahead` of the database's time `now`; `next_at` has no job yet.
 
     "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all missed moments: for a moment

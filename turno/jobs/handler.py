@@ -1,28 +1,19 @@
 """The contract between Turno and the code of one job type."""
 
-from __future__ import annotations
-
+import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
 from turno.errors import HandlerMisuse, UserError
 from turno.jobs.class_checks import problems_of_class, problems_of_payload
 from turno.jobs.job_context import JobContext
+from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.retry import RetryPolicy
+from turno.jobs.type_words import TypeWords
 
-if TYPE_CHECKING:
-    import builtins
-    from collections.abc import Awaitable, Iterator
-    from typing import Self
-
-    from turno.jobs.outcome import Cancel, Reschedule
-    from turno.jobs.type_words import TypeWords
-
-    Answer: TypeAlias = dict[str, Any] | Reschedule | Cancel
-
-
+Answer: TypeAlias = dict[str, Any] | Reschedule | Cancel
 P = TypeVar("P")
 
 Middleware = Callable[[JobContext], AbstractContextManager[object]]

@@ -1,22 +1,17 @@
 """Run a statement of Turno on a connection of the application: in its transaction, under its role, by its driver."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, LiteralString, TypeVar
+from typing import Any, Generic, LiteralString, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from turno.errors import NotEnqueued
-from turno.jobs.new_job import Enqueued
-
-if TYPE_CHECKING:
-    from turno.jobs.new_job import NewJob
+from turno.jobs.new_job import Enqueued, NewJob
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -43,7 +38,7 @@ class Request(Generic[R]):
     parameters: tuple[Any, ...]
     answer: Callable[[Rows], R]
 
-    def then(self, derive: Callable[[R], S]) -> Request[S]:
+    def then(self, derive: Callable[[R], S]) -> "Request[S]":
         """Return the same request with an answer that is derived from this answer."""
         return Request(self.statement, self.parameters, lambda rows: derive(self.answer(rows)))
 

@@ -1,26 +1,23 @@
 """Run attempts in the test's own process: no worker, no fork, a debugger works."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from turno.jobs.claim import Claim
+from turno.jobs.registry import Registry
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
+from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.claim_logins import with_company
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from turno.jobs.claim import Claim
-    from turno.jobs.registry import Registry
-    from turno.tenancy.identity.tenant import HandlerLogin
     from turno.testing.installation import Installation
 
 STEADY = 0.5  # the middle of every jitter, so that a retry's time can be foretold
@@ -29,7 +26,7 @@ STEADY = 0.5  # the middle of every jitter, so that a retry's time can be foreto
 class InProcessWorker:
     """A worker without processes; it claims, executes and records exactly as a real one does."""
 
-    def __init__(self, installation: Installation, registry: Registry) -> None:
+    def __init__(self, installation: "Installation", registry: Registry) -> None:
         self._installation = installation
         self._registry = registry
         self._sessions = Sessions(self._log_in)

@@ -1,13 +1,10 @@
 """The descriptors for which a supervisor waits, each with the function to call when it is readable."""
 
-from __future__ import annotations
-
 import selectors
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _typeshed import FileDescriptorLike
 
 
@@ -17,11 +14,11 @@ class Descriptors:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def add(self, descriptor: FileDescriptorLike, call: Callable[[], object]) -> None:
+    def add(self, descriptor: "FileDescriptorLike", call: Callable[[], object]) -> None:
         """Have this called whenever the descriptor is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, call)
 
-    def remove(self, descriptor: FileDescriptorLike) -> None:
+    def remove(self, descriptor: "FileDescriptorLike") -> None:
         """Wait for it no more; before it is closed."""
         self._selector.unregister(descriptor)
 

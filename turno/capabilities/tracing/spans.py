@@ -4,12 +4,10 @@ The web records job.dispatch for each request; a worker records job.execute for 
 job.complete, job.retry, job.fail, or job.STATUS for another end.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import time_ns
-from typing import TYPE_CHECKING
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,17 +15,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context, set_tracer_provider, use_span
+from opentelemetry.trace import Tracer as OpenTelemetryTracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from turno.traces import continued
-from turno.tracing import Spans, Tracer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opentelemetry.trace import Tracer as OpenTelemetryTracer
-
-    from turno.tracing import Attributes
+from turno.tracing import Attributes, Spans, Tracer
 
 FLUSH_SECONDS = 2.0  # wait of an ending process for the export of its last spans
 ENDS = {"completed": "job.complete", "failed": "job.fail", "pending": "job.retry"}

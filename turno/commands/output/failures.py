@@ -1,15 +1,12 @@
 """Print an error that a person can act on as one message on standard error, without a traceback; exit status 1."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from turno.commands.output.tables import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import psycopg
 
 ROOMS = ("turno", "cli", "handlers")
@@ -44,7 +41,7 @@ def run_plainly(main: Callable[[], int | None]) -> int:
         return 1
 
 
-def _of_postgres(error: psycopg.Error) -> str:
+def _of_postgres(error: "psycopg.Error") -> str:
     from psycopg import OperationalError, errors  # noqa: PLC0415 - loaded already; see `explained`
 
     text = str(error).strip().partition("\n")[0]
@@ -60,7 +57,7 @@ def _of_postgres(error: psycopg.Error) -> str:
     return f"PostgreSQL refused: {text}{_remedy(error)}"
 
 
-def _remedy(error: psycopg.Error) -> str:
+def _remedy(error: "psycopg.Error") -> str:
     from psycopg import errors  # noqa: PLC0415 - loaded already; see `explained`
 
     match error:
@@ -73,7 +70,7 @@ def _remedy(error: psycopg.Error) -> str:
     return ""
 
 
-def _place(error: psycopg.Error) -> str:
+def _place(error: "psycopg.Error") -> str:
     server = error.pgconn
     if server is None:
         return ""
