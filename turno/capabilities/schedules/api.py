@@ -6,7 +6,7 @@ from functools import partial
 from flask import Response
 
 from turno.capabilities.schedules import changes, stored
-from turno.capabilities.schedules.body import ScheduleBody, ScheduleSummary, schedule_body, schedule_links
+from turno.capabilities.schedules.body import ScheduleBody, ScheduleSummary, schedule_body
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
 from turno.web.http.requests import KeyPageQuery
@@ -59,10 +59,8 @@ def put(call: Call, body: RecurringJobBody, name: str) -> Response:
     its first user, and remains paused.
     """
     word = save_schedule(call.scope, name, body)
-    if word == "created":
-        location = schedule_links(name, at(""))["self"]
-        return answer(find_schedule(call.scope, name), 201, {"Location": location})
-    return answer(find_schedule(call.scope, name))
+    saved = find_schedule(call.scope, name)
+    return answer(saved, 201, {"Location": saved.links["self"]}) if word == "created" else answer(saved)
 
 
 @schedules.operation("POST /api/schedules/<name>/pause", problems=(Kind.NOT_FOUND,))

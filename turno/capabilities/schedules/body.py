@@ -63,6 +63,7 @@ def schedule_body(
         problem = f"cannot be read by this host: {error}"
     if row["type"] not in {handler.type for handler in services().registry.handlers}:
         problem = f"no handler has the type {row['type']}"
+    here = f"{root}/api/schedules/{quote(row['name'], safe='')}"
     last = LastRun(row["last_at"], row["last_job_id"], row["last_status"]) if row["last_at"] else None
     return from_row(
         kind,
@@ -73,11 +74,5 @@ def schedule_body(
         next_runs=moments,
         last_run=last,
         problem=problem,
-        links=schedule_links(row["name"], root),
+        links={"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"},
     )
-
-
-def schedule_links(name: str, root: str) -> dict[str, str]:
-    """Return the links of a schedule: its own, pause and resume."""
-    here = f"{root}/api/schedules/{quote(name, safe='')}"
-    return {"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"}

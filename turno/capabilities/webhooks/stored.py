@@ -36,14 +36,12 @@ def add_address(operator: Operator, url: str, *, tenant: str | None, job_type: s
     with operator.transaction():
         speak_for(operator, by)
         given = {"url": url, "tenant": tenant, "type": job_type}
-        if tenant is not None:
-            found = operator.execute("SELECT FROM tenants WHERE slug = %(tenant)s AND state = 'active'", given)
-            if not found.rowcount:
-                return None
         operator.execute(
             """
             INSERT INTO webhook_addresses (tenant_id, type, url)
-            VALUES ((SELECT id FROM tenants WHERE slug = %(tenant)s AND state = 'active'), %(type)s, %(url)s)
+            SELECT n.id, %(type)s::text, %(url)s FROM (VALUES (%(tenant)s::text)) AS wanted (slug)
+            LEFT JOIN tenants n ON n.slug = wanted.slug AND n.state = 'active'
+            WHERE wanted.slug IS NULL OR n.id IS NOT NULL
             ON CONFLICT DO NOTHING
             """,
             given,
