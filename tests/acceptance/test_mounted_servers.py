@@ -121,7 +121,7 @@ def test_a_stopped_asgi_server_ends_its_streams(module_world: ExampleInstallatio
         with visitor.stream() as stream:
             stream.until("ready")
             visitor.process.terminate()
-            assert stream.until("bye") == {"reason": "shutting-down"}
+            assert stream.until("bye", within=6) == {"reason": "shutting-down"}
         visitor.process.wait(10)
 
 

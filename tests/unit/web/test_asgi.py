@@ -87,7 +87,7 @@ class Exchange:
 def exchange(app: TurnoASGI, *messages: dict[str, Any], **scope: Any) -> Exchange:
     async def serve() -> Exchange:
         one = Exchange(*messages)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(5):
             await app(SCOPE | scope, one.receive, one.send)
         return one
 
