@@ -127,8 +127,8 @@ MUTANTS = (
         "a look at a replay replays",
         "bulk replay after a dry run",
         "turno/capabilities/admin/jobs_page.py",
-        "dry_run=True)",
-        "dry_run=False)",
+        "dry_run=True, after",
+        "dry_run=False, after",
         (f"{PAGES}::test_dead_letters_group_by_error_and_replay_after_preview",),
     ),
     Mutant(
@@ -229,5 +229,21 @@ MUTANTS = (
         "        if not scope.principal.operator:\n",
         "        if False:\n",
         (f"{PAGES}::test_foreign_company_is_unknown[/admin/jobs/east/{{job}}]",),
+    ),
+    Mutant(
+        "filters suggest the tenants of every company",
+        BY_COMPANY,
+        "turno/store/operator/filter_values.py",
+        "n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
+        "n.state = 'active'",
+        (f"{PAGES}::test_filters_suggest_tenants_types_and_errors",),
+    ),
+    Mutant(
+        "the rest of a large change begins with its refused jobs",
+        "bulk actions reach every listed job",
+        "turno/capabilities/admin/jobs_page.py",
+        "**asked.chosen, after=asked.id, notice",
+        "**asked.chosen, notice",
+        (f"{PAGES}::test_bulk_change_counts_all_and_continues",),
     ),
 )

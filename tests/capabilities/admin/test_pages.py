@@ -681,3 +681,37 @@ def test_first_page_has_no_charts_without_statistics(service: Service) -> None:
     eva.sign_in("eva", roles=["operator"])
     page = eva.get("/admin")
     assert (page.status_code, 'id="charts"' in page.text) == (200, False)
+
+
+def test_bulk_change_counts_all_and_continues(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.rows("DELETE FROM turno.dead_letters")
+    first, *others = failed(service, count=5)
+    monkeypatch.setattr(sys.modules["turno.capabilities.admin.jobs_page"], "MOST_BY_FORM", 2)
+    # A job that is refused remains among the matching jobs.
+    service.rows("UPDATE background_jobs SET status = 'running', finished_at = NULL WHERE id = %s", first)
+    eva, address, sizes = operator(service), "/admin/changes/retry?error=Boom", []
+    for _ in range(3):
+        look = eva.get(address).text
+        sizes += re.findall(r"<button class=\"main\">(.*)</button>", look)
+        fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', look.partition("<main")[2])
+        address = eva.post("/admin/changes/retry", dict(fields)).location
+    assert sizes == ["Replay 1 of 5 jobs", "Replay 2 of 3 jobs", "Replay 1 job"]
+    assert address.startswith("/admin/failures?")
+    replayed = "SELECT job_id::text FROM turno.dead_letters WHERE closed_as = 'replayed' ORDER BY job_id"
+    assert [job for (job,) in service.rows(replayed)] == others
+
+
+def test_filters_suggest_tenants_types_and_errors(service: Service) -> None:
+    def suggested(visitor: Visitor, page: str, name: str) -> list[str]:
+        values = visitor.get(f"/admin/{page}").text.partition(f'<datalist id="values-{name}">')[2]
+        return re.findall(r'<option value="([^"]*)">', values.partition("</datalist>")[0])
+
+    eva, foreign = operator(service), operator(service, "globex")
+    for page in ("jobs", "failures", "queues", "charts"):
+        assert suggested(eva, page, "tenant") == ["east", "north", "south"]
+        assert suggested(eva, page, "type") == ["greetings", "import_of_east", "import_of_north"]
+        assert suggested(foreign, page, "type") == ["greetings", "import_of_east"]
+    for page in ("jobs", "failures"):
+        assert suggested(foreign, page, "tenant") == ["east"]
+        assert suggested(foreign, page, "error") == ["Lost: order of east"]
+        assert 'list="values-error"' in eva.get(f"/admin/{page}").text

@@ -2,16 +2,17 @@
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from flask import Response
 
 from turno.capabilities.admin.many_jobs import Found, change, refused_as_problem, search
+from turno.dispatch.command_across import applicable
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES, LABELS, Outcome
 from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
-from turno.store.operator.job_search import Cursor, JobsWanted, SearchTooLong, find_jobs, group_jobs
+from turno.store.operator.job_search import Cursor, JobsWanted, SearchTooLong, count_targets, find_jobs, group_jobs
 from turno.web.api.jobs import filter_names, filters_of
 from turno.web.http.requests import NOT_GIVEN, Text, searchable
 from turno.web.http.responses import Kind, Problem
@@ -54,7 +55,7 @@ class JobsAsked:
     """The fields of a form of filters; an empty field leaves it free. `request` is a correlation or trace id.
 
     The outcome `failures` is each outcome of a failure. `at` and `id` are the last job of the previous page, or the
-    bounds of a dry run.
+    bounds of a dry run, which begins behind the job `after`.
     """
 
     status: Literal["", "pending", "running", "completed", "failed", "cancelled"] = ""
@@ -69,6 +70,7 @@ class JobsAsked:
     since: Since = "24h"
     at: datetime = NOT_GIVEN
     id: UUID = NOT_GIVEN
+    after: UUID = NOT_GIVEN
     notice: Text = ""
 
     @property
@@ -145,6 +147,7 @@ def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
         not_asked=found.not_asked,
         slow=slow,
         filters=filter_names(),
+        values=visit.filter_values(),
         changes=() if asked.asks_tenants or not found.jobs else asked.changes,
     )
 
@@ -163,6 +166,7 @@ def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
         visit=visit,
         asked=asked,
         groups=groups[:SHOWN],
+        values=visit.filter_values(),
         many=len(groups) > SHOWN,
         jobs=[job | {"label": LABELS[job["outcome"]]} for job in jobs[:SHOWN]],
         after=jobs[SHOWN - 1] if len(jobs) > SHOWN else None,
@@ -171,9 +175,14 @@ def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
 
 @job_pages.page("/admin/changes/<name>")
 def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
-    """Count the jobs that the change would affect, and show the button of the change."""
+    """Count the jobs that the change would affect, and show the button that changes the first of them."""
     change, until = _change(name), services().clock()
-    report = _across(visit, change, asked.wanted(visit, until=until), dry_run=True)
+    wanted = asked.wanted(visit, until=until)
+    report = _across(visit, change, wanted, dry_run=True, after=asked.after)
+    matching = report.changed.total()
+    if report.next_cursor:
+        with as_operator() as operator:
+            matching = count_targets(operator, applicable(change.command, wanted), after=asked.after)
     return draw(
         "turno/admin/change.html",
         visit=visit,
@@ -182,6 +191,7 @@ def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
         back=_back(visit, change, asked),
         until=until.isoformat(),
         changed=report.changed.total(),
+        matching=matching,
         of_items=report.of_items,
         items=report.items,
         tenants=[(slug, many) for slug, many in report.tenants.most_common() if many],
@@ -196,9 +206,13 @@ def do(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
     """Change the jobs that the page of the button counted."""
     change = _change(name)
     until = asked.at or services().clock()
-    report = _across(visit, change, asked.wanted(visit, until=until), dry_run=False, through=asked.id)
+    wanted = asked.wanted(visit, until=until)
+    report = _across(visit, change, wanted, dry_run=False, after=asked.after, through=asked.id)
     refused = report.refused.total() + len(report.troubles)
-    return go(_back(visit, change, asked, notice=f"{name}.{report.changed.total()}.{refused}"))
+    notice = f"{name}.{report.changed.total()}.{refused}"
+    if asked.id:  # more jobs matched: the next page begins behind the last one
+        return go(visit.to(f"/changes/{name}", **asked.chosen, after=asked.id, notice=notice))
+    return go(_back(visit, change, asked, notice=notice))
 
 
 def _change(name: str) -> Change:
@@ -212,11 +226,8 @@ def _back(visit: OperatorVisit, change: Change, asked: JobsAsked, **more: str) -
     return visit.to(path, **asked.chosen, **more)
 
 
-def _across(
-    visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, *, dry_run: bool, through: UUID | None = None
-) -> CommandReport:
-    bounds = {"dry_run": dry_run, "through": through, "limit": MOST_BY_FORM}
-    return change(visit.principal, wanted_change.command, wanted, str(uuid4()), **bounds)
+def _across(visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, **bounds: Any) -> CommandReport:
+    return change(visit.principal, wanted_change.command, wanted, str(uuid4()), limit=MOST_BY_FORM, **bounds)
 
 
 def _one(text: str) -> tuple[str, ...]:

@@ -31,5 +31,10 @@ def queues(visit: OperatorVisit, asked: QueuesQuery) -> Response:
     with as_operator() as operator:
         found = board.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
     return draw(
-        "turno/admin/queues.html", visit=visit, asked=asked, lanes=found[:SHOWN], left=max(0, len(found) - SHOWN)
+        "turno/admin/queues.html",
+        visit=visit,
+        asked=asked,
+        values=visit.filter_values(),
+        lanes=found[:SHOWN],
+        left=max(0, len(found) - SHOWN),
     )

@@ -48,7 +48,8 @@ def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
             job_type=searchable(asked.type) or None,
             tenant=searchable(asked.tenant) or None,
         )
-    return draw("turno/admin/charts.html", visit=visit, asked=asked, section=_section(visit, found, by=asked.by))
+    section = _section(visit, found, by=asked.by)
+    return draw("turno/admin/charts.html", visit=visit, asked=asked, values=visit.filter_values(), section=section)
 
 
 def overview_section(operator: Operator, visit: OperatorVisit) -> Markup:

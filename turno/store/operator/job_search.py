@@ -183,11 +183,15 @@ _BY_ID: LiteralString = """
       AND (%(before_open)s::uuid IS NULL OR job_id < %(before_open)s)
     ORDER BY job_id DESC LIMIT %(limit)s
 """
-_IN_ORDER: LiteralString = """
-      AND (%(after)s::uuid IS NULL OR job_id > %(after)s) AND job_id < %(made_before)s
+_AFTER: LiteralString = " AND (%(after)s::uuid IS NULL OR job_id > %(after)s)"
+_IN_ORDER: LiteralString = (
+    _AFTER
+    + """
+      AND job_id < %(made_before)s
       AND (%(through)s::uuid IS NULL OR job_id <= %(through)s)
     ORDER BY job_id LIMIT %(limit)s
 """
+)
 
 
 class SearchTooLong(Exception):
@@ -336,6 +340,14 @@ def targets(
         if len(page) < asked:
             return
         after, limit = page[-1].job_id, limit - len(page)
+
+
+def count_targets(operator: Operator, wanted: JobsWanted, *, after: UUID | None = None) -> int:
+    """Return the number of present jobs that `targets` yields without a limit."""
+    (source,) = wanted.sources
+    statement: LiteralString = "SELECT count(*)" + _FROM[source] + wanted.predicates
+    row = operator.execute(statement + _AFTER, wanted.parameters | {"after": after}).fetchone()
+    return row[0] if row else 0
 
 
 def first_id(moment: datetime) -> UUID:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from flask import request
 
+from turno.store.operator.filter_values import filter_values
 from turno.web.admission import Scope, require_change, require_operator, scope_within
 from turno.web.auth.login import Visitor
 from turno.web.auth.tokens import Principal
@@ -15,7 +16,7 @@ from turno.web.http.responses import Kind, Problem
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer
-from turno.web.services import at
+from turno.web.services import as_operator, at, services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,12 @@ class OperatorVisit:
         """Return the address of a path below /admin; an empty parameter is left out."""
         given = urlencode({name: text for name, text in query.items() if text not in (None, "")})
         return f"{at('/admin')}{path}{'?' if given else ''}{given}"
+
+    def filter_values(self) -> dict[str, list[str]]:
+        """Return the values that the fields tenant, type and error of a filter suggest."""
+        types = (handler.type for handler in services().registry.handlers)
+        with as_operator() as operator:
+            return filter_values(operator, self.companies, types)
 
     def within(self, tenant: str) -> Scope:
         """Return the scope of one tenant; raises Problem 404 unless it is one that they operate."""
