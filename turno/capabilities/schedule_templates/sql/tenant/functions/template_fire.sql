@@ -11,8 +11,7 @@ DECLARE
     own_tenant integer := turno.tenant_of(current_user);
     copy turno.template_copies;
     job turno.new_job;
-    jobs turno.new_job[] := '{}';
-    moments timestamptz[];
+    jobs turno.new_job[];
     made uuid[] := '{}';
     refused text;
 BEGIN
@@ -42,16 +41,13 @@ BEGIN
     ELSIF cardinality(copy.open_jobs) >= p_most_open THEN
         refused := format('%s of its jobs have not ended', cardinality(copy.open_jobs));
     ELSE
-        moments := ARRAY(
-            SELECT m.moment FROM unnest(p_moments) AS m (moment)
+        jobs := ARRAY(
+            SELECT jsonb_populate_record(job, jsonb_build_object('run_at', m.moment)) FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM turno.template_runs r WHERE r.tenant_id = own_tenant
                               AND r.template_id = p_template AND r.moment = m.moment));
-        FOREACH job.run_at IN ARRAY moments LOOP
-            jobs := jobs || job;
-        END LOOP;
         WITH run AS (
             INSERT INTO turno.template_runs (job_id, tenant_id, template_id, moment)
-            SELECT e.job_id, own_tenant, p_template, moments[e.n] FROM jobs_enqueue(jobs) AS e
+            SELECT e.job_id, own_tenant, p_template, (jobs[e.n]).run_at FROM jobs_enqueue(jobs) AS e
             RETURNING job_id
         )
         SELECT coalesce(array_agg(job_id), '{}') INTO made FROM run;

@@ -11,8 +11,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     own job_schedules;
     job turno.new_job;
-    jobs turno.new_job[] := '{}';
-    moments timestamptz[];
+    jobs turno.new_job[];
     made uuid[] := '{}';
     refused text;
 BEGIN
@@ -42,15 +41,12 @@ BEGIN
           AND quota_reached(own.user_id, (SELECT h.pending_limit FROM turno.handlers h WHERE h.type = own.type)) THEN
         refused := 'its user has as many open jobs as allowed';
     ELSE
-        moments := ARRAY(
-            SELECT m.moment FROM unnest(p_moments) AS m (moment)
+        jobs := ARRAY(
+            SELECT jsonb_populate_record(job, jsonb_build_object('run_at', m.moment)) FROM unnest(p_moments) AS m (moment)
             WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_schedule AND r.moment = m.moment));
-        FOREACH job.run_at IN ARRAY moments LOOP
-            jobs := jobs || job;
-        END LOOP;
         WITH run AS (
             INSERT INTO job_schedule_runs (schedule_id, moment, job_id)
-            SELECT p_schedule, moments[e.n], e.job_id FROM jobs_enqueue(jobs) AS e
+            SELECT p_schedule, (jobs[e.n]).run_at, e.job_id FROM jobs_enqueue(jobs) AS e
             RETURNING job_id
         )
         SELECT coalesce(array_agg(job_id), '{}') INTO made FROM run;
