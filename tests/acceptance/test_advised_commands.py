@@ -151,7 +151,7 @@ SITUATIONS: dict[str, tuple[Callable[[ExampleInstallation, ExitStack], None], st
     "paused tenant": (paused_tenant, None),
     "paused type": (paused_type, None),
     "lacks worker": (lacks_worker, None),
-    "lacks type": (lacks_type, "1 jobs of 1 tenants would be cancelled"),
+    "lacks type": (lacks_type, "1 job of 1 tenant would be cancelled"),
     "lacks version": (lacks_version, KNOWN[0]),
     "lacks queue": (lacks_queue, None),
     "silent worker": (silent_worker, None),

@@ -95,7 +95,7 @@ def test_commands_of_the_page_run_a_job_in_each_schema(project: Project) -> None
     for tenant in ("suc0001", "suc0002"):
         project.run(create.replace("suc0001", tenant))
     project.run(init.replace(ADMIN, shlex.quote(project.url)))
-    assert "job types registered: compute_tax" in project.run(f"{migrate} --yes")
+    assert "job type registered: compute_tax" in project.run(f"{migrate} --yes")
     for tenant in ("suc0001", "suc0002"):
         project.run(adopt.replace("suc0001", tenant))
     project.post("suc0001", "100", "7.50")

@@ -122,7 +122,7 @@ def test_the_page_s_commands_and_files_lead_to_the_first_job(host: PlainHost) ->
     for name, text in files.items():
         (host.folder / name).write_text(text, encoding="utf-8")
     migrated = host.turno(*migrate.split()[1:], "--yes")
-    assert "1 job types registered: monthly_report" in migrated
+    assert "1 job type registered: monthly_report" in migrated
     added = host.turno(*add.split()[1:])
     assert added.splitlines()[-1] in page
     host.sell("suc0001", "100")

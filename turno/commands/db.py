@@ -11,6 +11,7 @@ from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
+from turno.jobs.counted import counted
 from turno.settings import Settings
 from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
@@ -75,7 +76,7 @@ def print_findings(findings: Sequence[object]) -> int:
     """Print the findings of the catalog check; return 1 if there are any."""
     for finding in findings:
         print_message(printable(str(finding)))
-    print_message(f"{len(findings)} findings" if findings else "every right is as the matrix says")
+    print_message(counted(len(findings), "finding") if findings else "every right is as the matrix says")
     return int(bool(findings))
 
 
@@ -206,7 +207,7 @@ def _announce(admin: Connection[Any], settings: Settings) -> int:
         click.echo(f"no job types were registered: {problem}", err=True)
         return 1
     if types:
-        print_message(f"{len(types)} job types registered: {', '.join(types)}", types=types)
+        print_message(f"{counted(len(types), 'job type')} registered: {', '.join(types)}", types=types)
     return 0
 
 

@@ -13,6 +13,7 @@ from turno.commands.output.results import print_message
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
+from turno.jobs.counted import counted
 from turno.jobs.job import Priority
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.process_name import person
@@ -166,17 +167,18 @@ def _change_many(command: OperatorCommand, given: dict[str, Any]) -> int:
 
 def _print(report: CommandReport, past: str) -> None:
     would = "would be " if report.dry_run else ""
-    of = f" of {sum(1 for many in report.tenants.values() if many)} tenants" if report.changed else ""
-    items = f", {report.of_items} of them for {report.items} failed items" if report.items else ""
-    print_message(f"{report.changed.total()} jobs{of} {would}{past}{items}{_by_word(report.changed)}")
-    for word, counted in (("skipped", report.skipped), ("refused", report.refused)):
-        if counted:
-            reasons = "; ".join(f"{many}: {REFUSALS.get(name, name)}" for name, many in counted.most_common())
-            print_message(f"{counted.total()} {would}{word}: {reasons}")
+    tenants = counted(sum(1 for many in report.tenants.values() if many), "tenant")
+    of = f" of {tenants}" if report.changed else ""
+    items = f", {report.of_items:,} of them for {counted(report.items, 'failed item')}" if report.items else ""
+    print_message(f"{counted(report.changed.total(), 'job')}{of} {would}{past}{items}{_by_word(report.changed)}")
+    for word, verdicts in (("skipped", report.skipped), ("refused", report.refused)):
+        if verdicts:
+            reasons = "; ".join(f"{many:,}: {REFUSALS.get(name, name)}" for name, many in verdicts.most_common())
+            print_message(f"{verdicts.total():,} {would}{word}: {reasons}")
     for slug, many in report.tenants.most_common():
         if many:
-            print_message(f"  {slug} {many}")
+            print_message(f"  {slug} {many:,}")
 
 
 def _by_word(changed: Counter[str]) -> str:
-    return f" ({', '.join(f'{name} {many}' for name, many in changed.most_common())})" if len(changed) > 1 else ""
+    return f" ({', '.join(f'{name} {many:,}' for name, many in changed.most_common())})" if len(changed) > 1 else ""

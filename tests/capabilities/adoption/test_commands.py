@@ -71,12 +71,12 @@ def test_list_is_adopted_by_line_and_second_run_continues(host: Host, tmp_path: 
     first = run("--from", str(file))
     assert first.exit_code == 1
     assert first.stderr == f"{file}, line 3, suc0003: there is no schema suc0003; create it, or correct its name\n"
-    assert "2 tenants added, 0 were there, 1 refused" in first.output
+    assert "2 tenants added, 0 already there, 1 refused" in first.output
     host.make("suc0003")
     second = run("--from", str(file))
-    assert (second.exit_code, second.output) == (0, "1/1 suc0003\n1 tenants added, 2 were there, 0 refused\n")
+    assert (second.exit_code, second.output) == (0, "1/1 suc0003\n1 tenant added, 2 already there, 0 refused\n")
     piped = run("--from", "-", typed="slug,schema\nsuc0003,suc0003\n")
-    assert piped.output == "0 tenants added, 1 were there, 0 refused\n"
+    assert piped.output == "0 tenants added, 1 already there, 0 refused\n"
     assert run("--from", "nowhere.csv").exit_code == 2
     assert check(host.admin, host.logins) == []
 
@@ -148,7 +148,7 @@ def test_killed_at_any_moment_a_list_is_finished_by_the_next_run(host: Host, tmp
             assert wait_until(partial(reached, wanted), within=60)
             victim.kill()
     done = subprocess.run(program, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert done.stdout.endswith(" were there, 0 refused\n")
+    assert done.stdout.endswith(" already there, 0 refused\n")
     assert host.admin.execute(active).fetchone() == (6,)
     assert check(host.admin, host.logins) == []
     uninstall(host.admin, host.logins)

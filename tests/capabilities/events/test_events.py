@@ -247,8 +247,8 @@ def test_the_command_lists_events_and_replays_them(
     replay = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
     asked = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
     said = [CliRunner().invoke(main, one, prog_name="turno").output for one in asked]
-    assert said[0] == "1 events would be replayed for ledger\n"
-    assert said[1] == "1 events were replayed for ledger\n"
+    assert said[0] == "1 event would be replayed for ledger\n"
+    assert said[1] == "1 event replayed for ledger\n"
     assert "pay subscribes to no event" in said[2]
     assert jobs(world) == Counter(ledger=2, send_receipt=1)
 

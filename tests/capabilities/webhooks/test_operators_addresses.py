@@ -99,8 +99,8 @@ def test_failed_deliveries_are_listed_and_sent_again(
         len(PAUSES) + 1,
     )
     receiver.status = 200
-    assert turno("resend", "--tenant", "suc0002", "--by", "eva") == "0 are sent again\n"
-    assert turno("resend", str(failing["id"]), "--by", "eva") == "1 are sent again\n"
+    assert turno("resend", "--tenant", "suc0002", "--by", "eva") == "deliveries sent again: 0\n"
+    assert turno("resend", str(failing["id"]), "--by", "eva") == "deliveries sent again: 1\n"
     assert webhooks.run_round() == 1
     ended(world)
     assert "receives no more webhooks" in turno("remove", str(address["id"]), "--by", "eva")

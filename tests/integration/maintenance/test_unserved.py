@@ -151,7 +151,7 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
     with caplog.at_level(logging.WARNING, "turno.maintenance.tasks"):
         assert passes.run_once()["unserved"] == 2
     passes.close()
-    assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")
+    assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenant wait for pool")
 
 
 def test_backend_status_and_worker_list_report_it(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_backend_status_and_worker_list_report_it(world: ExampleInstallation, mo
     wait(world)
     live(world, ("monthly_report", 1), queues=["cold"])
     status = CliRunner().invoke(main, ["backend", "status"])
-    assert status.output.splitlines()[-1].startswith("no living worker knows batch_invoicing: 1 jobs of 1 tenants")
+    assert status.output.splitlines()[-1].startswith("no living worker knows batch_invoicing: 1 job of 1 tenant waits")
     as_json = CliRunner().invoke(main, ["backend", "status", "--json"])
     assert '"lacks": "type"' in as_json.output
     listed = CliRunner().invoke(main, ["worker", "list"])

@@ -13,6 +13,7 @@ from turno.capabilities.adoption.uninstall import uninstall as remove_turno
 from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
+from turno.jobs.counted import counted
 from turno.store.operator.acts import record
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
@@ -94,7 +95,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     )
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)
-    print_message(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
+    print_message(f"{counted(len(done) - failed, 'tenant')} added, {before:,} already there, {failed:,} refused")
     return 1 if failed else 0
 
 
@@ -166,7 +167,8 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
         if not yes:
             jobs = count_open_jobs(admin)
             click.confirm(
-                f"Remove Turno and its {jobs} open jobs from this database? --plan lists each object", abort=True
+                f"Remove Turno and its {counted(jobs, 'open job')} from this database? --plan lists each object",
+                abort=True,
             )
         remove_turno(admin, logins, drop_tenants=drop_tenants)
     print_message("Turno is no longer in this database")

@@ -13,6 +13,7 @@ from turno.commands.output.tables import text
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import NotEnqueued
+from turno.jobs.counted import counted
 from turno.jobs.named_handlers import named_handlers
 from turno.wiring.logins import operator_session
 
@@ -92,7 +93,7 @@ def replay(
             count += done
             if done < BATCH:
                 break
-    print_message(f"{count} events {'would be' if dry_run else 'were'} replayed for {job_type}")
+    print_message(f"{counted(count, 'event')} {'would be ' if dry_run else ''}replayed for {job_type}")
 
 
 @events.command(epilog="Example: turno event subscriptions --json")

@@ -12,6 +12,7 @@ from turno.commands.output.results import print_message, show
 from turno.commands.recurring_options import NotSaved, changed_options, given_options, job_options, recurring_job
 from turno.environment import read_settings
 from turno.errors import TurnoError
+from turno.jobs.counted import counted
 from turno.jobs.recurrence import known_zone
 from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant
@@ -49,7 +50,7 @@ def add(*, name: str, job_type: str, user: str, by: str, **options: Any) -> None
         if stored.save(operator, wanted, by=by, replace=False) == "exists":
             raise NotSaved(f"there is a template {name}; change it by `turno template set`")
         (row,) = stored.list_templates(operator, name)
-    print_message(f"{name} is added to {row['tenants']} tenants")
+    print_message(f"{name} is added to {counted(row['tenants'], 'tenant')}")
 
 
 @template.command("set", epilog="Example: turno template set nightly --every 6h")

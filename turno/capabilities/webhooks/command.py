@@ -122,14 +122,14 @@ def settling(command: Callable[..., None]) -> Callable[..., None]:
 @settling
 def resend(**given: Any) -> None:
     """Resend the failed deliveries with these IDS, or all of a tenant, or all, at once."""
-    print_message(f"{_settle(**given, again=True)} are sent again")
+    print_message(f"deliveries sent again: {_settle(**given, again=True):,}")
 
 
 @webhooks.command(epilog="Example: turno webhook discard --tenant suc0001")
 @settling
 def discard(**given: Any) -> None:
     """Discard the failed deliveries with these IDS, or all of a tenant, or all."""
-    print_message(f"{_settle(**given, again=False)} are tried no more")
+    print_message(f"deliveries discarded: {_settle(**given, again=False):,}")
 
 
 def _settle(ids: tuple[int, ...], tenant: str | None, by: str, *, again: bool, everything: bool) -> int:

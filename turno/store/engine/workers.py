@@ -7,6 +7,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import class_row, dict_row
 
+from turno.jobs.counted import counted
 from turno.jobs.lacking import lacking
 
 UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
@@ -35,9 +36,10 @@ class Unserved:
     @property
     def sentence(self) -> str:
         """Return the missing part and the number of waiting jobs."""
-        many = f"{COUNTED} jobs or more" if self.waiting >= COUNTED else f"{self.waiting} jobs"
+        jobs = f"{COUNTED:,} jobs or more" if self.waiting >= COUNTED else counted(self.waiting, "job")
+        waiting = f"{jobs} of {counted(self.tenants, 'tenant')} {'waits' if self.waiting == 1 else 'wait'}"
         since = self.oldest.isoformat(sep=" ", timespec="seconds")
-        return f"{self.why}: {many} of {self.tenants} tenants wait for {self.backend}, the oldest since {since}"
+        return f"{self.why}: {waiting} for {self.backend}, the oldest since {since}"
 
 
 def listed(operator: psycopg.Connection[Any]) -> Rows:
