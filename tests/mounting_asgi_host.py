@@ -13,6 +13,8 @@ from tests.mounting_host import MOUNTED
 from turno import Principal, TurnoASGI
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from fastapi import Response
     from starlette.types import Scope
 
@@ -27,6 +29,14 @@ async def signed_in(scope: Scope) -> Principal | None:
 
 app = FastAPI()
 app.add_middleware(SessionMiddleware, secret_key="the ERP's own key")
+
+
+@app.middleware("http")
+async def mark(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Mark each response, those of Turno also."""
+    response = await call_next(request)
+    response.headers["X-Served-By"] = "erp"
+    return response
 
 
 @app.post("/login", response_class=PlainTextResponse)

@@ -1,20 +1,21 @@
-"""A SQLAlchemy session on a job's connection, in the job's transaction; requires SQLAlchemy 2."""
+"""Sessions of SQLAlchemy on a job's connection, in the job's transaction; requires SQLAlchemy 2."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 import psycopg
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from turno.errors import HandlerMisuse
 from turno.jobs.job_context import JobContext
 
-__all__ = ["orm_session"]
+__all__ = ["async_orm_session", "orm_session"]
 
 
 @contextmanager
@@ -33,6 +34,21 @@ def orm_session(job: JobContext, **options: Any) -> Iterator[Session]:
     with Session(connection, join_transaction_mode="create_savepoint", **options) as session:
         yield session
         session.commit()
+
+
+@asynccontextmanager
+async def async_orm_session(job: JobContext, **options: Any) -> AsyncIterator[AsyncSession]:
+    """Give the same for a handler with an asynchronous `handle`; `options` are options of `AsyncSession`."""
+    token = _ASYNC_JOB.set(AsyncJobConnection(job.async_connection))
+    try:
+        connection = await _async_engine().connect()
+    finally:
+        _ASYNC_JOB.reset(token)
+    async with aclosing(connection):
+        await connection.begin()
+        async with AsyncSession(connection, join_transaction_mode="create_savepoint", **options) as session:
+            yield session
+            await session.commit()
 
 
 class JobConnection:
@@ -55,13 +71,37 @@ class JobConnection:
         """Do nothing: the session is the worker's."""
 
 
+class AsyncJobConnection:
+    """The same for SQLAlchemy's asyncio; the connection itself refuses a commit."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def rollback(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
 _JOB: ContextVar[JobConnection] = ContextVar("_JOB")
+_ASYNC_JOB: ContextVar[AsyncJobConnection] = ContextVar("_ASYNC_JOB")
+# SQLAlchemy would look for the types of hstore in the catalog, with a connection other than psycopg's; the pool keeps
+# and resets no connection.
+OPTIONS: dict[str, Any] = {"use_native_hstore": False, "poolclass": NullPool, "pool_reset_on_return": None}
 
 
 @cache
 def _engine() -> Engine:
-    # SQLAlchemy would look for the types of hstore in the catalog, with a connection other than psycopg's.
-    without_hstore = {"use_native_hstore": False}
-    return create_engine(
-        "postgresql+psycopg://", creator=_JOB.get, poolclass=NullPool, pool_reset_on_return=None, **without_hstore
-    )
+    return create_engine("postgresql+psycopg://", creator=_JOB.get, **OPTIONS)
+
+
+@cache
+def _async_engine() -> AsyncEngine:
+    async def connection() -> Any:
+        return _ASYNC_JOB.get()
+
+    return create_async_engine("postgresql+psycopg://", async_creator=connection, **OPTIONS)

@@ -10,7 +10,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from turno import JobContext, JobHandler
-from turno.orm import orm_session
+from turno.orm import async_orm_session, orm_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,22 @@ class RunDeed(JobHandler[Deed]):
         return {"seen": [*seen], "schema": schema}
 
 
-HANDLERS = [RunDeed]
+class AwaitDeed(JobHandler[Deed]):
+    """Run a deed by an asynchronous session, and return the visible rows of the tenant."""
+
+    type = "await_deed"
+
+    async def handle(self, job: JobContext, payload: Deed) -> dict[str, Any]:
+        async with async_orm_session(job) as session:
+            await session.run_sync(DEEDS[payload.name])
+        async with async_orm_session(job) as session:
+            seen = await session.scalars(select(Customer.id).where(Customer.country == "orm").order_by(Customer.id))
+            schema = (await session.execute(text("SELECT current_schema()"))).scalar_one()
+        return {"seen": [*seen], "schema": schema}
+
+
+HANDLERS = [RunDeed, AwaitDeed]
+KINDS = pytest.mark.parametrize("kind", HANDLERS)
 
 
 @pytest.fixture(autouse=True)
@@ -106,33 +121,39 @@ def mapped(world: ExampleInstallation) -> None:
     world.registry = f"{__name__}:HANDLERS"
 
 
-def done(world: ExampleInstallation, name: str, **options: Any) -> dict[str, Any]:
-    return world.attempt(world.enqueue({"name": name}, handler=RunDeed, **options))
+def done(world: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, **options: Any) -> dict[str, Any]:
+    return world.attempt(world.enqueue({"name": name}, handler=kind, **options))
 
 
 def kept(world: ExampleInstallation) -> list[str]:
     return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'orm' ORDER BY id")]
 
 
-def test_orm_rows_are_committed_with_the_job_in_its_tenant(world: ExampleInstallation) -> None:
-    job = done(world, "add", tenant=world.other)
+@KINDS
+def test_orm_rows_are_committed_with_the_job_in_its_tenant(
+    world: ExampleInstallation, kind: type[JobHandler[Deed]]
+) -> None:
+    job = done(world, kind, "add", tenant=world.other)
     assert job["result"] == {"seen": ["Ana"], "schema": world.other.schema}
     assert kept(world) == []
 
 
 @pytest.mark.parametrize(("name", "left"), [("add", ["Ana"]), ("keep one of two", ["Ana"]), ("nest", ["Ana"])])
+@KINDS
 def test_commit_and_rollback_of_a_session_are_savepoints(
-    world: ExampleInstallation, name: str, left: list[str]
+    world: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, left: list[str]
 ) -> None:
-    job = done(world, name)
+    job = done(world, kind, name)
     assert (job["status"], job["result"]["seen"], kept(world)) == ("completed", left, left)
 
 
-def test_error_rolls_back_the_orm_session(world: ExampleInstallation) -> None:
-    job = done(world, "fail")
+@KINDS
+def test_error_rolls_back_the_orm_session(world: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
+    job = done(world, kind, "fail")
     assert (job["status"], kept(world)) == ("pending", [])
 
 
-def test_the_connection_beneath_cannot_be_committed(world: ExampleInstallation) -> None:
-    job = done(world, "commit underneath")
+@KINDS
+def test_the_connection_beneath_cannot_be_committed(world: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
+    job = done(world, kind, "commit underneath")
     assert (job["status"], job["error"]["class"], kept(world)) == ("failed", "HandlerMisuse", [])
