@@ -108,9 +108,11 @@ class Front:
             return
         try:
             connection.detach(asyncio.current_task())
-            response.headers.append((b"connection", b"close"))
             async with aclosing(response.live()) as messages:
                 async for message in messages:
+                    # The body of ?wait has no headers before its first part.
+                    if message["type"] == "http.response.start":
+                        message["headers"].append((b"connection", b"close"))
                     await send(message)
         except asyncio.CancelledError:
             connection.transport.close()
