@@ -10,22 +10,22 @@ LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
 ADVISED = "tests/acceptance/test_advised_commands.py"
-FAILING = "turno/store/operator/failing_jobs.py"
+CONTROL = "turno/migrations/control/schema/0001_control.sql"
 OPERATOR = "operators of an installation learn the jobs in trouble"
 
 MUTANTS = (
     Mutant(
         "failures of every time count as recent",
         OPERATOR,
-        FAILING,
-        "died_at > now() - %(recent)s::interval",
-        "died_at > now() - 100 * %(recent)s::interval",
+        CONTROL,
+        "died_at > now() - interval '1 hour'",
+        "died_at > now() - interval '100 hours'",
         ("tests/integration/store/test_troubles.py::test_hundred_old_failures_are_reported",),
     ),
     Mutant(
         "replayed failures count as failures",
         OPERATOR,
-        FAILING,
+        CONTROL,
         "WHERE closed_at IS NULL AND died_at",
         "WHERE died_at",
         ("tests/integration/store/test_troubles.py::test_resolved_failures_are_no_trouble",),

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
-RECENT = timedelta(hours=1)
+RECENT = timedelta(hours=1)  # as in the view recent_failures
 MANY = 100  # open failures of a group in one tenant, which stay a problem after RECENT
 ALERT_PERCENT = 10.0  # of the jobs or items that ended within RECENT, unless a tenant or a type has its own threshold
 
@@ -40,13 +40,7 @@ def failing_jobs(operator: psycopg.Connection[Any], companies: Sequence[str] | N
         # The statistics lag behind the failures by a few seconds.
         return cursor.execute(
             """
-            WITH recent AS (
-                SELECT tenant, type, outcome = 'failed' AS whole_jobs, error, min(died_at) AS since, count(*) AS jobs,
-                       sum(CASE WHEN outcome = 'failed' THEN 1 ELSE items_failed END) AS failed
-                FROM failed_jobs
-                WHERE closed_at IS NULL AND died_at > now() - %(recent)s::interval
-                GROUP BY 1, 2, 3, 4
-            ), unresolved AS (
+            WITH unresolved AS (
                 SELECT tenant, type, outcome = 'failed' AS whole_jobs, error, sum(open) AS jobs,
                        min(first_at) FILTER (WHERE open > 0) AS since
                 FROM failed_job_counts
@@ -56,7 +50,7 @@ def failing_jobs(operator: psycopg.Connection[Any], companies: Sequence[str] | N
                 SELECT u.tenant, u.type, u.whole_jobs, u.error, split_part(u.error, ':', 1) AS error_class, u.jobs,
                        coalesce(r.failed, 0) AS failed,
                        CASE WHEN r.jobs = u.jobs THEN r.since ELSE u.since END AS since
-                FROM unresolved u LEFT JOIN recent r USING (tenant, type, whole_jobs, error)
+                FROM unresolved u LEFT JOIN recent_failures r USING (tenant, type, whole_jobs, error)
             ), frequent AS (
                 SELECT DISTINCT ON (type, whole_jobs, error_class) type, whole_jobs, error_class, error FROM errors
                 GROUP BY type, whole_jobs, error_class, error

@@ -119,6 +119,7 @@ _CONTROL = Matrix(
         "operator_acts": may(owners="INSERT"),
         "dead_letter_counts": {},
         "failed_job_counts": may(operator="SELECT"),
+        "recent_failures": may(operator="SELECT"),
         "waiting_tenants": may(operator="SELECT"),
         "ended_jobs": may(operator="SELECT"),
         "rate_limits": may(operator="SELECT"),

@@ -524,6 +524,14 @@ SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k
 FROM dead_letter_counts k JOIN tenants n ON n.id = k.tenant_id AND n.state = 'active'
 JOIN companies c ON c.id = n.company_id;
 
+-- The open failures of the last hour. The names of tenants are joined to the groups, not to each failure.
+CREATE VIEW recent_failures AS
+SELECT n.slug AS tenant, d.type, d.whole_jobs, d.error, d.since, d.jobs, d.failed
+FROM (SELECT tenant_id, type, outcome = 'failed' AS whole_jobs, error, min(died_at) AS since, count(*) AS jobs,
+             sum(CASE WHEN outcome = 'failed' THEN 1 ELSE items_failed END) AS failed
+      FROM dead_letters WHERE closed_at IS NULL AND died_at > now() - interval '1 hour' GROUP BY 1, 2, 3, 4) AS d
+JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active';
+
 -- The time since which the oldest job waits for the relay, and the number of open dead letters.
 CREATE VIEW backlogs AS
 SELECT (SELECT min(t.run_at)
