@@ -57,7 +57,8 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in (*OURS, "TURNO_HANDLERS")}
+        others = (*OURS, "TURNO_HANDLERS", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
+        kept = {name: value for name, value in os.environ.items() if name not in others}
         server = conninfo_to_dict(self.url)
         host = {str(name): str(server[name]) for name in ("host", "port") if name in server}
         name = str(server["dbname"])
@@ -143,7 +144,7 @@ def test_a_user_adds_an_invoice_and_follows_its_job(project: Project) -> None:
     init, migrate, adopt, serve, work = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
     assert ADMIN in init
     project.run(init.replace(ADMIN, shlex.quote(project.url)))
-    assert "job types registered: compute_tax" in project.run(f"{migrate} --yes")
+    assert "1 job type registered: compute_tax" in project.run(f"{migrate} --yes")
     project.run(adopt)
     with project.served(serve) as user:
         assert user.ask("POST", "/invoices", {"total": "100"})[0] == 401
@@ -162,3 +163,7 @@ def test_a_user_adds_an_invoice_and_follows_its_job(project: Project) -> None:
         "SELECT total::text, tax::text FROM suc0001.invoices UNION ALL SELECT total::text, '' FROM suc0002.invoices"
     )
     assert project.admin.execute(invoices).fetchall() == [("100", "21.00")]
+
+
+def test_the_test_of_the_example_passes(project: Project) -> None:
+    assert "1 passed" in project.run("pytest -q -p no:cacheprovider -p no:xdist -W error")

@@ -113,9 +113,9 @@ class Turno:
     ) -> None:
         settings = settings or read_settings(dotenv=False)
         mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
+        registry = named_handlers(settings.handlers)
         live, pool = live_changes(settings, mounted + url_prefix), web_pool(settings)
         operators = operator_pool(settings)
-        registry = named_handlers(settings.handlers)
         upkeep = WebMaintenance(settings, registry)
 
         def open_backend(name: str) -> QueueInterface:

@@ -156,5 +156,12 @@ def test_a_response_ends_when_its_client_leaves(kind: type[Endless]) -> None:
     assert parts.closed
 
 
+def test_wrong_handlers_open_no_connection(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("turno.wiring.web.web_pool", lambda _settings: pytest.fail("a pool is open"))
+    app = TurnoASGI(principal=ana, settings=Settings(handlers="nowhere:HANDLERS", web_threads=2))
+    assert exchange(app, *body()).sent[0]["status"] == 500
+    assert "TURNO_HANDLERS=nowhere:HANDLERS" in caplog.text
+
+
 def test_a_websocket_is_refused() -> None:
     assert exchange(Mounted(lambda: ""), type="websocket").sent == [{"type": "websocket.close"}]
