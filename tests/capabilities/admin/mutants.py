@@ -228,7 +228,7 @@ MUTANTS = (
         "turno/web/pages/operator_pages.py",
         "        if not scope.principal.operator:\n",
         "        if False:\n",
-        (f"{PAGES}::test_foreign_company_is_unknown[/admin/jobs/east/{{job}}]",),
+        (f"{PAGES}::test_user_of_a_foreign_tenant_acts_on_none_of_its_jobs",),
     ),
     Mutant(
         "filters suggest the tenants of every company",

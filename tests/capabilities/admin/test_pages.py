@@ -620,6 +620,16 @@ def test_job_actions_change_one_job_and_are_audited(service: Service) -> None:
         assert eva.post(f"/admin/jobs/{unknown}", form(eva)).status_code == 404
 
 
+def test_user_of_a_foreign_tenant_acts_on_none_of_its_jobs(service: Service) -> None:
+    [dead] = failed(service, "east")
+    visitor = Visitor(service.app)
+    visitor.sign_in("olga", "east", roles=["operator"], companies=["acme"])
+    for action in ("retry", "discard", "cancel"):
+        assert visitor.post(f"/admin/jobs/east/{dead}/{action}", form(visitor)).status_code == 404
+    assert visitor.get(f"/admin/jobs/east/{dead}/rerun").status_code == 404
+    assert service.rows("SELECT closed_as FROM turno.dead_letters WHERE job_id = %s", dead) == [(None,)]
+
+
 def test_rerun_form_submits_an_edited_payload_once(service: Service) -> None:
     [job] = failed(service)
     eva, address = operator(service), f"/admin/jobs/north/{job}/rerun"
@@ -685,17 +695,21 @@ def test_first_page_has_no_charts_without_statistics(service: Service) -> None:
 
 def test_bulk_change_counts_all_and_continues(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     service.rows("DELETE FROM turno.dead_letters")
-    first, *others = failed(service, count=5)
+    first, second, *others = failed(service, count=5)
     monkeypatch.setattr(sys.modules["turno.capabilities.admin.jobs_page"], "MOST_BY_FORM", 2)
     # A job that is refused remains among the matching jobs.
-    service.rows("UPDATE background_jobs SET status = 'running', finished_at = NULL WHERE id = %s", first)
-    eva, address, sizes = operator(service), "/admin/changes/retry?error=Boom", []
-    for _ in range(3):
+    refused = "UPDATE background_jobs SET status = 'running', finished_at = NULL WHERE id IN (%s, %s)"
+    service.rows(refused, first, second)
+    eva, sizes = operator(service), list[str]()
+    look = eva.get("/admin/changes/retry?error=Boom").text
+    assert "0 of 5 jobs would be replayed." in look
+    [address] = re.findall(r'<a href="([^"]*)" rel="next">', look.replace("&amp;", "&"))
+    for _ in range(2):
         look = eva.get(address).text
         sizes += re.findall(r"<button class=\"main\">(.*)</button>", look)
         fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', look.partition("<main")[2])
         address = eva.post("/admin/changes/retry", dict(fields)).location
-    assert sizes == ["Replay 1 of 5 jobs", "Replay 2 of 3 jobs", "Replay 1 job"]
+    assert sizes == ["Replay 2 of 3 jobs", "Replay 1 job"]
     assert address.startswith("/admin/failures?")
     replayed = "SELECT job_id::text FROM turno.dead_letters WHERE closed_as = 'replayed' ORDER BY job_id"
     assert [job for (job,) in service.rows(replayed)] == others

@@ -16,6 +16,7 @@ function show(figure, part) {
   const row = part === null ? null : rows[Math.round(part * (rows.length - 1))];
   const texts = row && [...row.querySelectorAll("td")].map((cell) => cell.textContent);
   number.textContent = row ? `${row.querySelector("time").textContent} · ${texts.join(" / ")}` : number.dataset.now;
+  number.classList.toggle("read", Boolean(row));
   const right = figure.querySelector("svg").viewBox.baseVal.width;
   figure.querySelector(".pointer").setAttribute("d", row ? `M${right * part} 0V100` : "");
 }
