@@ -118,6 +118,7 @@ def test_a_stopped_asgi_server_ends_its_streams(module_world: ExampleInstallatio
     with served_by("uvicorn", module_world) as visitor:
         visitor.sign_in("cleo")
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", b" " * 1_100_000)[0] == 413
+        assert visitor.ask("GET", f"{AT}/api/jobs/{visitor.submit()}?wait=1")[0] == 200
         with visitor.stream() as stream:
             stream.until("ready")
             visitor.process.terminate()
