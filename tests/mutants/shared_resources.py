@@ -176,7 +176,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "        PERFORM pg_logical_emit_message(true, 'turno', '');\n",
         "        NULL;\n",
-        ("tests/faults/test_synchronous_standby.py::test_a_replay_waits_for_the_standby[posted]",),
+        ("tests/faults/test_synchronous_standby.py::test_a_replay_waits_for_the_standby[enqueued]",),
     ),
     Mutant(
         "a cancelled wait for the standby counts as a commit",

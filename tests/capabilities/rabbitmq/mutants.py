@@ -20,6 +20,14 @@ NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
 MUTANTS = (
     Mutant(
+        "a broker process without a supervisor consumes messages",
+        NEVER_LOST,
+        "turno/capabilities/rabbitmq/receiver.py",
+        "        self._credit = 0\n        if self.channel is not None:\n",
+        "        if self.channel is not None:\n",
+        (f"{CONSUMER}::test_stopped_receiver_consumes_nothing_after_a_break",),
+    ),
+    Mutant(
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
         "turno/capabilities/rabbitmq/source.py",

@@ -4,19 +4,23 @@ order."""
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from uuid import UUID, uuid4
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.select_connection import IOLoop
 
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.receiver import Receiver
 from turno.capabilities.rabbitmq.source import SILENT_AFTER
 from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
 from turno.jobs.job import JobRef, Priority
@@ -191,6 +195,39 @@ def test_undecodable_message_is_quarantined_with_alert(world: ExampleInstallatio
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert log.count('"alert": "quarantine"') == len(junk), log
+
+
+def test_stopped_receiver_consumes_nothing_after_a_break(channel: BlockingChannel, rabbitmq: Node) -> None:
+    loop, reports = IOLoop(), SimpleQueue[str]()
+    receiver = Receiver(loop, rabbitmq.url, hand_over=lambda *_: None, report=reports.put)
+    receiver.open()
+    thread = Thread(target=loop.start)
+    thread.start()
+
+    def in_loop(call: Callable[[], object]) -> None:
+        done = Event()
+        loop.add_callback_threadsafe(call)
+        loop.add_callback_threadsafe(done.set)
+        assert done.wait(20)
+
+    def consumers() -> int:
+        return int(channel.queue_declare(QUEUE, passive=True).method.consumer_count)
+
+    try:
+        assert reports.get(timeout=20) == "here"
+        in_loop(lambda: receiver.grant(1))
+        assert wait_until(lambda: consumers() == 1, within=20)
+        in_loop(receiver.stop)
+        assert wait_until(lambda: consumers() == 0, within=20)
+        in_loop(receiver._throw_away)
+        assert [reports.get(timeout=20) for _ in range(2)] == ["away", "here"]
+        assert not wait_until(lambda: consumers() > 0, within=1)
+    finally:
+        in_loop(receiver._throw_away)
+        assert reports.get(timeout=20) == "away"
+        in_loop(loop.stop)
+        thread.join(20)
+        loop.close()
 
 
 def test_mismatched_queue_stops_the_start_with_a_remedy(world: ExampleInstallation, channel: BlockingChannel) -> None:

@@ -97,9 +97,10 @@ def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     stopped = Event()
 
     def leave() -> None:
-        """Stop the relay, then its connections."""
+        """Stop the receiver and the relay, then their connections."""
         if not stopped.is_set():
             loop.remove_handler(channel.fileno())
+            supervisor.receiver.stop()
             stopped.set()
             loop.call_later(RELAY_STOP_SECONDS, loop.stop)
 

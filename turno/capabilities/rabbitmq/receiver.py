@@ -49,6 +49,13 @@ class Receiver(Link):
         if self._held:
             self._return_soon()
 
+    def stop(self) -> None:
+        """Consume no further message, also after a reconnection; return the undelivered messages to the broker."""
+        self._credit = 0
+        if self.channel is not None:
+            self._cancel()
+        self._return_held()
+
     def acknowledge(self, receipt: str) -> None:
         """Acknowledge a message: the broker deletes it."""
         if (tag := self._tag(receipt)) is not None:
