@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,16 @@ SELECT c.oid::regclass::text, c.relnamespace::regnamespace::text,
 FROM pg_class c WHERE obj_description(c.oid, 'pg_class') = %s ORDER BY 1
 """
 capabilities = pytest.mark.parametrize("one", installed(), ids=lambda one: one.name)
+# Half of the capabilities on the embedded server and half on the oldest one: each run takes half a minute.
+SERVERS = [pytest.param("cluster"), pytest.param("postgres15", marks=pytest.mark.postgres15)]
+on_a_server = pytest.mark.parametrize(
+    ("one", "each_new_database"),
+    [
+        pytest.param(one, *server.values, marks=server.marks, id=f"{one.name}-{server.values[0]}")
+        for one, server in zip(installed(), cycle(SERVERS), strict=False)
+    ],
+    indirect=["each_new_database"],
+)
 
 
 @dataclass
@@ -159,7 +170,7 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
 
 
 @pytest.mark.deep
-@capabilities
+@on_a_server
 def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkout) -> None:
     checkout.delete()
     checkout.install()
@@ -171,7 +182,7 @@ def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkou
 
 
 @pytest.mark.deep
-@capabilities
+@on_a_server
 def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) -> None:
     checkout.install()
     with psycopg.connect(checkout.url, autocommit=True) as admin:
