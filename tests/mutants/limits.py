@@ -122,6 +122,14 @@ MUTANTS = (
         (f"{RATES}::test_only_own_commands_are_counted",),
     ),
     Mutant(
+        "a submission that the database refuses is not counted",
+        PROMISED,
+        "turno/web/api/submit.py",
+        "    except LimitExceeded:  # the refused statement counted nothing\n        admit_command(call.scope)\n",
+        "    except LimitExceeded:\n",
+        (f"{RATES}::test_submission_that_the_database_refuses_is_counted",),
+    ),
+    Mutant(
         "an invalid submission is not counted",
         PROMISED,
         "turno/web/api/submit.py",

@@ -321,6 +321,14 @@ MUTANTS = (
         ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
     ),
     Mutant(
+        "a cancel waits for a tenant's locks as long as a worker",
+        HELD,
+        "turno/tenancy/identity/session.py",
+        'COMMAND_LOCK_TIMEOUT = "1000"',
+        'COMMAND_LOCK_TIMEOUT = "5000"',
+        (f"{BUSY}::test_lock_is_awaited_for_a_short_time[POST-/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/cancel]",),
+    ),
+    Mutant(
         "expensive requests of a tenant have many threads",
         HELD,
         "turno/http_server/thread_shares.py",

@@ -85,6 +85,13 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     refused(next(one for one in more if one.status_code == 429), "commands_per_minute_per_user", within=3)
 
 
+def test_submission_that_the_database_refuses_is_counted(service: Service) -> None:
+    ana = Caller(limited(service, commands_per_minute_per_user=1, body_bytes=10_000_000), "north")
+    too_large = valid_body()
+    too_large["payload"]["note"] = "x" * 4_200_000  # the table takes 4 MB
+    assert [ana.post("/api/jobs/greetings", json=too_large).status_code for _ in range(2)] == [400, 429]
+
+
 def test_only_own_commands_are_counted(service: Service) -> None:
     app = limited(service, commands_per_minute_per_user=1)
     ana, ben = Caller(app, "north"), Caller(app, "north")

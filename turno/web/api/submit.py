@@ -15,7 +15,7 @@ from markupsafe import Markup
 from msgspec import Meta
 
 from turno.dispatch.dispatcher import Behind, Verdict
-from turno.errors import InvalidPayload, NotEnqueued, UnknownJobType
+from turno.errors import InvalidPayload, LimitExceeded, NotEnqueued, UnknownJobType
 from turno.jobs.converter import converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import FARTHEST, NewJob, queue_of, untimely
@@ -284,7 +284,11 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope, new)))
     counted = not call.scope.principal.operator
-    verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
+    try:
+        verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
+    except LimitExceeded:  # the refused statement counted nothing
+        admit_command(call.scope)
+        raise
     log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
     response = accepted(verdict)
