@@ -23,7 +23,7 @@ class StreamClient:
         *,
         method: str = "GET",
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
         self._rest = b""
@@ -51,7 +51,7 @@ class StreamClient:
             self._rest += part
         return self._rest
 
-    def event(self, *, within: float = 15.0) -> tuple[str, Any] | None:
+    def event(self, *, within: float = 60.0) -> tuple[str, Any] | None:
         """The next event's type and data; None at the end of the stream. Raises TimeoutError."""
         end = monotonic() + within
         while True:
@@ -67,7 +67,7 @@ class StreamClient:
                 self.retry = int(fields["retry"])
             self.comments += "" in fields
 
-    def until(self, kind: str, matches: Callable[[Any], bool] = lambda _data: True, *, within: float = 15.0) -> Any:
+    def until(self, kind: str, matches: Callable[[Any], bool] = lambda _data: True, *, within: float = 60.0) -> Any:
         """The data of the first event of this type that matches; earlier events are skipped."""
         end = monotonic() + within
         while event := self.event(within=end - monotonic()):

@@ -240,7 +240,7 @@ def scheduled_job(installed: Installation, web: DemoWeb) -> str:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
     body = json.dumps({"payload": {"order_ids": [1]}, "run_at": tomorrow})
     asking = client(installed, web)
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     headers = {
         "Authorization": f"Bearer {asking.token}",
         "X-Schema": asking.tenant,
@@ -334,7 +334,7 @@ def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Pat
 
 
 def readiness(web: DemoWeb) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status

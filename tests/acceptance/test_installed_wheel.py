@@ -113,7 +113,7 @@ def ask(url: str, token: str, body: dict[str, Any] | None = None) -> Any:
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data=data, headers=headers)  # noqa: S310 - our own server
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
         return json.load(answer)
 
 

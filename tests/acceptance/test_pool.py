@@ -250,7 +250,7 @@ def test_a_second_signal_leaves_at_once(world: ExampleInstallation) -> None:
     assert pool.stdout is not None
     assert any("stopping" in line for line in pool.stdout)
     pool.send_signal(signal.SIGTERM)
-    assert pool.wait(timeout=10) == 0
+    assert pool.wait(timeout=60) == 0
     job = world.job(job_id)
     assert (job["status"], job["crashes"], job["errors"]) == ("pending", 0, 0)
 

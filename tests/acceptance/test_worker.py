@@ -148,7 +148,7 @@ def test_a_second_sigterm_ends_at_once(world: ExampleInstallation) -> None:
     assert worker.stdout is not None
     assert any("stopping" in line for line in worker.stdout)
     worker.send_signal(signal.SIGTERM)
-    log, _ = worker.communicate(timeout=10)
+    log, _ = worker.communicate(timeout=60)
     assert world.job(job_id)["status"] == "pending", log
 
 

@@ -42,11 +42,11 @@ class Namespace:
         return ("setpriv", "--pdeathsig", "KILL", "nsenter", *spaces)
 
     def ip(self, *arguments: str) -> None:
-        subprocess.run([*self.prefix, "ip", *arguments], check=True, capture_output=True, timeout=10)
+        subprocess.run([*self.prefix, "ip", *arguments], check=True, capture_output=True, timeout=60)
 
     def leave(self) -> None:
         self._holder.kill()
-        self._holder.communicate(timeout=10)
+        self._holder.communicate(timeout=60)
 
 
 class Host(Namespace):
@@ -121,4 +121,4 @@ class Lan:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)

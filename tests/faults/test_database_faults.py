@@ -66,7 +66,7 @@ def ask(world: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict
     """Submit a batch; give the status, Retry-After and the answer."""
     token = development_token(world.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
         connection.request("POST", "/api/jobs/batch_invoicing", json.dumps(ORDERS), headers)
         answer = connection.getresponse()

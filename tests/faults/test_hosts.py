@@ -8,6 +8,7 @@ import pytest
 
 from tests.installation import ROOT
 from turno.servers.wait import wait_until
+from turno.testing.processes import state
 
 MAKE = """
 import os, sys, time
@@ -25,7 +26,9 @@ def test_killed_parent_takes_hosts_and_processes_along() -> None:
     with subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, cwd=ROOT) as maker:
         assert maker.stdout is not None
         link, inside = maker.stdout.readline().split()
-        there = (Path("/sys/class/net") / link, Path("/proc") / inside)
-        assert all(path.exists() for path in there)
+        network = Path("/sys/class/net") / link
+        assert network.exists()
+        assert state(int(inside))
         maker.kill()
-    assert wait_until(lambda: not any(path.exists() for path in there), within=20)
+    # The kernel removes a network namespace after the end of its last process, slowly on a crowded machine.
+    assert wait_until(lambda: not network.exists() and state(int(inside)) in {"Z", ""}, within=60)

@@ -211,11 +211,11 @@ def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: ExampleInst
     pool = world.start_pool(TURNO_MIN_CHILDREN="0")
     assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     assert wait_until(lambda: len(children(pool.pid)) >= 1, within=20)
+    busy = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+    assert wait_until(lambda: world.job(busy)["status"] == "running", within=20)
     open_now = max(int(entry.name) for entry in Path(f"/proc/{pool.pid}/fd").iterdir())
     limits = resource.prlimit(pool.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pool.pid, resource.RLIMIT_NOFILE, (open_now + 1, limits[1]))
-    busy = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
-    assert wait_until(lambda: world.job(busy)["status"] == "running", within=20)
     starved = world.enqueue({"how": "ok"}, handler=Odd)
     assert pool.stdout is not None
     assert any("no process could be had" in line for line in pool.stdout)

@@ -44,7 +44,7 @@ def submit(world: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
     token = development_token(world.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
                "Idempotency-Key": "the-same-each-time"}  # fmt: skip
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
         body = json.dumps({"payload": {"order_ids": world.order_ids()[:2]}})
         connection.request("POST", "/api/jobs/batch_invoicing", body, headers)

@@ -124,7 +124,7 @@ def dial(port: int) -> ssl.SSLSocket:
     """Open a connection as a browser would, which here believes any certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10))
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60))
 
 
 def test_requests_are_held_and_streams_are_not(nginx: Path, tmp_path: Path) -> None:

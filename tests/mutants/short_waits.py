@@ -35,10 +35,14 @@ def shortened(within: float, *, crowded: float) -> float:
     return min(within, max(LEAST_SECONDS, within * SHARE) * crowded)
 
 
-def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:
+def wait_until(
+    condition: Callable[[], bool], *, within: float, every: float = 0.02, crowded: Callable[[], float] = wait.crowding
+) -> bool:
     """Return whether `condition` holds before the shortened time has passed."""
-    seconds = within if _whole[0] else shortened(within, crowded=_crowded[0])
-    held = _wait_until(condition, within=seconds, every=every)
+    if _whole[0]:
+        return _wait_until(condition, within=within, every=every, crowded=crowded)
+    seconds = shortened(within, crowded=_crowded[0])
+    held = _wait_until(condition, within=seconds, every=every, crowded=lambda: 1.0)
     _cut_short[0] |= not held and seconds < within
     return held
 

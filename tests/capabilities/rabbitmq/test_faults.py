@@ -220,7 +220,7 @@ def test_post_answers_while_the_broker_is_down(world: ExampleInstallation, node:
 def post(world: ExampleInstallation, web: DemoWeb, number: int) -> int:
     token = development_token(world.settings, user=f"ana-{number}", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
         body = json.dumps({"payload": {"order_ids": [world.order_ids()[number]]}})
         connection.request("POST", "/api/jobs/batch_invoicing", body, headers)

@@ -60,7 +60,7 @@ def test_a_job_is_followed_to_its_end(world: ExampleInstallation, web: DemoWeb) 
 def test_cancelled_job_ends_and_foreign_job_is_unknown(world: ExampleInstallation, web: DemoWeb) -> None:
     client, job_id = client_of(world, web), str(world.enqueue({"order_ids": [1]}))
     client.cancel(job_id)
-    assert client.wait(job_id, timeout=10).status == "cancelled"
+    assert client.wait(job_id, timeout=60).status == "cancelled"
     with pytest.raises(Refused) as refused:
         client.get(str(world.enqueue({"order_ids": [1]}, tenant=world.tenants["suc0002"])))
     assert (refused.value.status, refused.value.kind) == (404, "not-found")

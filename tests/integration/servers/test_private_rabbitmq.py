@@ -32,7 +32,7 @@ def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
 def test_a_confirmed_message_is_consumed(channel: BlockingChannel) -> None:
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.basic_publish("", queue, b"hello", mandatory=True)
-    method, _, body = next(channel.consume(queue, inactivity_timeout=10))
+    method, _, body = next(channel.consume(queue, inactivity_timeout=60))
     channel.basic_ack(method.delivery_tag)
     assert body == b"hello"
 
