@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from turno.jobs.handler import JobHandler
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,9 +16,9 @@ from benchmarks.environment import ROOT, open_environment
 from cli.servers.private_rabbitmq import Node
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher
+from turno.jobs.handler import Registry
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob
-from turno.jobs.registry import Registry
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import Terms
 from turno.queues.exec.launcher import ExecQueue

@@ -18,7 +18,7 @@ from benchmarks.outbox_process import TABLES
 from benchmarks.peer import PeerMissing, version
 from benchmarks.report import Report
 from benchmarks.throughput import Pool
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 from turno.servers.wait import wait_until
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine

@@ -1,8 +1,8 @@
 """The real batch_invoicing, run again at once after a crash, so that it can be killed thousands of times."""
 
 from handlers.batch_invoicing import BatchInvoicing
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.handler import Registry
+from turno.jobs.outcome import RetryPolicy
 
 
 class Impatient(BatchInvoicing):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 
 PROBE = "benchmarks.latency_probe:HANDLERS"
 

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from turno.environment import read_settings
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.shared import engine_of
 from turno.worker.running_jobs import ChangeNotifier

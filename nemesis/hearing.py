@@ -21,8 +21,7 @@ from nemesis.work import (
     Work,
     write_effect,
 )
-from turno.jobs.handler import JobHandler
-from turno.jobs.registry import Registry
+from turno.jobs.handler import JobHandler, Registry
 
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext

@@ -10,8 +10,7 @@ from handlers.batch_invoicing import BatchInvoicing
 from nemesis.effects import THE_END
 from turno.errors import PartsFailed, PermanentFailure
 from turno.jobs.handler import JobHandler
-from turno.jobs.outcome import Reschedule
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import Reschedule, RetryPolicy
 
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.claim import Claim
+    from turno.jobs.job import Claim
 
 
 def claim_here(world: ExampleInstallation, job_id: UUID) -> Claim:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from turno.jobs.claim import Claim
+    from turno.jobs.job import Claim
     from turno.store.handler.attempts import Started
 
     Session = psycopg.Connection[Any]

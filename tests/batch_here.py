@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.claim import Batch, Claim
+    from turno.jobs.job import Batch, Claim
 
 
 EIGHT = 8  # jobs a batch

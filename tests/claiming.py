@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from uuid import UUID
 
-    from turno.jobs.claim import Claim
+    from turno.jobs.job import Claim
     from turno.store.engine.engine import Engine, TypeVersion
 
 

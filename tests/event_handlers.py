@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from turno.errors import PermanentFailure
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import Cancel, Reschedule, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

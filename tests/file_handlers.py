@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

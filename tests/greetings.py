@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from handlers import LOCALE
 from turno.errors import InvalidPayload
-from turno.jobs.handler import JobHandler
-from turno.jobs.registry import Registry
+from turno.jobs.handler import JobHandler, Registry
 
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext

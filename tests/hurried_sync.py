@@ -16,8 +16,8 @@ from urllib.request import Request, urlopen
 
 from turno import JobContext, JobHandler
 from turno.errors import NotIssued
-from turno.jobs.effect import Absent, Done, Effect, Finding
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.job_context import Absent, Done, Effect, Finding
+from turno.jobs.outcome import RetryPolicy
 
 URL_VARIABLE = "OTHER_SIDE_URL"
 SECONDS = 0.3

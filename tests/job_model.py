@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.tenancy.identity.tenant import Tenant
 
 CRASHES = 3  # the last of these fails the job

@@ -78,11 +78,9 @@ from tests.misdeeds.transactions import (
     wait_in_vain,
 )
 from turno.errors import PermanentFailure
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import Cancel, Reschedule, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,8 @@ from uuid import UUID
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.registry import Registry
 
 PLACE = "tests.payload_types:REGISTRY"
 

@@ -8,9 +8,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 PART = 60
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.registry import Registry
+    from turno.jobs.handler import Registry
 
 
 @contextmanager

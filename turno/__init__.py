@@ -18,14 +18,10 @@ if TYPE_CHECKING:
         UnknownJobType,
         UserError,
     )
-    from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
-    from turno.jobs.handler import JobHandler
-    from turno.jobs.job_context import JobContext
+    from turno.jobs.handler import JobHandler, Registry
+    from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Part, Unknown
     from turno.jobs.new_job import Enqueued, Published
-    from turno.jobs.outcome import Cancel, Reschedule
-    from turno.jobs.part import Part
-    from turno.jobs.registry import Registry
-    from turno.jobs.retry import RetryPolicy
+    from turno.jobs.outcome import Cancel, Reschedule, RetryPolicy
     from turno.web.auth.tokens import Principal
     from turno.wiring.asgi import TurnoASGI
     from turno.wiring.enqueue import enqueue, enqueue_async, enqueue_many, enqueue_many_async
@@ -40,20 +36,20 @@ _PLACES = {
     "TurnoError": "turno.errors",
     "UnknownJobType": "turno.errors",
     "UserError": "turno.errors",
-    "Absent": "turno.jobs.effect",
-    "Done": "turno.jobs.effect",
-    "Effect": "turno.jobs.effect",
-    "Finding": "turno.jobs.effect",
-    "Unknown": "turno.jobs.effect",
+    "Absent": "turno.jobs.job_context",
+    "Done": "turno.jobs.job_context",
+    "Effect": "turno.jobs.job_context",
+    "Finding": "turno.jobs.job_context",
+    "Unknown": "turno.jobs.job_context",
     "Enqueued": "turno.jobs.new_job",
     "Published": "turno.jobs.new_job",
     "JobContext": "turno.jobs.job_context",
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",
     "Reschedule": "turno.jobs.outcome",
-    "Part": "turno.jobs.part",
-    "Registry": "turno.jobs.registry",
-    "RetryPolicy": "turno.jobs.retry",
+    "Part": "turno.jobs.job_context",
+    "Registry": "turno.jobs.handler",
+    "RetryPolicy": "turno.jobs.outcome",
     "Principal": "turno.web.auth.tokens",
     "Turno": "turno.wiring.web",
     "TurnoASGI": "turno.wiring.asgi",

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from turno.capability import installed
 from turno.errors import InvalidSettings
-from turno.jobs.registry import Handler, Registry
-from turno.jobs.type_words import ERROR
+from turno.jobs.handler import ERROR, Handler, Registry
 
 DEFAULT = "en"  # the language of messages that the reader's language lacks
 OWN = Path(__file__).parent / "web" / "locale"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from turno.jobs.part import Part
+    from turno.jobs.job_context import Part
 
 
 class TurnoError(Exception):

@@ -5,6 +5,6 @@ from __future__ import annotations
 from handlers.batch_invoicing import BatchInvoicing
 from tests.event_handlers import Ledger
 from tests.misbehaving_handlers import Odd
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 REGISTRY = Registry.of([BatchInvoicing, Ledger, Odd])

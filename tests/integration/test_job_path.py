@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from turno.jobs.claim import Batch
+    from turno.jobs.job import Batch
 
 LIBRARY = Path(turno.__file__).parent
 FUNCTIONS = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname ~ '^(turno|t_[0-9a-f]+)$'"

@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "a worker starts although one of its handlers cannot be loaded",
         "docs/writing-handlers.md: a failing import is refused at the start",
-        "turno/jobs/registry.py",
+        "turno/jobs/handler.py",
         "            raise InvalidSettings(problems)\n",
         "            pass\n",
         ("tests/unit/jobs/test_named_handlers.py::test_every_type_that_cannot_be_loaded_is_named",),

@@ -11,7 +11,7 @@ from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
-from turno.jobs.counted import counted
+from turno.jobs.label import counted
 from turno.settings import Settings
 from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog

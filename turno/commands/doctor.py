@@ -14,7 +14,7 @@ from turno.commands.output.results import print_message
 from turno.commands.output.tables import printable
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.settings import PREFIX, Settings, variable_of
 from turno.store.operator.troubles import troubles
 from turno.tenancy.catalog.check import check

@@ -13,8 +13,8 @@ from turno.commands.output.results import print_message
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
-from turno.jobs.counted import counted
 from turno.jobs.job import Priority
+from turno.jobs.label import counted
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.process_name import person
 

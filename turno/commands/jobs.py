@@ -15,9 +15,9 @@ from turno.commands.output.tables import print_table, printable, text
 from turno.commands.submit_job import rerun, submit
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.error_record import without_our_frames
+from turno.jobs.handler import named_handlers
 from turno.jobs.redaction import Redaction
-from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import jobs as stored
 
 MOST_ITEMS = 1000

@@ -9,9 +9,9 @@ import click
 
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, TurnoError
+from turno.jobs.handler import named_handlers
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
-from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import check_payload, payload_text
 from turno.jobs.recurrence import MISSED, InvalidRule
 from turno.jobs.recurring_job import RecurringJob

@@ -14,10 +14,9 @@ from turno.commands.output.results import print_message
 from turno.commands.tenant_session import TenantSession, session_of
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
-from turno.jobs.named_handlers import named_handlers
 from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored

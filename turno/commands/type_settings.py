@@ -8,7 +8,7 @@ from turno.commands.output.results import print_message, show
 from turno.commands.tenant_settings import alert_terms, given_changes, unset
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.process_name import person
 from turno.store.operator.run_time_settings import set_type, types_with_code
 from turno.wiring.logins import operator_session

@@ -1,5 +1,6 @@
-"""The stored form of an error: text, group, and the readers of its message."""
+"""The stored form of an error: text, group, the readers of its message, and its traceback without our frames."""
 
+import re
 from hashlib import sha256
 from traceback import extract_tb, format_exception
 from typing import Any, Protocol
@@ -59,3 +60,13 @@ def line_of(error: BaseException) -> str:
 def _storable(text: str) -> str:
     # jsonb takes neither NUL nor a lone surrogate.
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line \d+, in .*\n(?:^    .*\n?)*', re.MULTILINE)
+_OURS = re.compile(r"(?:^|[/\\])turno[/\\](?:jobs|runner|store|worker)[/\\][^\"]*$")
+
+
+def without_our_frames(text: str) -> str:
+    """Return a traceback without Turno's frames; unchanged if it has only such frames."""
+    kept = _FRAME.sub(lambda frame: "" if _OURS.search(frame["file"]) else frame[0], text)
+    return kept if _FRAME.search(kept) else text

@@ -1,8 +1,11 @@
-"""The interface of a handler to its running job; `turno.runner` implements it."""
+"""The interface of a handler to its running job, with its values; `turno.runner` implements it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from turno.jobs.job import Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +19,64 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from turno.jobs.effect import Effect, Finding
     from turno.jobs.handler import JobHandler
     from turno.jobs.job import PriorityName
     from turno.jobs.new_job import Enqueued, Published, UniqueFor
-    from turno.jobs.part import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One effect; `outside_key` is the same in every attempt, so that the receiver can refuse a second use.
+
+    `calls` counts this and the earlier calls, `since` is the time of the permission for the latest call, `age` the
+    seconds since then by the database's clock.
+    """
+
+    key: str
+    outside_key: UUID
+    calls: int
+    since: datetime
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The effect happened; `result` is the result of its call, plain JSON."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The effect did not happen, and the sent request can no longer cause it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The receiver does not know; a person must decide. `why` is shown to that person."""
+
+    why: str
+
+
+Finding = Done | Absent | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part; `done` and `failed` count the items of its ledger, `error` is the error of a failed part."""
+
+    job_id: UUID
+    status: Status
+    result: dict[str, Any] | None
+    error: str | None
+    done: int
+    failed: int
+
+    @property
+    def completed(self) -> bool:
+        """Whether the part ran to its end, even with failed items."""
+        return self.status is Status.COMPLETED
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

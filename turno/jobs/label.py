@@ -1,4 +1,4 @@
-"""The outcome of a job for programs, and its label for people: the same in API, pages, commands and notifications."""
+"""The words about a job, the same in API, pages, commands and notifications: outcome, label, reason of a wait."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -90,3 +90,40 @@ def label_of_end(status: str, reason: str | None, done: int | None, failed: int 
     ended = outcome(status, done, failed)
     assert ended is not None, "the job is open"  # noqa: S101 - the caller's match
     return "expired" if ended == "cancelled" and reason == "expired" else LABELS[ended]
+
+
+def waiting_for(job: Mapping[str, Any]) -> str | None:
+    """Return the reason why a stored job waits; None if a worker can take it."""
+    if job["lacks"] is None:
+        return None
+    return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
+
+
+def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
+    """Return the sentence for the answer of `turno.lacking` or `job_lacks` about this type, version and queue."""
+    match lacks:
+        case "type":
+            return f"no living worker knows {job_type}"
+        case "version":
+            return f"no living worker knows version {version} of {job_type}: they know another"
+        case "paused tenant":
+            return "an operator paused the tenant"
+        case "paused type":
+            return f"an operator paused {job_type}"
+        case "key":
+            return "other jobs of its concurrency key go before it"
+        case "order":
+            return "the job of an earlier event of its key has not ended"
+        case "dead letter":
+            return "the job of an earlier event of its key failed for good: replay or discard its dead letter"
+        case "parts":
+            return "the parts that it was split into have not all ended"
+        case "queue":
+            return f"no living worker that knows {job_type} serves the queue {queue}"
+        case _:
+            return "no worker is alive"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its thousands apart and its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from turno.errors import NotEnqueued
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import Handler, JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.payload import restore_payload
-from turno.jobs.registry import Handler
 
 UNIQUE_WHILE = ("open", "for ever")
 LONGEST_KEY = 255  # bytes

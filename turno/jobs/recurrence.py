@@ -1,4 +1,4 @@
-"""Recurrence rules: five cron fields in a time zone, or an interval in seconds; both spread by name."""
+"""Recurrence rules (cron in a time zone, or an interval; both spread by name), and the moments that get a job."""
 
 import hashlib
 from collections.abc import Iterator
@@ -226,3 +226,37 @@ def _wrong_cron(cron: str) -> str | None:
     if next(moments, None) is None:
         return "names a day that never comes"
     return None
+
+
+# Jobs are made this long before their moment, so that late maintenance delays no job. Longer than cron's interval of a
+# minute, for installations without a resident process.
+AHEAD = timedelta(seconds=90)
+# A moment counts as missed if no maintenance ran until this long after it.
+LATE = timedelta(minutes=5)
+FAR = timedelta(days=3650)  # where cron finds nothing within 50 years
+MOST_MISSED = 100  # jobs of missed moments that are made at once, and jobs of a rule that may be open
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """The moments that get a job, the first one after them, and how many were missed and get none."""
+
+    moments: list[datetime]
+    next_at: datetime
+    missed: int
+
+
+def firing(rule: Rule, missed: Missed, *, next_at: datetime, now: datetime, ahead: timedelta = AHEAD) -> Firing:
+    """Return a rule's moments that come within `ahead` of the database's time `now`; `next_at` has no job yet.
+
+    "all" makes jobs of the last MOST_MISSED missed moments. "once" makes one job for all missed moments: for a moment
+    that comes now, else for the last missed one.
+    """
+    horizon = now + ahead
+    begin = max(next_at, now - LATE) - timedelta(microseconds=1)
+    punctual = list(takewhile(lambda moment: moment <= horizon, rule.after(begin)))
+    kept: list[datetime] = []
+    overdue = rule.count(next_at, now - LATE)
+    if overdue and (missed == "all" or (missed == "once" and not punctual)):
+        kept = rule.last_before(now - LATE, since=next_at, most=MOST_MISSED if missed == "all" else 1)
+    return Firing([*kept, *punctual], rule.next_after(horizon) or horizon + FAR, overdue - len(kept))

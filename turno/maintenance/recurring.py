@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.firing import MOST_MISSED, Firing, firing
+from turno.jobs.recurrence import MOST_MISSED, Firing, firing
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
 from turno.store.engine.engine import Engine, TenantTurn

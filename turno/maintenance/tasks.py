@@ -9,8 +9,8 @@ from typing import LiteralString, Self
 
 from turno.capability import Task, enabled
 from turno.errors import TurnoError
+from turno.jobs.handler import Registry
 from turno.jobs.job import JobRef
-from turno.jobs.registry import Registry
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.maintenance.orphans import rescue_orphans
 from turno.named import load

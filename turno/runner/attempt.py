@@ -24,8 +24,8 @@ from turno.errors import (
     Postponed,
     Waits,
 )
-from turno.jobs.claim import Claim
 from turno.jobs.handler import JobHandler
+from turno.jobs.job import Claim
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import (
     AwaitReview,

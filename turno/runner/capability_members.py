@@ -6,11 +6,9 @@ from typing import Any, cast
 
 from turno.capability import HOME, enabled, installed
 from turno.errors import HandlerMisuse
-from turno.jobs.effect import Effect, Finding
 from turno.jobs.handler import JobHandler
-from turno.jobs.job_context import Files
+from turno.jobs.job_context import Effect, Files, Finding, Part
 from turno.jobs.new_job import Published, payload_of
-from turno.jobs.part import Part
 from turno.named import load
 from turno.settings import Settings
 

@@ -15,7 +15,7 @@ import psycopg
 
 from turno import crash_points, tracing
 from turno.errors import NotStarted
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, resource_limits
 from turno.runner.line_ring import KeptLines
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked

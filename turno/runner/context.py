@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.jobs.payload import check_payload
-from turno.jobs.registry import Registry
 from turno.runner.capability_members import CapabilityMembers
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT

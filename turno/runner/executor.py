@@ -14,9 +14,9 @@ import psycopg
 
 from turno import crash_points, tracing
 from turno.errors import ClaimLost, HandlerMisuse
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch, Claim
 from turno.jobs.outcome import Completed, NotCompleted
-from turno.jobs.registry import Registry
 from turno.runner.attempt import Attempt
 from turno.runner.context import AttemptContext
 from turno.runner.session import Sessions, collided

@@ -6,7 +6,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from turno.jobs.claim import Batch
+from turno.jobs.job import Batch
 
 if TYPE_CHECKING:
     from turno.runner.shared_state import SharedState

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 
 LARGEST_PACKET = 65536  # bytes; a batch of a hundred claims needs a third of it
 PROGRESSED, FREE, LEAVING = b"~", b".", b"!"

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from turno.errors import HandlerMisuse, NotStarted
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner.session import HandlerConnection, Sessions, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts

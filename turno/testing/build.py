@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins

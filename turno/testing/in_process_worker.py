@@ -7,8 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from turno.jobs.claim import Claim
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Claim
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks

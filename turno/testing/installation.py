@@ -15,8 +15,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.capability import installed
-from turno.jobs.handler import JobHandler
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload
 from turno.settings import Settings

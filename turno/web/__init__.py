@@ -11,8 +11,8 @@ from werkzeug.exceptions import default_exceptions
 from turno.capability import enabled, merged
 from turno.catalogue import catalogues
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
+from turno.jobs.handler import Registry
 from turno.jobs.redaction import Redaction
-from turno.jobs.registry import Registry
 from turno.named import load
 from turno.settings import Settings
 from turno.tenancy.identity.directory import Directory

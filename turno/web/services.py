@@ -15,9 +15,8 @@ from markupsafe import Markup
 
 from turno.capability import Link, installed
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.redaction import Redaction
-from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
 from turno.store.operator.outcome_counts import Operator

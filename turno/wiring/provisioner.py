@@ -7,7 +7,7 @@ import psycopg
 
 from turno.environment import project
 from turno.errors import InvalidSettings
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.process_name import person
 from turno.settings import Settings
 from turno.store.engine.announcements import of

@@ -13,8 +13,7 @@ import psycopg
 
 from turno.capability import BACKENDS, backends, enabled
 from turno.environment import variables
-from turno.jobs.named_handlers import named_handlers
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.rounds import PERIOD, Maintenance, beside
 from turno.maintenance.tasks import Terms
 from turno.named import load

@@ -19,8 +19,7 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
-from turno.jobs.named_handlers import named_handlers
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.rounds import UNATTENDED
 from turno.named import load
 from turno.queues.interface import QueueInterface

@@ -8,10 +8,9 @@ from uuid import UUID
 
 from turno.environment import public_settings, read_settings
 from turno.handed_secrets import discard
-from turno.jobs.claim import Batch, Claim
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import Registry, named_handlers
+from turno.jobs.job import Batch, Claim
 from turno.jobs.redaction import redact_process
-from turno.jobs.registry import Registry
 from turno.maintenance.rounds import PERIOD
 from turno.process_name import process_name
 from turno.queues.exec.slots import Slot

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner import exit_codes
 from turno.runner.line_ring import Line
 from turno.runner.protocol import LARGEST_PACKET, LEAVING, PROGRESSED, Word, packed

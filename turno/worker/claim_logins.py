@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import psycopg
 
-from turno.jobs.claim import Claim
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Claim
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import unlocked

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from turno import crash_points
-from turno.jobs.claim import Batch
+from turno.jobs.job import Batch
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.child_pool import ChildPool, FreeSlots

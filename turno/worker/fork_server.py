@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from turno.errors import TurnoError
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner import resource_limits
 from turno.runner.child_main import ChildConfig, run_child
 from turno.runner.shared_state import SIZE, SharedState

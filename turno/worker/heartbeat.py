@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from turno.errors import TurnoError
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.engine.engine import Engine, Orders
 from turno.store.engine_link import RETRY
 from turno.store.outage import in_short

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.claim import Batch, Claim
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch, Claim
+from turno.jobs.outcome import RetryPolicy
 from turno.runner import exit_codes
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short, unreachable

@@ -7,9 +7,9 @@ from time import monotonic
 
 import psycopg
 
-from turno.jobs.changes import Changes
-from turno.jobs.claim import Batch
+from turno.jobs.job import Batch
 from turno.process_name import process_name
+from turno.store.changes import Changes
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.child import Child

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.claim import Claim
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Claim
 from turno.process_name import HOST
 from turno.runner import leftover_processes
 from turno.store.engine.engine import Engine, Orders

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from time import monotonic
 
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 from turno.worker import crash_reasons
 from turno.worker.child import Child
 

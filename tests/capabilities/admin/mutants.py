@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a traceback is mostly Turno's",
         "traceback without our frames",
-        "turno/jobs/traceback_text.py",
+        "turno/jobs/error_record.py",
         '"" if _OURS.search(frame["file"]) else frame[0]',
         "frame[0]",
         ("tests/unit/jobs/test_traceback_text.py::test_our_frames_are_left_out_and_theirs_stay",),

@@ -14,7 +14,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS
 from turno.capabilities.effects import review
-from turno.jobs.effect import Effect, Finding
+from turno.jobs.job_context import Effect, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from tests.attempt_here import attempt
 from tests.capabilities.effects.other_side import Place, write
 from tests.installation import ExampleInstallation
 from turno.errors import NotIssued
-from turno.jobs.effect import Done, Unknown
+from turno.jobs.job_context import Done, Unknown
 from turno.testing.build import FOREVER
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.attempt_here import attempt
 from tests.capabilities.effects.other_side import KEY, Place
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import OddHurried
-from turno.jobs.effect import Effect
+from turno.jobs.job_context import Effect
 
 if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext

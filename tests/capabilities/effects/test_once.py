@@ -14,7 +14,7 @@ from tests.installation import ExampleInstallation
 from turno.capabilities.effects import intents
 from turno.capabilities.effects.once import EffectInDoubt
 from turno.errors import NotIssued
-from turno.jobs.effect import Absent, Done, Finding, Unknown
+from turno.jobs.job_context import Absent, Done, Finding, Unknown
 from turno.testing.build import FOREVER
 
 if TYPE_CHECKING:

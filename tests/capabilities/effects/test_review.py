@@ -10,7 +10,7 @@ from tests.capabilities.effects.other_side import KEY, Place
 from tests.installation import ExampleInstallation
 from turno.capabilities.effects import review
 from turno.errors import NeedsReview
-from turno.jobs.effect import Absent, Done, Unknown
+from turno.jobs.job_context import Absent, Done, Unknown
 from turno.testing.build import FOREVER
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from turno.capabilities.events import stored
 from turno.capabilities.events.data import check_event
 from turno.capabilities.events.stored import Page, Replay
 from turno.commands.main import main
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import as_api, handler_session

@@ -15,7 +15,7 @@ from tests.event_handlers import PLACE, REGISTRY
 from tests.installation import ExampleInstallation
 from turno.capabilities.events import stored
 from turno.capabilities.events.stored import Page, Replay
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.engine.announcements import of
 from turno.tenancy.identity.session import as_api
 from turno.testing.in_process_worker import InProcessWorker

@@ -9,7 +9,7 @@ import pytest
 
 from handlers import LOCALE
 from tests.visitor import Visitor
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -13,7 +13,7 @@ from app import invoicing_page
 from handlers import LOCALE
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.visitor import Visitor
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.job_context import JobContext
-    from turno.jobs.part import Part
+    from turno.jobs.job_context import JobContext, Part
 
     Split = Callable[..., UUID]
 

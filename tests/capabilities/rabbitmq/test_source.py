@@ -14,8 +14,8 @@ import pytest
 
 from turno.capabilities.rabbitmq.message import Message
 from turno.capabilities.rabbitmq.source import POLL_PAUSE, RESTART_PAUSE, SILENT_AFTER, BrokerRefused, BrokerSource
-from turno.jobs.claim import Batch, Claim
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch, Claim
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.sources.source import Source

@@ -10,8 +10,7 @@ import pytest
 from tests.installation import ExampleInstallation
 from turno.capabilities.rabbitmq import stored
 from turno.capabilities.rabbitmq.message import Message
-from turno.jobs.claim import Claim
-from turno.jobs.job import Priority
+from turno.jobs.job import Claim, Priority
 
 TYPES = [("batch_invoicing", 1)]
 TIME = timedelta(seconds=30)

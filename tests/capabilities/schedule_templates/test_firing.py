@@ -10,7 +10,7 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from turno.capabilities.schedule_templates import firing, stored
-from turno.jobs.firing import Firing
+from turno.jobs.recurrence import Firing
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement

@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a missed moment gets a job although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
-        "turno/jobs/firing.py",
+        "turno/jobs/recurrence.py",
         'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
         "if overdue:",
         (f"{FIRING}::test_missed_moments",),
@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "at most a hundred missed moments are counted",
         "missed_runs counts the moments without a job",
-        "turno/jobs/firing.py",
+        "turno/jobs/recurrence.py",
         "overdue = rule.count(next_at, now - LATE)",
         "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",
         (f"{FIRING}::test_every_missed_moment_of_a_year_is_counted",),

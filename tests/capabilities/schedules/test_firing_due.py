@@ -13,7 +13,7 @@ from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
 from turno.capabilities.schedules import changes
 from turno.capabilities.schedules.maintenance import SOURCE, fire_due, repair
-from turno.jobs.firing import Firing
+from turno.jobs.recurrence import Firing
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.maintenance.recurring import DueRule, RuleSource

@@ -16,8 +16,8 @@ from tests.subscribers import subscriber
 from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
 from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
-from turno.jobs.changes import Changes
 from turno.servers.wait import wait_until
+from turno.store.changes import Changes
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.identity.tenant import Tenant

@@ -17,9 +17,9 @@ from tests.api import in_an_hour
 from tests.installation import ExampleInstallation
 from tests.stream_client import StreamClient
 from turno.commands.token import development_token
-from turno.jobs.changes import Changes
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
+from turno.store.changes import Changes
 from turno.store.engine.engine import Engine
 
 if TYPE_CHECKING:

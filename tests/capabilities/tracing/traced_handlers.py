@@ -7,7 +7,7 @@ from typing import Any
 
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from turno.capabilities.webhooks import rounds
 from turno.capabilities.webhooks.delivery import webhook_secret
 from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
 from turno.catalogue import catalogues
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
 from turno.wiring.logins import operator_session

@@ -23,7 +23,7 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.installation import ExampleInstallation
 from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.servers.wait import wait_until
 from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.announcements import of

@@ -13,7 +13,7 @@ from handlers import build_registry
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.maintenance.rounds import UNATTENDED, Maintenance
 from turno.maintenance.tasks import MaintenanceFailed, Terms
 from turno.servers.wait import wait_until

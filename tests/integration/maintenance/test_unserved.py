@@ -12,7 +12,7 @@ from handlers import build_registry
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
-from turno.jobs.lacking import waiting_for
+from turno.jobs.label import waiting_for
 from turno.maintenance.rounds import Maintenance
 from turno.maintenance.tasks import Terms
 from turno.store.api import jobs

@@ -12,8 +12,7 @@ from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS
-from turno.jobs.effect import Done, Effect
-from turno.jobs.job_context import JobContext
+from turno.jobs.job_context import Done, Effect, JobContext
 
 Deed = Callable[[JobContext, Any], Coroutine[Any, Any, dict[str, Any]]]
 INSERT = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', 'awaited')"

@@ -19,10 +19,9 @@ from tests.misbehaving_handlers import Odd, OddBatched
 from tests.misdeeds.deed import DEEDS, OddPayload
 from tests.misdeeds.transactions import TRIES
 from turno.errors import NotStarted, PermanentFailure
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.registry import Registry
 from turno.runner.executor import COLLISIONS
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState

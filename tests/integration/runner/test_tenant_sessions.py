@@ -15,7 +15,7 @@ from tests.attempt_here import attempt, claim_here
 from tests.batch_here import sessions_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction

@@ -16,11 +16,10 @@ from turno.capabilities.effects.once import EffectInDoubt
 from turno.commands.main import main
 from turno.commands.token import development_token
 from turno.errors import HandlerMisuse, InvalidPayload, PermanentFailure, UserError
-from turno.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
+from turno.jobs.outcome import RetryPolicy
 from turno.jobs.redaction import LEFT_OUT
-from turno.jobs.registry import Registry
-from turno.jobs.retry import RetryPolicy
 from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from turno.web.api.job_body import error_body, job_body
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.jobs.claim import Claim
+    from turno.jobs.job import Claim
 
 NOW = timedelta(0)
 TYPE = "batch_invoicing"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from tests.event_handlers import Ledger, Pay
 from tests.installation import ExampleInstallation
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests import claiming
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
-from turno.jobs.job import Priority
+from turno.jobs.job import Claim, Priority
 from turno.servers.wait import wait_until
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine

@@ -12,7 +12,7 @@ from psycopg import sql
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from turno.errors import ClaimLost, HandlerMisuse
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.engine.engine import Engine
 from turno.store.handler import attempts

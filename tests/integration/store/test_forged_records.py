@@ -15,7 +15,7 @@ from psycopg import sql
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
 from turno.capabilities.effects import intents
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session

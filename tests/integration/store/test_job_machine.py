@@ -22,7 +22,7 @@ from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation
 from tests.job_model import Held, Job
 from turno.errors import ClaimLost, HandlerMisuse
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.handler import attempts

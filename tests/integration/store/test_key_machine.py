@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
-from turno.jobs.job import Priority
+from turno.jobs.job import Claim, Priority
 from turno.runner.session import HandlerConnection
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session

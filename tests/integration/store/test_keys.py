@@ -15,9 +15,8 @@ import pytest
 
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
-from turno.jobs.job import Priority
-from turno.jobs.lacking import lacking
+from turno.jobs.job import Claim, Priority
+from turno.jobs.label import lacking
 from turno.runner.session import HandlerConnection
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine

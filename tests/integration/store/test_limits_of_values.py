@@ -20,7 +20,7 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import HandlerMisuse, LimitExceeded
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.jobs.new_job import NewJob, as_json
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import ENQUEUE

@@ -11,8 +11,7 @@ import pytest
 from tests import attempt_steps, claiming
 from tests.batch_here import worker_here
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
-from turno.jobs.job import Priority
+from turno.jobs.job import Claim, Priority
 from turno.runner.session import HandlerConnection
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session

@@ -11,7 +11,7 @@ from handlers import LOCALE
 from tests.greetings import Greetings, GreetingsPayload, valid_body
 from tests.portuguese import with_portuguese
 from tests.visitor import Visitor
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,7 +88,7 @@ def test_a_wrong_option_of_work_is_named(option: tuple[str, str], said: str) -> 
 
 
 BROKEN = """
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 LISTED = Registry({"gone": "no_such_shop:Gone", "odd": "json:Nothing"})
 """
 STARTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turno.jobs.counted import counted
+from turno.jobs.label import counted
 
 
 @pytest.mark.parametrize(

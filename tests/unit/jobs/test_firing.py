@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turno.jobs.firing import AHEAD, MOST_MISSED, firing
-from turno.jobs.recurrence import Missed, rule_of
+from turno.jobs.recurrence import AHEAD, MOST_MISSED, Missed, firing, rule_of
 
 NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
 HOURLY = rule_of(cron="0 * * * *", every=None, zone="UTC", spread=0, missed="once", name="n", tenant="t")

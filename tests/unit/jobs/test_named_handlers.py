@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from turno.errors import InvalidSettings
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.settings import Settings
 
 MODULE = """
 from turno.jobs.handler import JobHandler
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
 
 class One(JobHandler[dict]):
     type = "one"

@@ -15,10 +15,10 @@ from turno.jobs.outcome import (
     Release,
     Reschedule,
     Retry,
+    RetryPolicy,
     Snooze,
     decide,
 )
-from turno.jobs.retry import RetryPolicy
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ERROR = {"class": "ValueError", "message": "no"}

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from turno.jobs.claim import Claim
 from turno.jobs.error_record import record_of
 from turno.jobs.handler import JobHandler
+from turno.jobs.job import Claim
 from turno.jobs.redaction import LEFT_OUT, Redaction, redact_process
 from turno.logs import JsonFormatter
 from turno.tenancy.identity.tenant import HandlerLogin

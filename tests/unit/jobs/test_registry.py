@@ -4,8 +4,7 @@ import pytest
 
 from handlers import build_registry
 from turno.errors import InvalidSettings, UnknownJobType
-from turno.jobs.handler import JobHandler
-from turno.jobs.registry import Registry
+from turno.jobs.handler import JobHandler, Registry
 
 
 def test_unknown_type_error_names_the_known_types() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 
 PLAIN = RetryPolicy(jitter="none")
 

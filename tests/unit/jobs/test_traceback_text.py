@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from turno.jobs.error_record import without_our_frames
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
 from turno.jobs.redaction import LEFT_OUT, Redaction
-from turno.jobs.traceback_text import without_our_frames
 
 OURS = '  File "/venv/turno/runner/attempt.py", line 7, in run\n    handler.handle(job, payload)\n    ^^^^^^^^^^^\n'
 THEIRS = '  File "/srv/shop/turno/orders.py", line 9, in handle\n    raise Boom\n'

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner.line_ring import CAPACITY, HEAD, LONGEST, SIZE, TAIL, KeptLines, Line, LineRing
 from turno.runner.shared_state import SharedState
 from turno.tenancy.identity.tenant import HandlerLogin

@@ -22,8 +22,8 @@ from turno.capabilities.pages.home import SHOWN
 from turno.capability import installed
 from turno.catalogue import OWN, catalogues
 from turno.errors import InvalidSettings
+from turno.jobs.handler import Registry
 from turno.jobs.label import Label
-from turno.jobs.registry import Registry
 from turno.runner import exit_codes
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import Notice

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.shared_state import SharedState
 from turno.tenancy.identity.tenant import HandlerLogin

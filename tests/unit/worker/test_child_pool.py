@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.child import LONG_SECONDS, Child
 from turno.worker.child_pool import ChildPool, FreeSlots, PoolSize

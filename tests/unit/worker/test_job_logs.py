@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import psycopg
 
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.line_ring import Line
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import job_logs

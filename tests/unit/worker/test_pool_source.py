@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.misbehaving_handlers import REGISTRY, Odd
-from turno.jobs.claim import Batch, Claim
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch, Claim
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin

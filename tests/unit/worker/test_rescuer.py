@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.misbehaving_handlers import REGISTRY
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner import exit_codes
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from flask import Response, request
 
 from turno.capabilities.admin.job_actions import actions_of
-from turno.jobs.traceback_text import without_our_frames
+from turno.jobs.error_record import without_our_frames
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import JobBody, error_body, job_body
 from turno.web.http.requests import AFTER, NOT_GIVEN, PageSize, Text, described, read_id

@@ -13,7 +13,7 @@ from turno.capabilities.adoption.uninstall import uninstall as remove_turno
 from turno.commands.output.results import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.counted import counted
+from turno.jobs.label import counted
 from turno.store.operator.acts import record
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import tuple_row
 
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.statements import named_refusals, qualified, row_of, value_of
 
 Session = psycopg.Connection[Any]

@@ -20,8 +20,7 @@ from turno.errors import (
     NotIssued,
     Postponed,
 )
-from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
-from turno.jobs.job_context import JobContext
+from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Unknown
 from turno.jobs.json_text import serialise_answer
 from turno.runner.attempt import Steps, drive
 from turno.runner.context import AttemptContext, attempt_of

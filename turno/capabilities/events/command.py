@@ -13,8 +13,8 @@ from turno.commands.output.tables import text
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import NotEnqueued
-from turno.jobs.counted import counted
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
+from turno.jobs.label import counted
 from turno.wiring.logins import operator_session
 
 BATCH = 500

@@ -9,11 +9,10 @@ from turno.capabilities.parts import stored
 from turno.errors import HandlerMisuse, PartsFailed, Waits
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Status
-from turno.jobs.job_context import JobContext
+from turno.jobs.job_context import JobContext, Part
 from turno.jobs.json_text import serialise
 from turno.jobs.new_job import NewJob
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.part import Part
 from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.attempt import run_to_end
 from turno.runner.context import AttemptContext

@@ -6,10 +6,9 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 
-from turno.jobs.claim import Claim
-from turno.jobs.job import Status
+from turno.jobs.job import Claim, Status
+from turno.jobs.job_context import Part
 from turno.jobs.new_job import NewJob, as_json
-from turno.jobs.part import Part
 from turno.store.statements import named_refusals, qualified, row_of
 
 Session = psycopg.Connection[Any]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turno.capabilities.rabbitmq.source import BrokerSource
-    from turno.jobs.registry import Registry
+    from turno.jobs.handler import Registry
     from turno.settings import Settings
     from turno.store.engine.engine import Engine
     from turno.worker.child_pool import PoolSize

@@ -14,8 +14,8 @@ from turno.capabilities.rabbitmq import stored
 from turno.capabilities.rabbitmq.broker_process import BrokerProcess, BrokerProcessGone, Launch
 from turno.capabilities.rabbitmq.message import Message
 from turno.errors import TurnoError
-from turno.jobs.claim import Batch
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch
 from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.sources.source import Source

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from turno.capabilities.rabbitmq.message import Message
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
 

@@ -12,7 +12,7 @@ from turno.commands.output.results import print_message, show
 from turno.commands.recurring_options import NotSaved, changed_options, given_options, job_options, recurring_job
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.counted import counted
+from turno.jobs.label import counted
 from turno.jobs.recurrence import known_zone
 from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from functools import partial
 
-from turno.jobs.firing import AHEAD
+from turno.jobs.recurrence import AHEAD
 from turno.maintenance import recurring
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.maintenance.recurring import RuleSource

@@ -20,10 +20,10 @@ from turno.capabilities.streams.listener import Listener
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.capabilities.streams.tenant_subscribers import Render, TenantSubscribers
 from turno.errors import TurnoError
-from turno.jobs.changes import Changes, Jobs
 from turno.store import changes
 from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
+from turno.store.changes import Changes, Jobs
 from turno.tenancy.identity.directory import valid_from
 from turno.tenancy.identity.session import as_api
 

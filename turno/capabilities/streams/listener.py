@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 
-from turno.jobs.changes import Jobs, read_payload
 from turno.store import changes
+from turno.store.changes import Jobs, read_payload
 
 log = logging.getLogger(__name__)
 

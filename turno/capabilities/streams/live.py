@@ -8,7 +8,7 @@ from flask import Response
 from turno.capabilities.streams.awaited_end import await_end
 from turno.capabilities.streams.hub import Hub
 from turno.capabilities.streams.stream_events import StreamEvents
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.settings import Settings
 from turno.tenancy.identity.connections import TimeoutConnection

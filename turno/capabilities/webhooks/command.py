@@ -12,7 +12,7 @@ from turno.commands.output.results import print_message, show, wants_json
 from turno.commands.output.tables import print_table, printable
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.process_name import person
 from turno.tenancy.identity.directory import Directory, UnknownTenant
 from turno.wiring.logins import operator_session

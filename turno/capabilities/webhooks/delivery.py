@@ -7,7 +7,7 @@ from turno.capabilities.webhooks.due import Delivery
 from turno.capabilities.webhooks.rounds import Webhooks, WebhookTerms
 from turno.capabilities.webhooks.signature import secret_of
 from turno.catalogue import Catalogues, catalogues
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 from turno.mail import mail_server
 from turno.settings import Settings
 from turno.store.engine.engine import Engine

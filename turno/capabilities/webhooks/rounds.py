@@ -14,9 +14,9 @@ from turno.capabilities.webhooks.post import NeverTaken, post
 from turno.capabilities.webhooks.signature import headers_of
 from turno.capabilities.webhooks.url import MAILTO, reaches_private, url_problem
 from turno.catalogue import Catalogues, catalogues
+from turno.jobs.handler import Registry
 from turno.jobs.label import STATUS_AFTER
 from turno.jobs.moment import written
-from turno.jobs.registry import Registry
 from turno.mail import MailServer
 from turno.maintenance.deliveries import deliver, in_words
 from turno.store.engine.engine import Engine

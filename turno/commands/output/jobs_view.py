@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import label, outcome
-from turno.jobs.lacking import waiting_for
+from turno.jobs.label import label, outcome, waiting_for
 from turno.traces import trace_id
 
 Row = dict[str, Any]

@@ -16,12 +16,12 @@ from django.db.models.base import ModelBase
 from turno.contrib.django.database import job_database, wrapper_class
 from turno.environment import setting
 from turno.errors import HandlerMisuse, InvalidSettings
-from turno.jobs.named_handlers import named_handlers
+from turno.jobs.handler import named_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.jobs.registry import Handler
+    from turno.jobs.handler import Handler
 
 TAG = "turno"
 OF_THE_DATABASE = (connection, connections, transaction)

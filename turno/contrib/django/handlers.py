@@ -6,7 +6,7 @@ import django
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
-from turno.jobs.registry import Handler
+from turno.jobs.handler import Handler
 
 
 def discover() -> list[Handler]:

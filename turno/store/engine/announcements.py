@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from turno.jobs.handler import Handler, Registry
 from turno.jobs.new_job import is_keyed
-from turno.jobs.registry import Handler, Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.store.engine.engine import Engine, TypeVersion, claim_of, in_step
 
 OLDEST_EVERY = 8  # each such claim takes the oldest tickets of any priority

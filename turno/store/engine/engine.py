@@ -10,8 +10,7 @@ from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int2
 
 from turno.capability import installed
-from turno.jobs.claim import Claim
-from turno.jobs.job import JobRef
+from turno.jobs.job import Claim, JobRef
 from turno.store import changes
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.workers import UNSERVED, Unserved

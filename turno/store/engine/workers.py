@@ -7,8 +7,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import class_row, dict_row
 
-from turno.jobs.counted import counted
-from turno.jobs.lacking import lacking
+from turno.jobs.label import counted, lacking
 
 UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
 Rows = list[dict[str, Any]]

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from turno.errors import NotEnqueued
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.jobs.new_job import Enqueued, NewJob, as_json
 from turno.store.statements import named_refusals, qualified, row_of, value_of
 from turno.traces import trace_id

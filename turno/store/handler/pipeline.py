@@ -15,7 +15,7 @@ from psycopg.generators import fetch_many, send
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.handler.attempts import Started, array, keys
 from turno.store.statements import named_refusals, qualified
 

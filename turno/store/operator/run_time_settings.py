@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from turno.jobs.registry import Handler
+from turno.jobs.handler import Handler
 from turno.store.operator.acts import speak_for
 
 Operator = psycopg.Connection[Any]

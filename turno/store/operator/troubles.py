@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from turno.capability import backends, installed
-from turno.jobs.lacking import lacking
+from turno.jobs.label import lacking
 from turno.named import load
 from turno.store.operator.failing_jobs import failing_jobs
 

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import Label, Outcome, label, outcome
-from turno.jobs.lacking import waiting_for
+from turno.jobs.label import Label, Outcome, label, outcome, waiting_for
 from turno.traces import trace_id
 from turno.web.http.responses import from_row
 from turno.web.services import job_links

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.claim import Batch
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import HINTS, Engine
 from turno.store.outage import in_short

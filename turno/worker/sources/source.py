@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from turno.jobs.claim import Batch
+from turno.jobs.job import Batch
 from turno.store.engine.engine import TypeVersion
 
 

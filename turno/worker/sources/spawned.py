@@ -6,8 +6,8 @@ from datetime import timedelta
 from time import monotonic
 from uuid import UUID
 
-from turno.jobs.claim import Batch
-from turno.jobs.registry import Registry
+from turno.jobs.handler import Registry
+from turno.jobs.job import Batch
 from turno.queues.exec.slots import Slot
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine

@@ -12,7 +12,7 @@ from tests import attempt_steps
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import OddBatched
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import Batch, Claim
 from turno.runner.session import HandlerConnection
 from turno.tenancy.identity.session import handler_session
 

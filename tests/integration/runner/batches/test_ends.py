@@ -10,7 +10,7 @@ from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
 from turno.jobs.job_context import JobContext
-from turno.jobs.retry import RetryPolicy
+from turno.jobs.outcome import RetryPolicy
 from turno.runner import executor
 
 

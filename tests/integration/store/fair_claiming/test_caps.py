@@ -12,7 +12,7 @@ import pytest
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from tests.integration.store.fair_claiming.work import INVOICING, KNOWN, claim, finish, slugs, start, wait
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine, Orphan

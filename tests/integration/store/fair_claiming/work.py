@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.installation import ExampleInstallation
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.engine.claims import Claimer
 
 KNOWN = [("work", 1)]

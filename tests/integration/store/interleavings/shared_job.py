@@ -14,7 +14,7 @@ from psycopg import sql
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from tests.permutations import Session, Step
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.engine.engine import Engine

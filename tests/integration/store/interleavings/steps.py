@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from nemesis.effects import EFFECT, THE_END
 from tests import attempt_steps
 from tests.permutations import Session, Step
-from turno.jobs.claim import Claim
+from turno.jobs.job import Claim
 from turno.store.handler import attempts
 
 GATE = 1  # an advisory lock

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from turno.jobs.changes import Changes, Jobs, read_payload
+from turno.store.changes import Changes, Jobs, read_payload
 
 
 def read_all(payloads: list[str]) -> Jobs:

@@ -1,6 +1,0 @@
-"""Numbers of things in English sentences."""
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its thousands apart and its noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
