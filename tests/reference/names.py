@@ -1,4 +1,4 @@
-"""The reference of the public Python names, within docs/library.md."""
+"""The reference of the public Python names and of the SQL functions for applications, within docs/library.md."""
 
 import inspect
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import turno
 import turno.client
+from tests.reference.sql_functions import sql_functions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 BEGIN, END = "<!-- names -->\n", "<!-- /names -->"
@@ -30,6 +31,7 @@ def _lines() -> Iterator[str]:
             yield f"- `{name}{_signature(value)}`{_promise(value)}"
             if name in WITH_METHODS:
                 yield from _methods(value)
+    yield from ["", "### SQL functions for applications", "", *sql_functions()]
 
 
 def _methods(owner: type) -> Iterator[str]:
