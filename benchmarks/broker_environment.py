@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import bare_jobs
 from benchmarks.environment import ROOT, open_environment
 from cli.servers.private_rabbitmq import Node
-from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher
+from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.jobs.handler import Registry
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob

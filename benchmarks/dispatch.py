@@ -16,8 +16,8 @@ from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import timed
 from handlers.batch_invoicing import BatchInvoicing
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:

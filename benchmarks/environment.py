@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
 from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api, service_session
 from turno.tenancy.provisioning.install import install

@@ -15,8 +15,8 @@ from benchmarks.report import Report
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from handlers.batch_invoicing import BatchInvoicing
 from nemesis.environment import open_environment
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api
 from turno.testing import processes
 from turno.wiring.shared import ROOT

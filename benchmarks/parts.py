@@ -11,8 +11,8 @@ from benchmarks.resident import resident
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import load_orders
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
-from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import call_as_api, service_session
 

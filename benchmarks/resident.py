@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.environment import ROOT
 from benchmarks.latency_probe import PROBE, Bell, Ring
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef, Priority
 from turno.jobs.new_job import NewJob
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 from turno.wiring.shared import queue_named
 

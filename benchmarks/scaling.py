@@ -17,8 +17,8 @@ from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure
 from benchmarks.scaling_model import Costs, Load, breaks, need, simulate
 from turno.capabilities.statistics.present import queued
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
-from turno.store.api.commands import ENQUEUE, submission
 from turno.store.operator.fairness import shares
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.logins import Logins

@@ -12,12 +12,12 @@ from uuid import uuid4
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.first_line import FirstLine
 from benchmarks.report import Report
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:

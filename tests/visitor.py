@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tests.api import token
-from turno.web.auth.login import form_token
+from turno.web.auth import form_token
 
 if TYPE_CHECKING:
     from flask import Flask

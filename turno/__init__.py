@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Part, Unknown
     from turno.jobs.new_job import Enqueued, Published
     from turno.jobs.outcome import Cancel, Reschedule, RetryPolicy
-    from turno.web.auth.tokens import Principal
+    from turno.web.auth import Principal
     from turno.wiring.asgi import TurnoASGI
     from turno.wiring.enqueue import enqueue, enqueue_async, enqueue_many, enqueue_many_async
     from turno.wiring.web import Turno
@@ -50,7 +50,7 @@ _PLACES = {
     "Part": "turno.jobs.job_context",
     "Registry": "turno.jobs.handler",
     "RetryPolicy": "turno.jobs.outcome",
-    "Principal": "turno.web.auth.tokens",
+    "Principal": "turno.web.auth",
     "Turno": "turno.wiring.web",
     "TurnoASGI": "turno.wiring.asgi",
     "enqueue": "turno.wiring.enqueue",

@@ -119,7 +119,7 @@ class Capability:
     that return violations, for the report of the test kit. `routes` are the blueprints: Routes of the API, and Pages.
     `backends` are values of QUEUE_BACKEND. A submission is a `turno.web.api.submit:SubmissionPart`. A mark `(operator,
     companies=, since=, limit=)` reads changes for the charts. `live` is `(settings, logins, root) ->
-    turno.web.live:Live`.
+    turno.web.services:Live`.
     """
 
     name: str

@@ -20,7 +20,7 @@ from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, re
 from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
 from tests.misbehaving_handlers import Odd
 from tests.stream_client import StreamClient
-from turno.store.api.commands import ENQUEUE, submission
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.store.operator import routing
 from turno.tenancy.identity.session import call_as_api, service_session
 

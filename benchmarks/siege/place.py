@@ -24,10 +24,10 @@ from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from tenants.northwind.load import load_orders
 from tests.misbehaving_handlers import OddOnce
 from turno.commands.token import development_token
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob, as_json
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin

@@ -10,8 +10,8 @@ from tests.alert_receivers import hook, mail_server
 from tests.misbehaving_handlers import Odd
 from turno.capabilities.webhooks.submission import PUT
 from turno.commands.main import main
+from turno.dispatch.dispatcher import enqueue_with, submission
 from turno.servers.wait import wait_until
-from turno.store.api.commands import enqueue_with, submission
 
 if TYPE_CHECKING:
     import pytest

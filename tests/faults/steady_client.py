@@ -12,8 +12,8 @@ import psycopg
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, submission
 from turno.tenancy.identity.session import call_as_api, service_session
 
 

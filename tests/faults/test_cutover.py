@@ -13,8 +13,7 @@ from cli.servers.private_rabbitmq import Node
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.repeating import Repeating
-from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher
+from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.jobs.new_job import NewJob
 from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until

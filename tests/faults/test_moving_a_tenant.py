@@ -11,7 +11,7 @@ from psycopg import sql
 from tests.faults.test_backup_and_restore import REPLAY, SCRIPTS, all_ended, done, environment_of, follow, later
 from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
 from tests.misbehaving_handlers import Odd
-from turno.store.api.commands import ENQUEUE, submission
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.tenancy.catalog.check import check
 from turno.testing.build import build_installation
 from turno.testing.checker import Checker

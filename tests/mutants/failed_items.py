@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "a bulk retry takes jobs of an outcome that it is not for",
         FAILURES,
-        "turno/dispatch/command_across.py",
+        "turno/dispatch/across_tenants.py",
         "if set(wanted.outcomes) - set(FAILURES) or not wanted.ended & set(FAILURES):",
         "if False:",
         (f"{STEERING}::test_command_on_wrong_state_is_refused_with_the_field",),

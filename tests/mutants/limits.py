@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "an address may send any number of wrong tokens",
         PROMISED,
-        "turno/web/auth/tokens.py",
+        "turno/web/auth.py",
         '            self._count_wrong(sender or "an unknown address")\n',
         "",
         (f"{RATES}::test_wrong_tokens_count_by_address_and_right_ones_pass",),

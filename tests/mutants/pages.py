@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "another site may use the cookie through the API",
         COOKIE,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "    if request.method not in SAFE:\n        require_same_origin(request)\n",
         "",
         (f"{SESSION}::test_foreign_site_changes_nothing_with_the_cookie",),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "another site may sign a user in",
         COOKIE,
-        "turno/web/pages/sign_in.py",
+        "turno/web/pages/problem_pages.py",
         '    """Sign in with a token that was pasted."""\n    require_same_origin(request)\n',
         '    """Sign in with a token that was pasted."""\n',
         (f"{SESSION}::test_foreign_site_signs_no_user_in_or_out",),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "the demo admits every name that leads to it",
         COOKIE,
-        "turno/web/pages/sign_in.py",
+        "turno/web/pages/problem_pages.py",
         " or not asked_on_this_machine(request)",
         "",
         (f"{SESSION}::test_demo_refuses_host_names_that_can_be_redirected",),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "a request without an origin is admitted",
         COOKIE,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "return None if origin is None else urlsplit",
         "return True if origin is None else urlsplit",
         (f"{SESSION}::test_foreign_site_changes_nothing_with_the_cookie",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "every session has the same form token",
         COOKIE,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "hmac.new(token.encode(),",
         'hmac.new(b"turno",',
         (f"{SESSION}::test_one_session_s_forms_are_no_use_in_another",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "scripts may read the cookie",
         COOKIE,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "        httponly=True,\n",
         "",
         (f"{SESSION}::test_cookie_is_hidden_from_scripts_and_foreign_sites",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a neighbouring host may plant a session",
         COOKIE,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "name = _SECURE if over_https(request) else _PLAIN",
         "name = _PLAIN",
         (f"{SESSION}::test_https_ignores_a_cookie_planted_by_a_neighbour",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a session begins without TLS",
         COOKIE,
-        "turno/web/pages/sign_in.py",
+        "turno/web/pages/problem_pages.py",
         "if over_https(request) and not request.is_secure:",
         "if False:",
         (f"{PUBLIC}::test_a_session_begins_over_https_alone",),
@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "every host is ours",
         COOKIE,
-        "turno/web/security.py",
+        "turno/web/admission.py",
         "if host is None or tag == ANY_NAME",
         "if True or tag == ANY_NAME",
         (f"{PUBLIC}::test_foreign_host_does_not_count_as_ours",),
@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "the log has the whole text of a fault of ours",
         "turno/logs.py: never payloads, never secrets",
-        "turno/web/errors.py",
+        "turno/web/responses.py",
         "type(error).__name__, line_of(error), extra",
         "error, line_of(error), extra",
         ("tests/integration/web/test_api_service.py::test_server_fault_hides_details_and_logs_class_and_place",),
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "every request is offered to be sent again",
         "a problem's page repeats no more than a form of ours",
-        "turno/web/pages/problem_page.py",
+        "turno/web/pages/problem_pages.py",
         " and len(fields) <= MAX_FORM_FIELDS",
         "",
         (f"{PROBLEMS}::test_only_a_form_of_this_session_is_offered_again",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "a branch's lock is shown as a fault",
         "section 8: 503 with Retry-After while the database cannot serve",
-        "turno/web/errors.py",
+        "turno/web/responses.py",
         "    if isinstance(error, OUTAGE):\n",
         "    if False:\n",
         (f"{PROBLEMS}::test_locked_branch_page_shows_time_of_next_try",),
@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         "every origin may use the API",
         "TURNO_ALLOWED_ORIGINS: none unless named",
-        "turno/web/security.py",
+        "turno/web/admission.py",
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',
         (f"{ORIGINS}::test_unlisted_origin_is_refused",),
@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(
         "another site may use the host's login",
         HOSTS,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         "        if request.method not in SAFE and not bearer:\n            require_same_origin(request)\n",
         "",
         (f"{MOUNTED}::test_foreign_site_changes_nothing_with_the_host_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
@@ -241,7 +241,7 @@ MUTANTS = (
     Mutant(
         "a bearer header counts next to the host's cookie",
         HOSTS,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         " and not request.cookies\n",
         "\n",
         (f"{MOUNTED}::test_foreign_site_changes_nothing_with_the_host_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "every user of a host's has the same form token",
         HOSTS,
-        "turno/web/auth/login.py",
+        "turno/web/auth.py",
         'f"turno form {principal.user}".encode()',
         'b"turno form"',
         (f"{MOUNTED}::test_a_form_carries_a_token_that_is_its_user_s_own",),
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "every answer of the host's has our headers",
         HOSTS,
-        "turno/web/security.py",
+        "turno/web/admission.py",
         "turno.after_request(_complete)",
         "turno.after_app_request(_complete)",
         (f"{MOUNTED}::test_the_host_s_routes_are_as_they_were",),
@@ -273,7 +273,7 @@ MUTANTS = (
     Mutant(
         "the host's uploads are as large as our bodies",
         HOSTS,
-        "turno/web/security.py",
+        "turno/web/admission.py",
         "turno.before_request(_limit_the_body)",
         "turno.before_app_request(_limit_the_body)",
         (f"{MOUNTED}::test_the_host_s_routes_are_as_they_were",),
@@ -305,7 +305,7 @@ MUTANTS = (
     Mutant(
         "connections of another process are used",
         "docs/mounting.md: once in each web process, after the fork",
-        "turno/web/security.py",
+        "turno/web/admission.py",
         "    turno.before_request(_refuse_after_a_fork)\n",
         "",
         (f"{MOUNTED}::test_mount_forked_after_creation_reports_it",),

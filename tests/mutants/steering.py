@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company operates every tenant",
         BY_ROLE,
-        "turno/web/auth/tokens.py",
+        "turno/web/auth.py",
         "self.operator and (self.companies is None or company in self.companies)",
         "self.operator",
         (

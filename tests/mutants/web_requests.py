@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SCOPE = "turno/web/admission.py"
-TOKENS = "turno/web/auth/tokens.py"
+TOKENS = "turno/web/auth.py"
 JOBS = "tests/integration/web/test_api_jobs.py"
 COMMANDS = "tests/integration/web/test_api_commands.py"
 SUBMIT = "tests/integration/web/test_api_submit.py"
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a malformed id is distinguishable from an unknown one",
         SAME,
-        "turno/web/http/requests.py",
+        "turno/web/requests.py",
         "        raise unknown\n",
         '        raise ValueError("no id")\n',
         (f"{FOREIGN}::test_every_malformed_id_is_unknown[x-GET-/api/jobs/{{}}-job]",),
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a number in a query may be written in any way that Python reads",
         "section 8: queries are read by their documentation",
-        "turno/web/http/requests.py",
+        "turno/web/requests.py",
         'if int in kinds and re.fullmatch("[0-9]{1,19}", text):',
         "if int in kinds:",
         ("tests/integration/web/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "every problem of a body is listed",
         HELD,
-        "turno/web/http/responses.py",
+        "turno/web/responses.py",
         "list(errors[:MAX_LISTED_PROBLEMS])",
         "list(errors)",
         (f"{LARGE}::test_unknown_fields_are_cut_with_their_number",),
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "all large bodies are computed on at once",
         HELD,
-        "turno/web/http/requests.py",
+        "turno/web/requests.py",
         "    with _computing:\n        yield",
         "    yield",
         ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
@@ -379,7 +379,7 @@ MUTANTS = (
     Mutant(
         "an error's class is a reason of the pages",
         OWN_TROUBLE,
-        "turno/web/pages/reasons.py",
+        "turno/web/pages/localizer.py",
         'phrase = f"error {body.class_}"',
         'phrase = f"reason {body.class_}"',
         (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[time limit of]",),

@@ -10,7 +10,7 @@ import pytest
 
 from tax_authority.authorising.settings import VARIABLES
 from tests.reference.commands import OF_THE_CHECKOUT
-from turno.client.job import Status
+from turno.client import Status
 from turno.commands.main import main
 from turno.settings import ALSO_UNPREFIXED, PREFIX, Settings
 

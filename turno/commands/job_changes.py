@@ -11,7 +11,7 @@ import click
 from turno.commands.filters import MOMENT, filtered, one_tenant, options, wanted
 from turno.commands.output.results import print_message
 from turno.commands.tenant_session import all_tenants, session_of
-from turno.dispatch.command_across import command_across
+from turno.dispatch.across_tenants import command_across
 from turno.errors import TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.label import counted

@@ -11,7 +11,7 @@ from turno.commands.filters import filtered, filters_of, one_tenant, wanted
 from turno.commands.output.jobs_view import LIST_HEADERS, list_row
 from turno.commands.output.results import show
 from turno.commands.tenant_session import AllTenants, all_tenants, session_of
-from turno.dispatch.search_tenants import search_tenants
+from turno.dispatch.across_tenants import search_tenants
 from turno.jobs.label import found_label
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import find_jobs, first_id, group_jobs

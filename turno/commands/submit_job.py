@@ -20,7 +20,7 @@ from turno.jobs.json_text import NotJson
 from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.payload import check_payload, payload_text
 from turno.store.api import jobs as stored
-from turno.web.http.requests import IDEMPOTENCY_KEY
+from turno.web.requests import IDEMPOTENCY_KEY
 
 
 class NotSubmitted(TurnoError):

@@ -7,8 +7,7 @@ from typing import Any
 
 from psycopg import Connection, Cursor
 
-from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher
+from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session

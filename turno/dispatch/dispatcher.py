@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from threading import Lock
 from time import monotonic
 from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
@@ -17,10 +18,10 @@ from psycopg.types.json import Jsonb
 from turno import crash_points, tracing
 from turno.errors import RateLimited
 from turno.jobs.job import JobRef
-from turno.jobs.new_job import NewJob
+from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
-from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, enqueue_with, submission
+from turno.store.operator.routing import backend_for
 from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api, call_as_web
 from turno.tenancy.identity.tenant import Tenant
@@ -47,6 +48,69 @@ class Verdict:
 
     word: str
     job_id: UUID | None
+
+
+_ENQUEUED: LiteralString = " FROM {0}.jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb) AS e"
+# Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with the exceeded limit and retry_in.
+ENQUEUE: LiteralString = "SELECT e.job_id, e.exceeded, e.retry_in, e.verdict" + _ENQUEUED
+
+
+def enqueue_with(expressions: Sequence[LiteralString]) -> LiteralString:
+    """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede those of ENQUEUE."""
+    cases = [", CASE e.verdict WHEN 'accepted' THEN " + one + " END" for one in expressions]
+    return "SELECT e.*" + "".join(cases) + _ENQUEUED
+
+
+def submission(
+    *jobs: NewJob, pending_limit: int | None = None, day_limits: str | None = None, command_limits: str | None = None
+) -> tuple[Any, ...]:
+    """Return the arguments of ENQUEUE for jobs of one user and type, within these limits of the user and the tenant.
+
+    `day_limits` and `command_limits` are the values of the limits by their names, as JSON; with `command_limits` the
+    statement counts a request, too.
+    """
+    return as_json(jobs), pending_limit, day_limits, command_limits
+
+
+# Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
+RETRY: LiteralString = """
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::jsonb)
+"""
+
+# An operator's command about many jobs of a tenant. Returns job_id, verdict, made, exceeded and retry_in of each.
+COMMAND: LiteralString = """
+SELECT job_id, verdict, made, exceeded, retry_in
+FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::jsonb)
+"""
+
+# Returns verdict: cancelled, requested, ended or unknown.
+CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"
+
+
+# A transaction without jobs: a crash of the server loses its last counts, which gives a user a few more requests.
+_TAKE_RATE: LiteralString = """
+SELECT t.* FROM set_config('synchronous_commit', 'off', true), turno.rate_take(%s, %s, %s, %s::jsonb, %s, %s) AS t
+"""
+
+
+def take_rate(
+    web: psycopg.Connection[Any],
+    tenant: int,
+    user: str,
+    limits: Mapping[str, int],
+    *,
+    seconds: int = 86_400,
+    job_type: str | None = None,
+) -> None:
+    """Count one request, or one job of `job_type` without its payload, against `limits` of one period.
+
+    Raises RateLimited if one of the limits, values of settings by name, has too little left; then none of them counts.
+    """
+    if any(limits.values()) or job_type:
+        given = (tenant, user, seconds, json.dumps(limits), job_type, int(job_type is not None))
+        row = web.execute(_TAKE_RATE, given).fetchone()
+        if row is not None and row[0] is not None:
+            raise RateLimited(*row)
 
 
 class Dispatcher:
@@ -227,3 +291,41 @@ def _within_limits(row: dict[str, Any]) -> Verdict:
     if row["verdict"] == "limit":
         raise RateLimited(row["exceeded"], row["retry_in"])
     return Verdict(row["verdict"], row["job_id"])
+
+
+class BackendChoice:
+    """Maps a tenant to a queue. A tenant's backend is cached for `ttl` seconds; safe to share between threads.
+
+    A job stamped for the old backend just after a change is not lost: maintenance moves jobs that no worker serves.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection: WebConnection,
+        default: str,
+        open_queue: Callable[[str], QueueInterface],
+        ttl: float = 1.0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._connection = connection
+        self._default = default
+        self._open_queue = open_queue
+        self._ttl = ttl
+        self._clock = clock
+        self._lock = Lock()
+        self._cached: dict[int, tuple[float, str]] = {}
+        self._queues: dict[str, QueueInterface] = {}
+
+    def queue_of(self, tenant: Tenant) -> QueueInterface:
+        """Return the queue that a new job of this tenant is stamped for and offered to."""
+        now = self._clock()
+        until, name = self._cached.get(tenant.id, (now, ""))
+        if now >= until:
+            with self._connection() as connection:
+                name = backend_for(connection, tenant.id, self._default)
+            self._cached[tenant.id] = (now + self._ttl, name)
+        with self._lock:
+            if name not in self._queues:
+                self._queues[name] = self._open_queue(name)
+            return self._queues[name]

@@ -15,11 +15,11 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.capability import installed
+from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.new_job import NewJob
 from turno.jobs.payload import check_payload
 from turno.settings import Settings
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api

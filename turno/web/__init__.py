@@ -16,22 +16,19 @@ from turno.jobs.redaction import Redaction
 from turno.named import load
 from turno.settings import Settings
 from turno.tenancy.identity.directory import Directory
+from turno.web.admission import install_cors, install_security, install_unknown_address
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
-from turno.web.api.job_history import job_history
-from turno.web.api.jobs import jobs
+from turno.web.api.jobs import job_history, jobs
 from turno.web.api.notifications import notifications
 from turno.web.api.submit import job_submission
-from turno.web.auth.tokens import TokenCheck
-from turno.web.live import Live
-from turno.web.openapi.docs import docs, published
-from turno.web.openapi.document import build_document
+from turno.web.auth import TokenCheck
+from turno.web.openapi import build_document, docs, published
 from turno.web.pages.page_routes import Pages
-from turno.web.pages.problem_page import answer_error
-from turno.web.pages.sign_in import sign_in as token_sign_in
+from turno.web.pages.problem_pages import answer_error
+from turno.web.pages.problem_pages import sign_in as token_sign_in
 from turno.web.routes import Routes
-from turno.web.security import install_cors, install_security, install_unknown_address
-from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services, utc_now
+from turno.web.services import NAME, AskPrincipal, Clock, Inline, Live, Readiness, Services, utc_now
 
 ROUTES = (
     job_submission,

@@ -18,10 +18,9 @@ from turno.web.admission import (
     require_operator,
     scope_of,
 )
-from turno.web.auth.login import SAFE, principal_of
-from turno.web.auth.tokens import Principal
-from turno.web.http.requests import Changes, NoQuery, correlation_id, read_body, read_changes, read_query
-from turno.web.http.responses import Kind, answer
+from turno.web.auth import SAFE, Principal, principal_of
+from turno.web.requests import Changes, NoQuery, correlation_id, read_body, read_changes, read_query
+from turno.web.responses import Kind, answer
 
 Access = Literal["user", "operator"]
 View = TypeVar("View", bound=Callable[..., Any])

@@ -1,4 +1,4 @@
-"""The services of an application, and the addresses of its routes."""
+"""The services of an application, its live changes, and the addresses of its routes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import Flask, Request, current_app, request
+from flask import Flask, Request, Response, current_app, request
 from markupsafe import Markup
+from msgspec import Meta
 
 from turno.capability import Link, installed
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
@@ -22,14 +23,15 @@ from turno.store.api.jobs import Reader
 from turno.store.operator.outcome_counts import Operator
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.live import Live
 
 if TYPE_CHECKING:
     from turno.catalogue import Catalogues
     from turno.web.api.submit import SubmissionPart
-    from turno.web.auth.tokens import Principal, TokenCheck
-    from turno.web.pages.operator_pages import OperatorVisit
+    from turno.web.auth import Principal, TokenCheck
+    from turno.web.pages.page_routes import OperatorVisit
     from turno.web.pages.visit import Visit
+    from turno.web.routes import Call
+
 
 # Returns the user of a request, None without a session.
 AskPrincipal = Callable[[Request], "Principal | None"]
@@ -48,6 +50,55 @@ Published = Callable[[str], tuple[str, str]]
 NAME = "turno"
 OF_CAPABILITIES = [name for one in installed() for name in one.job_links]
 LINKS = ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "rerun")
+
+
+LONGEST_WAIT = 300  # seconds: the largest value of the parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitQuery:
+    """How long the caller waits for the job's end."""
+
+    wait: Annotated[
+        int,
+        Meta(
+            description="Seconds to wait for the job's end before the answer; the server may wait for less.",
+            ge=0,
+            le=LONGEST_WAIT,
+        ),
+    ] = 0
+
+
+class Live(Protocol):
+    """The live changes of one web process; its length is the number of open streams."""
+
+    def __len__(self) -> int: ...
+
+    def announce(self, tenant_id: int, job_id: UUID) -> None:
+        """Notify every web process that a job changed; does not wait, and may be lost."""
+
+    def await_end(self, call: "Call", query: WaitQuery, job_id: UUID, answer: Response) -> Response:
+        """Return the answer that the caller waits for; at once if the job has ended or no wait is possible."""
+
+    def end_all(self) -> None:
+        """End every stream and every wait: the process stops."""
+
+
+class NoLive:
+    """Without the capability: no request waits."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def announce(self, tenant_id: int, job_id: UUID) -> None:
+        """Do nothing."""
+
+    def await_end(self, call: "Call", query: WaitQuery, job_id: UUID, answer: Response) -> Response:  # noqa: ARG002
+        """Return the answer at once."""
+        return answer
+
+    def end_all(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from turno.environment import read_settings
 from turno.http_server.request_threads import RequestThreads
 from turno.http_server.wsgi import ClientLeft, Message, Receive, Scope, Send, WsgiResponse, environ_of
 from turno.settings import Settings
-from turno.web.auth.tokens import Principal
+from turno.web.auth import Principal
 from turno.web.services import services_of
 from turno.wiring.web import Turno
 

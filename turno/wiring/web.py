@@ -14,8 +14,7 @@ from flask import Flask
 from psycopg_pool import ConnectionPool
 
 from turno.capability import enabled
-from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher
+from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
@@ -30,9 +29,8 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
-from turno.web.live import Live, NoLive
 from turno.web.pages.page_routes import Pages
-from turno.web.services import AskPrincipal, services_of
+from turno.web.services import AskPrincipal, Live, NoLive, services_of
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
 

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "any user sees the operator's pages",
         OPERATORS,
-        "turno/web/pages/operator_pages.py",
+        "turno/web/pages/page_routes.py",
         "        require_operator(visitor.principal)\n",
         "",
         (f"{PAGES}::test_a_tenant_s_user_sees_none_of_it[/admin]",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "a reader changes operators' settings",
         OPERATORS,
-        "turno/web/pages/operator_pages.py",
+        "turno/web/pages/page_routes.py",
         "            require_change(visitor.principal)\n",
         "            pass\n",
         (f"{PAGES}::test_unauthorised_user_changes_no_tenant",),
@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company acts on a job of another",
         BY_COMPANY,
-        "turno/web/pages/operator_pages.py",
+        "turno/web/pages/page_routes.py",
         "        if not scope.principal.operator:\n",
         "        if False:\n",
         (f"{PAGES}::test_user_of_a_foreign_tenant_acts_on_none_of_its_jobs",),

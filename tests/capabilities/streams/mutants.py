@@ -14,7 +14,7 @@ OF_STREAMS = "tests/capabilities/streams/test_streams.py"
 OF_FAULTS = "tests/capabilities/streams/test_faults.py"
 OF_SUBSCRIBER = "tests/capabilities/streams/test_subscriber.py"
 OF_FRAMES = "tests/capabilities/streams/test_frames.py"
-OF_CLIENT = "tests/unit/client/test_client.py"
+OF_CLIENT = "tests/unit/test_client.py"
 OF_AWAITING = "tests/capabilities/streams/test_awaiting.py"
 OWN = "section 8: a stream shows exactly its user's visible jobs"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "a submission that is sent again is another job",
         "issue 17: retries make no second job",
-        "turno/client/connection.py",
+        "turno/client.py",
         "self._headers(sent) | dict(headers or {})",
         "self._headers(sent)",
         (f"{OF_CLIENT}::test_limits_and_broken_links_are_retried_with_one_key",),
@@ -323,7 +323,7 @@ MUTANTS = (
     Mutant(
         "the client announces an older state after a later one",
         "section 8: state with revisions",
-        "turno/client/client.py",
+        "turno/client.py",
         "job.revision >= last.revision and ",
         "",
         (f"{OF_CLIENT}::test_broken_stream_reconnects_without_repeated_states",),

@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "a mail goes to an unverified address",
         "decision 77: no user makes this service write to others",
-        "turno/web/auth/tokens.py",
+        "turno/web/auth.py",
         'verified = claims.get("email_verified", True) is True',
         "verified = True",
         ("tests/integration/web/test_api_submit.py::test_mail_goes_only_to_the_address_in_the_token",),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from turno.capabilities.webhooks.due import make_due
 from turno.capabilities.webhooks.submission import PUT
-from turno.store.api.commands import enqueue_with, submission
+from turno.dispatch.dispatcher import enqueue_with, submission
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
-from turno.dispatch.backend_choice import BackendChoice
+from turno.dispatch.dispatcher import BackendChoice
 from turno.queues.interface import QueueInterface
 from turno.store.operator import routing
 from turno.tenancy.identity.session import service_session

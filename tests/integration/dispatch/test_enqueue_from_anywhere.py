@@ -22,10 +22,10 @@ import turno
 from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.installation import ExampleInstallation
 from tests.integration.store.test_lookups import tuples
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.errors import UnknownJobType
 from turno.jobs.handler import named_handlers
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, submission
 from turno.store.engine.announcements import of
 from turno.tenancy.rights.host_rights import hosts, join_host
 

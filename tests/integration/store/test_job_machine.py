@@ -21,10 +21,10 @@ from nemesis.effects import EFFECT, EFFECTS, THE_END
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation
 from tests.job_model import Held, Job
+from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import Tenant

@@ -18,19 +18,17 @@ from handlers.batch_invoicing import BatchInvoicing
 from tests import attempt_steps, claiming
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
-from turno.dispatch.dispatcher import Dispatcher
+from turno.dispatch.dispatcher import ENQUEUE, Dispatcher
 from turno.errors import HandlerMisuse, LimitExceeded
 from turno.jobs.job import Claim
 from turno.jobs.new_job import NewJob, as_json
 from turno.runner.session import HandlerConnection
-from turno.store.api.commands import ENQUEUE
 from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.store.operator import routing
 from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import handler_session, service_session
-from turno.web.errors import problem_of
-from turno.web.http.responses import FieldProblem, Kind
+from turno.web.responses import FieldProblem, Kind, problem_of
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)

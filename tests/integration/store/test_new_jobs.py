@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.installation import ExampleInstallation
+from turno.dispatch.dispatcher import submission
 from turno.jobs.new_job import NewJob
-from turno.store.api.commands import submission
 from turno.tenancy.identity.session import as_api
 
 ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb)"

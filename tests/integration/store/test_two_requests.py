@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from tests.installation import ExampleInstallation
+from turno.dispatch.dispatcher import ENQUEUE, RETRY, submission
 from turno.servers.wait import wait_until
-from turno.store.api.commands import ENQUEUE, RETRY, submission
 from turno.tenancy.identity.session import as_api, call_as_api, service_session
 
 Parameters = tuple[Any, ...]

@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors, sql
 
 from tests.installation import ExampleInstallation
-from turno.store.api.commands import ENQUEUE, submission
+from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.tenancy.provisioning.provision import read_company
 
 

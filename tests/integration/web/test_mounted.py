@@ -18,7 +18,7 @@ from tests.problems import problem_of
 from turno.http_server.thread_shares import PLACES, ThreadShares
 from turno.limits import Limits
 from turno.settings import Settings
-from turno.web.auth.tokens import Principal
+from turno.web.auth import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.greetings import valid_body
 from tests.problems import problem_of
 from tests.visitor import OURS, Visitor
 from turno.settings import Settings
-from turno.web.auth.login import MAX_COOKIE_BYTES
+from turno.web.auth import MAX_COOKIE_BYTES
 
 if TYPE_CHECKING:
     from tests.api import Service

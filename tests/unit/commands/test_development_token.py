@@ -4,7 +4,7 @@ from click.testing import CliRunner
 
 from turno.commands.token import CannotSign, development_token, token
 from turno.settings import Settings
-from turno.web.auth.tokens import TokenCheck
+from turno.web.auth import TokenCheck
 
 SETTINGS = Settings(jwt_key="a key that only this test knows, long enough")
 

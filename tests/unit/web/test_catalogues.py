@@ -25,9 +25,8 @@ from turno.errors import InvalidSettings
 from turno.jobs.handler import Registry
 from turno.jobs.label import Label
 from turno.runner import exit_codes
-from turno.web.pages.localizer import Localizer
+from turno.web.pages.localizer import Localizer, of_error, of_event, of_job
 from turno.web.pages.page_routes import Notice
-from turno.web.pages.reasons import of_error, of_event, of_job
 from turno.worker import crash_reasons
 
 ROOT = Path(__file__).resolve().parents[3]

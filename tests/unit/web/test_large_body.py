@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from flask import Request
 
-from turno.web.http.requests import SMALL_BODY_BYTES, one_at_a_time
+from turno.web.requests import SMALL_BODY_BYTES, one_at_a_time
 
 
 def request_of(size: int | None) -> Request:

@@ -11,9 +11,9 @@ import pytest
 from tests.greetings import build_registry
 from turno.settings import Settings
 from turno.web import create_app
-from turno.web.http.responses import Kind
+from turno.web.admission import UNKNOWN
 from turno.web.pages.page_routes import Pages
-from turno.web.security import UNKNOWN
+from turno.web.responses import Kind
 
 if TYPE_CHECKING:
     from flask import Flask

@@ -10,8 +10,8 @@ import pytest
 from flask import Flask, request
 
 from turno.jobs.json_text import LARGEST_WHOLE_NUMBER, MAX_DEPTH
-from turno.web.http.requests import read_json_object
-from turno.web.http.responses import Kind, Problem
+from turno.web.requests import read_json_object
+from turno.web.responses import Kind, Problem
 
 LIMIT = 200_000
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from turno.errors import InvalidSettings
 from turno.settings import Settings
-from turno.web.auth.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck, refuse_token
-from turno.web.http.responses import Kind, Problem
+from turno.web.auth import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck, refuse_token
+from turno.web.responses import Kind, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +231,7 @@ def test_an_ed25519_key_verifies_eddsa() -> None:
 def test_an_accepted_token_is_refused_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     check, token = TokenCheck(Settings(jwt_key=SECRET)), jwt.encode(claims(exp=NOW - LEEWAY_SECONDS + 3600), SECRET)
     assert check.read(token) is check.read(token)
-    monkeypatch.setattr("turno.web.auth.tokens.time", lambda: float(NOW + 3600))
+    monkeypatch.setattr("turno.web.auth.time", lambda: float(NOW + 3600))
     monkeypatch.setattr(check, "_claims", lambda _token, _sender: refuse_token("checked again"))
     with pytest.raises(Problem, match="checked again"):
         check.read(token)

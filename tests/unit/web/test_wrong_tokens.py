@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from turno.web.auth import tokens
-from turno.web.auth.tokens import WINDOW_SECONDS, WrongTokens
+from turno.web import auth
+from turno.web.auth import WINDOW_SECONDS, WrongTokens
 
 
 def test_an_address_may_try_again_in_the_next_minute() -> None:
@@ -32,7 +32,7 @@ def test_without_a_limit_nothing_is_kept() -> None:
 
 
 def test_ever_new_addresses_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "MAX_ADDRESSES", 3)
+    monkeypatch.setattr(auth, "MAX_ADDRESSES", 3)
     wrong = WrongTokens(1, clock=lambda: 0.0)
     counted = [wrong.count(f"address {number}") for number in range(5)]
     assert counted == [None, None, None, None, WINDOW_SECONDS]

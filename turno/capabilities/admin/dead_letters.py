@@ -8,11 +8,10 @@ from uuid import UUID
 from flask import Response
 
 from turno.store.api import jobs as stored
-from turno.web.admission import over_quota
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
-from turno.web.http.requests import JobPageQuery, described, read_id
-from turno.web.http.responses import Kind, Problem, from_row, page_of
+from turno.web.requests import JobPageQuery, described, read_id
+from turno.web.responses import Kind, Problem, from_row, over_quota, page_of
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 

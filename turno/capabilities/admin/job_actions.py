@@ -15,11 +15,11 @@ from turno.web.api.job_body import JobBody
 from turno.web.api.job_commands import rerun_job
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import known_handler
-from turno.web.http.requests import check, read_id
-from turno.web.http.responses import FieldProblem, Kind, Problem, no_such_job
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.job_forms import form_key
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import check, read_id
+from turno.web.responses import FieldProblem, Kind, Problem, no_such_job
 from turno.web.routes import Call
 from turno.web.services import as_operator, services
 

@@ -14,11 +14,11 @@ from turno.capabilities.admin.job_actions import actions_of
 from turno.jobs.error_record import without_our_frames
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import JobBody, error_body, job_body
-from turno.web.http.requests import AFTER, NOT_GIVEN, PageSize, Text, described, read_id
-from turno.web.http.responses import Kind, from_row, no_such_job, page_of
 from turno.web.pages.drawing import draw, written
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
-from turno.web.pages.reasons import of_job
+from turno.web.pages.localizer import of_job
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import AFTER, NOT_GIVEN, PageSize, Text, described, read_id
+from turno.web.responses import Kind, from_row, no_such_job, page_of
 from turno.web.routes import Call, Routes
 from turno.web.services import at, services
 

@@ -15,8 +15,8 @@ from turno.jobs.operator_command import CommandName, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, group_jobs
 from turno.web.api.job_body import Band
 from turno.web.api.jobs import Filters, filters_of
-from turno.web.http.requests import NOT_GIVEN, Moment, PageSize, Text, described
-from turno.web.http.responses import FieldProblem, from_row, invalid
+from turno.web.requests import NOT_GIVEN, Moment, PageSize, Text, described
+from turno.web.responses import FieldProblem, from_row, invalid
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

@@ -8,16 +8,16 @@ from uuid import UUID, uuid4
 from flask import Response
 
 from turno.capabilities.admin.many_jobs import Found, change, refused_as_problem, search
-from turno.dispatch.command_across import applicable
+from turno.dispatch.across_tenants import applicable
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES, LABELS, Outcome
 from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, JobsWanted, SearchTooLong, count_targets, find_jobs, group_jobs
 from turno.web.api.jobs import filter_names, filters_of
-from turno.web.http.requests import NOT_GIVEN, Text, searchable
-from turno.web.http.responses import Kind, Problem
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import NOT_GIVEN, Text, searchable
+from turno.web.responses import Kind, Problem
 from turno.web.services import as_operator, services
 
 job_pages = OperatorPages("operator_jobs", __name__)

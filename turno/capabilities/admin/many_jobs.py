@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from turno.dispatch.command_across import command_across
-from turno.dispatch.search_tenants import FoundInTenants, search_tenants, within_tenant
+from turno.dispatch.across_tenants import FoundInTenants, command_across, search_tenants, within_tenant
 from turno.jobs.label import found_label, label, outcome
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, JobsWanted, Row, find_jobs, find_quickly
-from turno.web.auth.tokens import Principal
-from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
+from turno.web.auth import Principal
+from turno.web.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.services import as_operator, services
 
 SEARCH_SECONDS = 3.0  # after which a search of the API skips the remaining tenants

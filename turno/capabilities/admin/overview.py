@@ -15,7 +15,7 @@ from turno.store.operator.outcome_counts import counted_until
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.pages.drawing import draw
 from turno.web.pages.localizer import Localizer
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
 from turno.web.services import as_operator, services
 
 overview = OperatorPages("operator_overview", __name__, template_folder="templates")

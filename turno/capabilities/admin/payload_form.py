@@ -7,8 +7,8 @@ from typing import Any
 from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, parse_json
 from turno.jobs.redaction import LEFT_OUT
-from turno.web.http.requests import check
-from turno.web.http.responses import FieldProblem, invalid
+from turno.web.requests import check
+from turno.web.responses import FieldProblem, invalid
 
 PREFIX = "payload."  # of the name of each field, as in the problems of a payload
 _LEFT_EMPTY = object()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from flask import Response
 
 from turno.capabilities.admin import board
-from turno.web.http.requests import searchable
 from turno.web.pages.drawing import draw
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import searchable
 from turno.web.services import as_operator
 
 queue_list = OperatorPages("operator_queues", __name__)

@@ -15,11 +15,11 @@ from turno.capability import backends
 from turno.store.operator import routing
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import set_tenant
-from turno.web.auth.tokens import Principal
-from turno.web.http.requests import Changes, KeyPageQuery, Text, searchable
-from turno.web.http.responses import Kind, Problem, from_row, page_of
+from turno.web.auth import Principal
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import Changes, KeyPageQuery, Text, searchable
+from turno.web.responses import Kind, Problem, from_row, page_of
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

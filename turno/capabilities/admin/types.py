@@ -10,10 +10,10 @@ from msgspec import Meta
 from turno.capabilities.admin.setting_form import changes_in
 from turno.capabilities.admin.tenants import AlertMinutes, AlertPercent, JobsPerDay
 from turno.store.operator.run_time_settings import set_type, types_with_code
-from turno.web.http.requests import Changes
-from turno.web.http.responses import Kind, Problem, from_row
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import Changes
+from turno.web.responses import Kind, Problem, from_row
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

@@ -10,10 +10,10 @@ from flask import Response, request
 from turno.capabilities.admin.tenants import Backend
 from turno.store.operator.outcome_counts import Operator
 from turno.store.operator.run_time_settings import ask_worker, list_workers
-from turno.web.http.requests import Changes, read_id
-from turno.web.http.responses import Kind, Problem, from_row, invalid
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import Changes, read_id
+from turno.web.responses import Kind, Problem, from_row, invalid
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

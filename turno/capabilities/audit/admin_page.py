@@ -7,9 +7,9 @@ from typing import Any
 from flask import Response
 
 from turno.capabilities.audit import stored
-from turno.web.http.requests import LONGEST_TEXT, NOT_GIVEN, NumberCursor
 from turno.web.pages.drawing import draw
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import LONGEST_TEXT, NOT_GIVEN, NumberCursor
 from turno.web.services import as_operator
 
 audit_list = OperatorPages("operator_audit", __name__, template_folder="templates")

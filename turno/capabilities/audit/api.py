@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from turno.capabilities.audit.stored import list_audit
-from turno.web.http.requests import NOT_GIVEN, Moment, NumberCursor, PageSize, Text, described
-from turno.web.http.responses import from_row, page_of
+from turno.web.requests import NOT_GIVEN, Moment, NumberCursor, PageSize, Text, described
+from turno.web.responses import from_row, page_of
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator
 

@@ -13,8 +13,8 @@ from msgspec import Meta
 from turno.capabilities.effects import review
 from turno.capabilities.effects.intents import LONGEST_KEY
 from turno.web.api.jobs import find_job
-from turno.web.http.requests import KeyPageQuery, read_body
-from turno.web.http.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
+from turno.web.requests import KeyPageQuery, read_body
+from turno.web.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Call, Routes
 from turno.web.services import at, job_links, services
 

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from turno.capabilities.effects import review
 from turno.store.api.jobs import Reader
-from turno.web.pages.operator_pages import OperatorVisit
+from turno.web.pages.page_routes import OperatorVisit
 
 EFFECTS_SHOWN = 50
 

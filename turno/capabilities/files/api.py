@@ -28,8 +28,8 @@ from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import place_of
 from turno.web.api.jobs import find_job
-from turno.web.http.requests import LARGEST_ID, Text, described, read_bytes, read_id
-from turno.web.http.responses import FieldProblem, Kind, Problem, answer, invalid
+from turno.web.requests import LARGEST_ID, Text, described, read_bytes, read_id
+from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 

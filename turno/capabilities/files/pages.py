@@ -8,11 +8,11 @@ from markupsafe import Markup
 from turno.capabilities.files.stored import written_by as files_of
 from turno.capabilities.files.uploads import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece
 from turno.store.api.jobs import Reader
-from turno.web.http.requests import read_id
-from turno.web.http.responses import FieldProblem, invalid
 from turno.web.pages.drawing import go
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit
+from turno.web.requests import read_id
+from turno.web.responses import FieldProblem, invalid
 
 __all__ = ["files_of", "keep_upload"]
 

@@ -11,7 +11,7 @@ from turno.capabilities.files.link import SECONDS, Link
 from turno.settings import MEGABYTE
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.web.admission import Scope
-from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
+from turno.web.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.services import at, services
 
 LARGEST_PIECE = 1_048_576  # bytes

@@ -12,10 +12,10 @@ from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
-from turno.web.http.requests import NOT_GIVEN
 from turno.web.pages.drawing import draw
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
+from turno.web.requests import NOT_GIVEN
 
 __all__ = ["HomeQuery", "listed", "under_way"]
 

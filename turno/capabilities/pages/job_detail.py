@@ -9,9 +9,9 @@ from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import CRASH
-from turno.web.http.responses import page_of
-from turno.web.pages.reasons import of_error, of_job
+from turno.web.pages.localizer import of_error, of_job
 from turno.web.pages.visit import Visit
+from turno.web.responses import page_of
 
 ItemState = Literal["failed", "done"]
 # The message for the reason of `job_lacks`; every other reason is a missing worker.

@@ -10,12 +10,12 @@ from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
-from turno.web.http.requests import NOT_GIVEN, Text, read_id
-from turno.web.http.responses import no_such_job
 from turno.web.pages.drawing import draw, written
+from turno.web.pages.localizer import of_event, of_job
 from turno.web.pages.page_routes import PageQuery, Pages
-from turno.web.pages.reasons import of_event, of_job
 from turno.web.pages.visit import Visit, reading
+from turno.web.requests import NOT_GIVEN, Text, read_id
+from turno.web.responses import no_such_job
 from turno.web.services import services
 
 job_page = Pages("job_page", __name__)

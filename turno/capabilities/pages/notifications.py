@@ -9,11 +9,11 @@ from flask import Response, request
 
 from turno.store.api import notifications as stored
 from turno.web.api.notifications import read, told_label
-from turno.web.http.requests import NOT_GIVEN, read_id
-from turno.web.http.responses import Kind, Problem, page_of
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
+from turno.web.requests import NOT_GIVEN, read_id
+from turno.web.responses import Kind, Problem, page_of
 
 notification_pages = Pages("notification_pages", __name__)
 

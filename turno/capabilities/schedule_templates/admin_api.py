@@ -12,8 +12,8 @@ from turno.capabilities.schedule_templates import stored
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import known_zone
 from turno.web.api.recurring_job import RecurringJobBody, SavedRecurringJob, read_recurring_job
-from turno.web.http.requests import KeyPageQuery, described
-from turno.web.http.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
+from turno.web.requests import KeyPageQuery, described
+from turno.web.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from flask import Response, request
 
 from turno.capabilities.schedule_templates.admin_api import list_all, remove_template, save_template, switch_template
-from turno.web.http.responses import FieldProblem, Kind, invalid
+from turno.web.api.recurring_job import NEW, form_fields, save_form
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
-from turno.web.pages.recurring_job_form import NEW, form_fields, save_form
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.responses import FieldProblem, Kind, invalid
 
 template_list = OperatorPages("operator_templates", __name__, template_folder="templates")
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import SavedRecurringJob
-from turno.web.http.responses import Kind, Problem, from_row
+from turno.web.responses import Kind, Problem, from_row
 from turno.web.routes import Call, Routes
 from turno.web.services import services
 

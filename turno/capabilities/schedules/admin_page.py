@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from flask import Response
 
 from turno.capabilities.schedules.listed import all_schedules
-from turno.web.http.requests import Text
 from turno.web.pages.drawing import draw
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import Text
 from turno.web.services import as_operator
 
 schedule_list = OperatorPages("operator_schedules", __name__, template_folder="templates")

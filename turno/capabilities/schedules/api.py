@@ -9,8 +9,8 @@ from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.body import ScheduleBody, ScheduleSummary, schedule_body
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
-from turno.web.http.requests import KeyPageQuery
-from turno.web.http.responses import Kind, Problem, answer, page_of
+from turno.web.requests import KeyPageQuery
+from turno.web.responses import Kind, Problem, answer, page_of
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 

@@ -13,7 +13,7 @@ from turno.jobs.recurrence import InvalidRule
 from turno.jobs.recurring_job import stored_rule
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.api.recurring_job import SavedRecurringJob
-from turno.web.http.responses import from_row
+from turno.web.responses import from_row
 from turno.web.services import services
 
 NEXT_SHOWN = 5

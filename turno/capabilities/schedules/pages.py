@@ -12,12 +12,12 @@ from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.api import find_schedule, remove_schedule, save_schedule, switch_schedule
 from turno.capabilities.schedules.body import ScheduleSummary, schedule_body
 from turno.store.api import notifications
-from turno.web.http.requests import NOT_GIVEN, Text
-from turno.web.http.responses import FieldProblem, Kind
+from turno.web.api.recurring_job import NEW, form_fields, save_form
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
-from turno.web.pages.recurring_job_form import NEW, form_fields, save_form
 from turno.web.pages.visit import Visit, reading
+from turno.web.requests import NOT_GIVEN, Text
+from turno.web.responses import FieldProblem, Kind
 from turno.web.services import at
 
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")

@@ -10,7 +10,7 @@ from turno.capabilities.statistics import present, totals
 from turno.capabilities.statistics.over_time import Point, over_time
 from turno.capabilities.statistics.present import Served
 from turno.store.operator.outcome_counts import counted_until
-from turno.web.http.requests import NOT_GIVEN, Text, described
+from turno.web.requests import NOT_GIVEN, Text, described
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 

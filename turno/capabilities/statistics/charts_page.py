@@ -10,9 +10,9 @@ from markupsafe import Markup
 from turno.capabilities.statistics import over_time
 from turno.capabilities.statistics.charts import Charts, read_charts
 from turno.store.operator.outcome_counts import Operator
-from turno.web.http.requests import searchable
 from turno.web.pages.drawing import draw
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import searchable
 from turno.web.services import as_operator, at
 
 charts = OperatorPages("operator_charts", __name__, template_folder="templates")

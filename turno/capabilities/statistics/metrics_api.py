@@ -10,9 +10,9 @@ from flask import Response, request
 from turno.capabilities.statistics.families import exposition
 from turno.capabilities.statistics.scrape import scrape
 from turno.web.admission import require_operator
-from turno.web.auth.login import principal_of
-from turno.web.http.requests import described, read_query
-from turno.web.http.responses import Kind, Problem
+from turno.web.auth import principal_of
+from turno.web.requests import described, read_query
+from turno.web.responses import Kind, Problem
 from turno.web.routes import Answer, Routes
 from turno.web.services import as_operator, services
 

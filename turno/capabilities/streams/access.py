@@ -6,9 +6,8 @@ from turno.capabilities.streams import stored
 from turno.capabilities.streams.stored import StreamTicket
 from turno.capabilities.streams.tickets import OF_ADMIN
 from turno.web.admission import HEADER, Scope, scope_within
-from turno.web.auth.login import from_own_page, principal_of
-from turno.web.auth.tokens import Principal, refuse_token
-from turno.web.http.responses import Kind, Problem
+from turno.web.auth import Principal, from_own_page, principal_of, refuse_token
+from turno.web.responses import Kind, Problem
 from turno.web.services import services
 
 TICKET, TENANT = "ticket", "schema"

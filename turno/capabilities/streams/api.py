@@ -18,8 +18,8 @@ from turno.store.api import notifications, watched_jobs
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.admission import require_operator
 from turno.web.api.jobs import EVERY_USER
-from turno.web.http.requests import NOT_GIVEN, Text, described, read_id
-from turno.web.http.responses import Kind, Problem, no_such_job
+from turno.web.requests import NOT_GIVEN, Text, described, read_id
+from turno.web.responses import Kind, Problem, no_such_job
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 

@@ -17,10 +17,9 @@ from turno.capabilities.streams.subscriber import View
 from turno.store.api import jobs as stored
 from turno.store.outage import OUTAGE
 from turno.web.api.job_body import job_body
-from turno.web.http.responses import dumps
-from turno.web.live import WaitQuery
+from turno.web.responses import dumps
 from turno.web.routes import Call
-from turno.web.services import at, services
+from turno.web.services import WaitQuery, at, services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

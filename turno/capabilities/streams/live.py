@@ -14,8 +14,8 @@ from turno.settings import Settings
 from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, assert_pinned
-from turno.web.live import WaitQuery
 from turno.web.routes import Call
+from turno.web.services import WaitQuery
 
 # Milliseconds. One session reads for all streams of a process: a tenant with locked tables must not delay it.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
@@ -23,7 +23,7 @@ HUB_ANSWERS_WITHIN = 5.0  # seconds
 
 
 class LiveStreams(Hub):
-    """Implements `turno.web.live:Live`."""
+    """Implements `turno.web.services:Live`."""
 
     def await_end(self, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
         """Return the answer that the caller waits for; at once if the job has ended or no place is free."""

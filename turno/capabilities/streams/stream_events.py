@@ -9,7 +9,7 @@ from turno.capabilities.streams.subscriber import CloseReason, State
 from turno.jobs.redaction import Redaction
 from turno.web.api.job_body import job_body
 from turno.web.api.notifications import notification_body
-from turno.web.http.responses import dumps
+from turno.web.responses import dumps
 
 Row = dict[str, Any]
 RETRY_MS = 2000

@@ -10,8 +10,8 @@ from flask import request
 from turno.capabilities.streams import stored
 from turno.capabilities.streams.stored import StreamTicket
 from turno.web.api.jobs import find_job
-from turno.web.http.requests import read_body
-from turno.web.http.responses import Kind
+from turno.web.requests import read_body
+from turno.web.responses import Kind
 from turno.web.routes import Call, Routes
 from turno.web.services import services
 

@@ -10,7 +10,7 @@ from turno.capabilities.tags.tagging import MOST_TAGS, TAG
 from turno.dispatch.dispatcher import Behind
 from turno.web.admission import Scope
 from turno.web.api.submit import SubmissionPart
-from turno.web.http.requests import described
+from turno.web.requests import described
 
 PUT: LiteralString = "{0}.job_tags_put(e.job_id, %s::text[])"
 

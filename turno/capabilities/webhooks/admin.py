@@ -13,11 +13,11 @@ from msgspec import Meta
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.url import url_problem
 from turno.web.admission import require_everywhere
-from turno.web.auth.tokens import Principal
-from turno.web.http.requests import LARGEST_ID, PageSize, Text, described
-from turno.web.http.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
+from turno.web.auth import Principal
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.operator_pages import OperatorPages, OperatorVisit
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import LARGEST_ID, PageSize, Text, described
+from turno.web.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator, services
 

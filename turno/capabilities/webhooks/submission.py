@@ -8,15 +8,14 @@ from flask import request
 from markupsafe import Markup
 
 from turno.capabilities.webhooks.url import MAILTO, url_problem
-from turno.dispatch.dispatcher import Behind
-from turno.store.api.commands import take_rate
+from turno.dispatch.dispatcher import Behind, take_rate
 from turno.web.admission import Scope
 from turno.web.api.submit import SubmissionPart
-from turno.web.auth.tokens import Principal
-from turno.web.http.requests import NOT_GIVEN, described
-from turno.web.http.responses import FieldProblem
+from turno.web.auth import Principal
 from turno.web.pages.localizer import language_of
 from turno.web.pages.visit import Visit
+from turno.web.requests import NOT_GIVEN, described
+from turno.web.responses import FieldProblem
 from turno.web.services import services
 
 # URLs of the end of an accepted job, and the language of a mail among them.

@@ -1,7 +1,7 @@
 """Find the jobs of all tenants, as the operator, in the control schema, without a query to a tenant.
 
 Failures are in `dead_letters`, open jobs in `tickets`, and other ends in `ended_jobs`, until they are pruned. A filter
-by user, correlation id or payload needs the tenants: see `turno.dispatch.search_tenants`.
+by user, correlation id or payload needs the tenants: see `turno.dispatch.across_tenants`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turno.store.outage import answers
-from turno.web.http.responses import Kind, Problem
+from turno.web.responses import Kind, Problem
 from turno.web.routes import Routes
 from turno.web.services import services
 

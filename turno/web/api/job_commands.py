@@ -9,11 +9,11 @@ from flask import Response, request
 from turno.dispatch.dispatcher import Verdict
 from turno.jobs.job import Priority, Status
 from turno.store.api import jobs as stored
-from turno.web.admission import Scope, over_quota
+from turno.web.admission import Scope
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, known_handler, new_job, submitted
-from turno.web.http.requests import NOT_GIVEN, check, idempotency_key, read_body, read_id
-from turno.web.http.responses import Kind, Problem, answer, invalid, no_such_job
+from turno.web.requests import NOT_GIVEN, check, idempotency_key, read_body, read_id
+from turno.web.responses import Kind, Problem, answer, invalid, no_such_job, over_quota
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, job_links, services
 

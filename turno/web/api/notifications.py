@@ -10,8 +10,8 @@ from turno.jobs.label import Label, Outcome, label_of_end, outcome
 from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
-from turno.web.http.requests import JobPageQuery, described, read_id
-from turno.web.http.responses import Kind, Problem, from_row, page_of
+from turno.web.requests import JobPageQuery, described, read_id
+from turno.web.responses import Kind, Problem, from_row, page_of
 from turno.web.routes import Call, Routes
 from turno.web.services import at, services
 

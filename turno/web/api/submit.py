@@ -20,9 +20,9 @@ from turno.jobs.converter import converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import FARTHEST, NewJob, queue_of, untimely
 from turno.store.api import jobs as stored
-from turno.web.admission import Scope, admit_command, admit_inline, over_quota
+from turno.web.admission import Scope, admit_command, admit_inline
 from turno.web.api.job_body import JobBody
-from turno.web.http.requests import (
+from turno.web.requests import (
     NOT_GIVEN,
     JsonBody,
     Moment,
@@ -33,10 +33,9 @@ from turno.web.http.requests import (
     one_at_a_time,
     read_json_object,
 )
-from turno.web.http.responses import FieldProblem, Kind, Problem, answer, invalid
-from turno.web.live import WaitQuery
+from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid, over_quota
 from turno.web.routes import Answer, Call, Routes
-from turno.web.services import Inline, at, job_links, services
+from turno.web.services import Inline, WaitQuery, at, job_links, services
 
 if TYPE_CHECKING:
     from turno.web.pages.visit import Visit

@@ -11,9 +11,9 @@ from flask import request
 from turno.jobs.new_job import NewJob
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
-from turno.web.http.requests import IDEMPOTENCY_KEY, check
-from turno.web.http.responses import Problem, invalid
 from turno.web.pages.visit import Visit, reading
+from turno.web.requests import IDEMPOTENCY_KEY, check
+from turno.web.responses import Problem, invalid
 from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)

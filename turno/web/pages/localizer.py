@@ -1,5 +1,7 @@
-"""The language of a request; messages, numbers, dates and durations in a language."""
+"""The language of a request; messages, numbers, dates, durations and reasons in a language."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -8,6 +10,7 @@ from typing import Any
 from flask import Request, Response
 
 from turno.catalogue import DEFAULT, Catalogues
+from turno.web.api.job_body import CRASH, error_body, for_users
 from turno.web.services import at, over_https, services
 
 _NAME = "turno-language"
@@ -118,3 +121,42 @@ class Localizer:
         if hours:
             return f"{self.number(hours)} h {minutes} min"
         return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+# Reasons of Turno are codes, some with a number: "time limit of 30 s".
+_CODE = re.compile(r"(?P<code>[^\d;]+?)(?: (?P<number>\d[\d.]*)\b.*|;.*)?", re.DOTALL)
+
+
+def of_error(error: Mapping[str, Any] | None, localizer: Localizer, *, operator: bool, key: str = "") -> str:
+    """Return why a job or the item `key` failed; an error's code is its class, a crash's is its cause.
+
+    A user gets the reference of an error that was not written for users.
+    """
+    body = error_body(dict(error) if error else None, operator=operator)
+    if error is None or body is None:
+        return ""
+    if not for_users(error):
+        if operator:
+            named = f" ({body.reference})" if body.reference else ""
+            return f"{body.class_}: {body.message}{named}"
+        return (
+            localizer.say("unexpected", reference=body.reference)
+            if body.reference
+            else localizer.say("unexpected unnamed")
+        )
+    if body.class_ == CRASH:
+        return of_job(body.message, localizer)
+    phrase = f"error {body.class_}"
+    return localizer.say(phrase, message=body.message, key=key) if localizer.known(phrase) else body.message
+
+
+def of_job(reason: str | None, localizer: Localizer) -> str:
+    """Return why a job ended or was put off."""
+    return of_event(reason, localizer) or reason or ""
+
+
+def of_event(reason: str | None, localizer: Localizer) -> str:
+    """Return the reason of a change if it is a code of Turno; any other text may be for operators only."""
+    found = _CODE.fullmatch(reason or "")
+    phrase = f"reason {found['code']}" if found else ""
+    return localizer.say(phrase, number=found["number"]) if found and localizer.known(phrase) else ""

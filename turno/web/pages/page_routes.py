@@ -6,16 +6,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal, get_type_hints
+from urllib.parse import urlencode
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import MultiDict
 
-from turno.web.admission import admit_command, place_of, require_change, require_everywhere
-from turno.web.auth.login import Visitor, require_same_origin, visitor_of
-from turno.web.http.requests import NOT_GIVEN, Text, read_query
-from turno.web.http.responses import Kind, Problem
+from turno.store.operator.filter_values import filter_values
+from turno.web.admission import (
+    Scope,
+    admit_command,
+    place_of,
+    require_change,
+    require_everywhere,
+    require_operator,
+    scope_within,
+)
+from turno.web.auth import Principal, Visitor, require_same_origin, visitor_of
 from turno.web.pages.drawing import sign_in_page
-from turno.web.pages.visit import begin_visit
+from turno.web.pages.localizer import Localizer
+from turno.web.pages.visit import begin_visit, localizer
+from turno.web.requests import NOT_GIVEN, Text, read_query
+from turno.web.responses import Kind, Problem
+from turno.web.services import as_operator, at, services
 
 FORM_TOKEN = "form"  # noqa: S105 - the name of a field
 
@@ -116,3 +128,52 @@ def _sender_of_form() -> Visitor:
         raise Problem(Kind.FOREIGN_SITE, "The form was not sent by a page of this session.")
     g.turno_may_be_sent_again = True
     return visitor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorVisit:
+    """One request of an operator, about the tenants of their companies, or of all."""
+
+    principal: Principal
+    localizer: Localizer
+    form_token: str
+
+    @property
+    def companies(self) -> list[str] | None:
+        """The companies of the visible tenants; None for all."""
+        named = self.principal.companies
+        return None if named is None else sorted(named)
+
+    def at(self, path: str) -> str:
+        """Return the address of a path of ours."""
+        return at(path)
+
+    def to(self, path: str, **query: Any) -> str:
+        """Return the address of a path below /admin; an empty parameter is left out."""
+        given = urlencode({name: text for name, text in query.items() if text not in (None, "")})
+        return f"{at('/admin')}{path}{'?' if given else ''}{given}"
+
+    def filter_values(self) -> dict[str, list[str]]:
+        """Return the values that the fields tenant, type and error of a filter suggest."""
+        types = (handler.type for handler in services().registry.handlers)
+        with as_operator() as operator:
+            return filter_values(operator, self.companies, types)
+
+    def within(self, tenant: str) -> Scope:
+        """Return the scope of one tenant; raises Problem 404 unless it is one that they operate."""
+        scope = scope_within(self.principal, tenant)
+        if not scope.principal.operator:
+            raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among the tenants that this token operates.")
+        return scope
+
+
+class OperatorPages(Pages):
+    """A blueprint of operator pages: views get an OperatorVisit, problems are answered by a page."""
+
+    @contextmanager
+    def visited(self, visitor: Visitor) -> Iterator[OperatorVisit]:
+        """Lend the visit of the present request; raises Problem 403 unless an operator sends it."""
+        require_operator(visitor.principal)
+        if request.method == "POST":
+            require_change(visitor.principal)
+        yield OperatorVisit(principal=visitor.principal, localizer=localizer(), form_token=visitor.form_token)

@@ -13,10 +13,9 @@ from turno.jobs.error_record import line_of
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.web.admission import Scope, scope_within
-from turno.web.auth.login import Visitor, token_in, visitor_of
-from turno.web.auth.tokens import Principal
-from turno.web.http.responses import Kind, Problem
+from turno.web.auth import Principal, Visitor, token_in, visitor_of
 from turno.web.pages.localizer import Localizer, language_of
+from turno.web.responses import Kind, Problem
 from turno.web.services import at, services
 
 # An operator may choose any branch; a list of thousands is no choice, so beyond this they are typed.

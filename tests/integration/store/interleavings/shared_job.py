@@ -14,9 +14,9 @@ from psycopg import sql
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from tests.permutations import Session, Step
+from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, submission
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import Judge

@@ -22,7 +22,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, parse_json
 from turno.jobs.moment import moment_of
 from turno.jobs.payload import check_payload
-from turno.web.http.responses import FieldProblem, Kind, Problem, invalid
+from turno.web.responses import FieldProblem, Kind, Problem, invalid
 
 # The only form of an id in this API; UUID() would also take braces, urn: and missing hyphens.
 WRITTEN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)

@@ -65,8 +65,8 @@ def servers() -> Iterator[list[Server]]:
 
 @pytest.fixture
 def say(servers: list[Server], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("turno.client.connection.FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr("turno.client.client.RECONNECT_SECONDS", 0.001)
+    monkeypatch.setattr("turno.client.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("turno.client.RECONNECT_SECONDS", 0.001)
 
     def started(*answers: Any, **options: Any) -> tuple[Client, Server]:
         server = Server(*answers)

@@ -1,15 +1,19 @@
-"""Answer an error: with a page that offers the next step to a browser, with a problem document to a program."""
+"""Answer an error by a page or a problem document, and sign a visitor in and out."""
+
+import logging
 
 from flask import Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 
-from turno.web.errors import MEDIA_TYPE, problem_document, problem_of
-from turno.web.http.responses import Kind, Problem
-from turno.web.pages.drawing import asked_address, draw, sign_in_page
+from turno.web.admission import UNKNOWN
+from turno.web.auth import MAX_COOKIE_BYTES, begin_session, end_session, require_same_origin, tokens
+from turno.web.pages.drawing import asked_address, draw, go, local, sign_in_page
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer, visit_after_all
-from turno.web.security import UNKNOWN
-from turno.web.services import asked_path
+from turno.web.responses import MEDIA_TYPE, Kind, Problem, problem_document, problem_of
+from turno.web.services import asked_on_this_machine, asked_path, at, over_https, services
+
+log = logging.getLogger(__name__)
 
 PAGE = "text/html"
 # Problems that a repeated request may not have.
@@ -63,3 +67,52 @@ def _again() -> tuple[str | None, list[tuple[str, str]]]:
     if g.get("turno_may_be_sent_again", False) and len(fields) <= MAX_FORM_FIELDS:
         return asked_path(), fields
     return None, []
+
+
+sign_in = Pages("sign_in", __name__)
+
+
+@sign_in.post("/sign-in")
+def with_token() -> Response:
+    """Sign in with a token that was pasted."""
+    require_same_origin(request)
+    return _begin("".join(request.form.get("token", "").split()))
+
+
+@sign_in.post("/sign-in/demo")
+def with_demo() -> Response:
+    """Sign in as the demo's user, where there is a demo."""
+    require_same_origin(request)
+    token = services().settings.demo_token
+    # A foreign site with a name that resolves to this server is its own origin and may send any form.
+    if not token or not asked_on_this_machine(request):
+        raise Problem(Kind.NOT_FOUND, "There is no demo here.")
+    return _begin(token)
+
+
+@sign_in.post("/sign-out")
+def sign_out() -> Response:
+    """End the session of this browser."""
+    # No form token: the button works after the end of the session, and other sites are refused.
+    require_same_origin(request)
+    response = go(at("/"))
+    end_session(request, response)
+    return response
+
+
+def _begin(token: str) -> Response:
+    if over_https(request) and not request.is_secure:
+        log.warning(
+            "sign-in refused: it came over HTTP from %s, which TURNO_TRUSTED_PROXIES may have to name",
+            request.remote_addr,
+        )
+        return sign_in_page(status=403, notice="not over https")
+    if len(token) > MAX_COOKIE_BYTES:
+        return sign_in_page(status=400, notice="token too long")
+    try:
+        principal = tokens().read(token, request.remote_addr)
+    except Problem as problem:
+        return sign_in_page(status=problem.kind.status, notice="token refused")
+    response = go(local(request.form.get("next", "")))
+    begin_session(request, response, token, principal, now=services().clock().timestamp())
+    return response

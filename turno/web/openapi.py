@@ -1,20 +1,23 @@
-"""The OpenAPI 3.1 document, generated from the routes and the registered handlers."""
+"""The OpenAPI 3.1 document of the routes and handlers: /openapi.json for programs and /docs for people."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, get_args
 
 import msgspec
+from flask import Response, render_template
 
 from turno.jobs.handler import JobHandler
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit import body_type
-from turno.web.auth.login import SAFE
-from turno.web.errors import MEDIA_TYPE
-from turno.web.http.requests import CORRELATION_ID, IDEMPOTENCY_KEY
-from turno.web.http.responses import Kind, Problem, ProblemDocument
+from turno.web.auth import SAFE
+from turno.web.requests import CORRELATION_ID, IDEMPOTENCY_KEY
+from turno.web.responses import MEDIA_TYPE, Kind, Problem, ProblemDocument, dumps
 from turno.web.routes import Answer, Operation, Routes
+from turno.web.services import Published, at, services
 
 _BY_FORMAT = {
     "date": "2030-01-31",
@@ -311,3 +314,76 @@ def _submission_body(payload: Document, schemas: Document) -> Document:
     schema["properties"]["payload"] = payload
     example = {"payload": example_of(payload, schemas)}
     return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}
+
+
+docs = Routes("docs", __name__, tag="documentation")
+
+PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def published(build: Callable[[], Document]) -> Published:
+    """Return a function from the prefix of all addresses to both forms of the document.
+
+    The first request builds the document: that takes as long as the rest of the start of the web.
+    """
+    document = cache(build)
+
+    @lru_cache(maxsize=4)
+    def below(root: str) -> tuple[str, str]:
+        whole = document() | {"servers": [{"url": root or "/"}]}
+        page = render_template(
+            "turno/docs.html",
+            root=root,
+            document=whole,
+            problems=list(Kind),
+            operations=_by_tag(whole),
+            name_of=_name_of,
+            pretty=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        )
+        return dumps(whole), page
+
+    return below
+
+
+@docs.operation("GET /openapi.json", everybody=True, answers={200: Answer(about="OpenAPI 3.1.", body=dict)})
+def openapi() -> Response:
+    """Get this document."""
+    text, _ = services().published(at(""))
+    return _cached(Response(text, mimetype="application/json"))
+
+
+@docs.operation("GET /docs", everybody=True, answers={200: Answer(about="A page to read.", media_type="text/html")})
+def page() -> Response:
+    """Read this document as a page."""
+    _, text = services().published(at(""))
+    response = Response(text, mimetype="text/html")
+    response.headers["Content-Security-Policy"] = PAGE_POLICY
+    return _cached(response)
+
+
+def _cached(response: Response) -> Response:
+    response.headers["Cache-Control"] = "public, max-age=60"
+    return response
+
+
+def _by_tag(document: Document) -> dict[str, list[tuple[str, str, Document]]]:
+    grouped: dict[str, list[tuple[str, str, Document]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            grouped.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
+    return grouped
+
+
+def _name_of(schema: dict[str, Any]) -> str:
+    """Return the words for a schema: its name, its type or its alternatives."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).removeprefix(SCHEMAS)
+    if "anyOf" in schema:
+        return " or ".join(_name_of(one) for one in schema["anyOf"])
+    if "const" in schema:
+        return f"“{schema['const']}”"
+    if "enum" in schema:
+        return ", ".join(f"“{one}”" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_name_of(schema.get('items', {}))}"
+    return str(schema.get("format", schema.get("type", "anything")))

@@ -1,6 +1,8 @@
-"""JSON responses, and the problems (RFC 9457) that refuse a request."""
+"""JSON responses, and the problems (RFC 9457) that refuse a request or report an error."""
 
 import json
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -8,11 +10,19 @@ from enum import Enum
 from typing import Annotated, Any, TypeVar, cast
 from uuid import uuid4
 
-from flask import Response
+from flask import Response, request
 from flask.json.provider import DefaultJSONProvider
 from msgspec import UNSET, Meta, UnsetType, to_builtins
+from werkzeug.exceptions import HTTPException
 
+from turno.errors import LimitExceeded, RateLimited
+from turno.jobs.error_record import line_of
 from turno.jobs.moment import written
+from turno.store.outage import OUTAGE, busy, in_short
+from turno.tenancy.schema_migrations.lacking import missing_in
+from turno.web.services import at, services
+
+log = logging.getLogger(__name__)
 
 TYPE_ROOT = "/docs#"
 BUSY_SECONDS = "1"  # of Retry-After while other requests of the tenant run
@@ -166,3 +176,106 @@ def page_of(
     """Return the bodies of at most `limit` rows, and the last one's column `cursor` if there are more rows."""
     shown = rows[:limit]
     return [body(row) for row in shown], shown[-1][cursor] if len(rows) > limit else None
+
+
+RETRY_SECONDS = "5"
+MEDIA_TYPE = "application/problem+json"
+
+# Refusals by the framework, with our own texts.
+_FRAMEWORK = {
+    404: (Kind.NOT_FOUND, "There is nothing at this address."),
+    413: (Kind.TOO_LARGE, "The body is larger than this service reads; send less at once."),
+    415: (Kind.MEDIA_TYPE, "Send the body as application/json."),
+}
+_UNREADABLE = (Kind.INVALID_REQUEST, "The request could not be read; send it again as one complete HTTP request.")
+
+
+def over_limit(reached: RateLimited) -> Problem:
+    """Return the 429 for a limit that is earned back with time."""
+    # A tenant's and a type's jobs a day are also set while everything runs: the settings have another number, or none.
+    fixed = reached.name != "jobs_per_day_per_tenant"
+    most = getattr(services().settings.limits, reached.name, None) if fixed else None
+    what = reached.name.replace("_", " ").replace(" mb ", " MB ")
+    what = what if most is None else f"{most:,} {what}"
+    return Problem(
+        Kind.RATE,
+        f"The limit of {what} is reached; send this again after the seconds that Retry-After names.",
+        headers={"Retry-After": str(max(1, math.ceil(reached.retry_in)))},
+        limit=reached.name,
+    )
+
+
+def over_quota(who_has: str) -> Problem:
+    """Return the 429 for a user with as many open jobs as one may have."""
+    most = services().settings.limits.pending_jobs_per_user
+    return Problem(
+        Kind.QUOTA,
+        f"{who_has} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
+        headers={"Retry-After": RETRY_SECONDS},
+        limit="pending_jobs_per_user",
+    )
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the problem for any error."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RateLimited):
+        return over_limit(error)
+    if isinstance(error, LimitExceeded):
+        return invalid([FieldProblem(error.field, str(error))])
+    if isinstance(error, HTTPException) and (code := error.code or Kind.FAULT.status) < Kind.FAULT.status:
+        return Problem(*_FRAMEWORK.get(code, _UNREADABLE))
+    if name := missing_in(error):
+        return _older_schema(name)
+    if isinstance(error, OUTAGE):
+        return _unavailable(error, in_short(error))
+    return _fault(error)
+
+
+def problem_document(problem: Problem) -> Response:
+    """Return the problem as a JSON response."""
+    response = answer(problem.document(at("")), problem.kind.status, problem.headers)
+    response.mimetype = MEDIA_TYPE
+    return response
+
+
+def _unavailable(error: Exception, told: str) -> Problem:
+    if busy(error):
+        problem = Problem(
+            Kind.BUSY,
+            "Other work of this tenant blocks this request, so nothing was done. Send it again in a moment.",
+            headers={"Retry-After": BUSY_SECONDS},
+        )
+        log.warning("not had in time: %s", told, extra=_where(problem))
+        return problem
+    problem = Problem(
+        Kind.UNAVAILABLE,
+        "The database cannot be reached; the state of this request is unknown. Send it again in a few seconds, "
+        "with the same Idempotency-Key if it submits a job.",
+        headers={"Retry-After": RETRY_SECONDS},
+    )
+    log.error("database unavailable: %s", told, extra=_where(problem))
+    return problem
+
+
+def _older_schema(name: str) -> Problem:
+    """Return the problem of a schema that is older than this release: its migration is still to come."""
+    problem = Problem(
+        Kind.UNAVAILABLE,
+        f"The schema lacks {name}: run `turno db migrate`, then send the request again.",
+        headers={"Retry-After": RETRY_SECONDS},
+    )
+    log.error("the schema lacks %s: run `turno db migrate`", name, extra=_where(problem))
+    return problem
+
+
+def _fault(error: Exception) -> Problem:
+    problem = Problem(Kind.FAULT, "This is our fault, not the request's; it was logged under the id in `instance`.")
+    # The log has class and line only: the message may hold data of the request or the payload.
+    log.error("request failed: %s at %s", type(error).__name__, line_of(error), extra=_where(problem))
+    return problem
+
+
+def _where(problem: Problem) -> dict[str, str | None]:
+    return {"error_id": problem.instance, "method": request.method, "endpoint": request.endpoint}

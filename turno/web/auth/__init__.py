@@ -1,1 +1,0 @@
-"""The user, tenant and site of a request."""

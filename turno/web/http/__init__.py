@@ -1,1 +1,0 @@
-"""Common parts of requests and answers: bodies, headers, limits, problems."""
