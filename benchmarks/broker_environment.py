@@ -18,8 +18,7 @@ from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.jobs.handler import Registry
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob
-from turno.maintenance.rounds import Maintenance
-from turno.maintenance.tasks import Terms
+from turno.maintenance.tasks import Maintenance, Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until

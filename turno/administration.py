@@ -11,8 +11,7 @@ from psycopg import Connection
 from turno.commands.token import development_token
 from turno.environment import DEMO_ENVIRONMENT, read_settings, variables
 from turno.maintenance.each_tenant import EachTenant
-from turno.maintenance.orphans import rescue_orphans
-from turno.maintenance.tasks import MaintenanceFailed
+from turno.maintenance.tasks import MaintenanceFailed, rescue_orphans
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.directory import UnknownTenant, find_tenant

@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a sweep registers no handlers",
         STRICT,
-        "turno/maintenance/rounds.py",
+        "turno/maintenance/tasks.py",
         "            self.announce()\n            if self._engine.take_lease(",
         "            if self._engine.take_lease(",
         ("tests/integration/maintenance/test_maintenance.py::test_sweep_registers_the_handlers",),

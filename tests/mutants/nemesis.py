@@ -34,12 +34,12 @@ class Cut(NamedTuple):
 
 
 OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
-MOVE = "        return self._each_tenant.in_batches(self._engine.move_unserved"
+MOVE = "partial(in_batches, engine.move_unserved, self._queue.name, terms.reoffer_after)"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "sweep": (
         Cut(MAINTENANCE, OFFER, f"        return 0\n{OFFER}"),
-        Cut(MAINTENANCE, MOVE, f"        return 0\n{MOVE}"),
+        Cut(MAINTENANCE, MOVE, "lambda: 0"),
     ),
     "rescue": (
         Cut(

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "cron after an outage does not wait for the living",
         OUTAGE,
-        "turno/maintenance/rounds.py",
+        "turno/maintenance/tasks.py",
         "            self._wait_for_heartbeats()\n",
         "",
         (f"{ORPHANS}::test_cron_after_outage_waits_for_living_workers",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "one tenant's orphans are tried to the last",
         ONE_TENANTS,
-        "turno/maintenance/orphans.py",
+        "turno/maintenance/tasks.py",
         "tries=3,",
         "tries=100,",
         (f"{ORPHANS}::test_many_stuck_orphans_of_one_tenant_are_left_for_later",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "one orphan's error ends its tenant's rescue",
         ONE_TENANTS,
-        "turno/maintenance/orphans.py",
+        "turno/maintenance/tasks.py",
         "tries=3,",
         "tries=1,",
         (f"{ORPHANS}::test_many_stuck_orphans_of_one_tenant_are_left_for_later",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "a rescue waits until the other tenant's tasks have ended",
         "section 7: no task delays a rescue",
-        "turno/maintenance/rounds.py",
+        "turno/maintenance/tasks.py",
         "    thread.start()\n    try:\n        yield\n    finally:\n        over.set()\n",
         "    try:\n        yield\n    finally:\n        thread.start()\n        over.set()\n",
         (f"{ORPHANS}::test_a_task_that_waits_delays_no_rescue",),
@@ -391,7 +391,7 @@ MUTANTS = (
     Mutant(
         "a sweep that did nothing is logged",
         "no line of the log without news",
-        "turno/maintenance/rounds.py",
+        "turno/maintenance/tasks.py",
         "        if any(counts.values()):\n",
         "        if counts:\n",
         (f"{MAINTENANCE}::test_a_sweep_that_does_nothing_logs_nothing",),

@@ -76,8 +76,8 @@ MUTANTS = (
         SIGNS_OF_LIFE,
         "turno/worker/supervisor.py",
         # The look at the sessions also wakes a worker with busy children.
-        "            self._session_watch.due,\n            self._heartbeat.due,\n            self._liveness.due,\n",
-        "            self._heartbeat.due,\n",
+        "            self._session_watch.due,\n            self._beat_due,\n            self._liveness.due,\n",
+        "            self._beat_due,\n",
         (f"{SIGNS}::test_watchdog_beats_while_busy_and_stops_when_stuck[path]",),
     ),
     Mutant(
@@ -299,9 +299,9 @@ MUTANTS = (
     Mutant(
         "a worker declared dead continues",
         "promise 4: no row back from the heartbeat: the worker stops itself",
-        "turno/worker/heartbeat.py",
+        "turno/worker/supervisor.py",
         "        if orders is None:\n",
-        "        if orders is None:\n            return Pulse()\n        if orders is None:\n",
+        "        if orders is None:\n            return\n        if orders is None:\n",
         (f"{EXEC}::test_worker_declared_dead_stops_itself",),
     ),
     Mutant(
@@ -379,7 +379,7 @@ MUTANTS = (
     Mutant(
         "a listener that came back under its old number is ignored",
         "section 7: a notification wakes sleeping workers",
-        "turno/worker/descriptors.py",
+        "turno/worker/supervisor.py",
         "            if hints is not None:\n                self.remove(hints)\n",
         "            pass\n",
         ("tests/unit/worker/test_descriptors.py::test_hints_belong_to_the_present_connection",),

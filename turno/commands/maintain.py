@@ -36,7 +36,7 @@ def maintain(*, once: bool, dry_run: bool, check: bool) -> None:
     if once:
         _run_once(dry_run=dry_run)
         return
-    from turno.maintenance.rounds import PERIOD  # noqa: PLC0415 - a probe loads no driver
+    from turno.maintenance.tasks import PERIOD  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.shared import liveness, regular_maintenance, run_deliveries  # noqa: PLC0415
 
     settings = read_settings()

@@ -91,52 +91,36 @@ def fire_due(engine: Engine, each_tenant: EachTenant, source: RuleSource) -> Tas
 
     A lock or statement timeout ends its tenant's turn. A rule that left moments out is logged.
     """
-    turn = _Turn(source)
-    report = each_tenant.run(source.task, turn.fire_next, among=source.tenants(engine))
-    report.troubles |= turn.refused
-    if turn.problems:
-        log.warning(
-            "%d %ss left moments out; the first: %s",
-            len(turn.problems),
-            source.name,
-            turn.problems[0],
-            extra={"alert": "schedules"},
-        )
-    return report
+    due: dict[int, deque[DueRule]] = {}  # of each tenant, read at its first call
+    refused, problems = dict[str, str](), list[str]()
 
-
-class _Turn:
-    """The due rules of each tenant, read at its first call."""
-
-    def __init__(self, source: RuleSource) -> None:
-        self._source = source
-        self._due: dict[int, deque[DueRule]] = {}
-        self.refused: dict[str, str] = {}
-        self.problems: list[str] = []
-
-    def fire_next(self, engine: Engine, tenant: TenantTurn) -> int | None:
+    def fire_next(session: Engine, tenant: TenantTurn) -> int | None:
         """Fire the tenant's next due rule; returns how many jobs, None if no rule is left."""
-        if tenant.tenant_id not in self._due:
-            self._due[tenant.tenant_id] = deque(self._source.due(engine, tenant.tenant_id))
-        due = self._due[tenant.tenant_id]
-        if not due:
+        if tenant.tenant_id not in due:
+            due[tenant.tenant_id] = deque(source.due(session, tenant.tenant_id))
+        if not due[tenant.tenant_id]:
             return None
-        return self._fire(engine, tenant, due.popleft())
-
-    def _fire(self, engine: Engine, tenant: TenantTurn, rule: DueRule) -> int:
+        rule = due[tenant.tenant_id].popleft()
         name = f"{tenant.slug}/{rule.name}"
-        decided, problem = _decide(rule, tenant.slug, self._source.ahead)
+        decided, problem = _decide(rule, tenant.slug, source.ahead)
         if problem:
-            self.problems.append(f"{name}: {problem}")
+            problems.append(f"{name}: {problem}")
         try:
-            with engine.transaction():
-                return self._source.fire(engine, tenant.schema, rule, decided, problem)
+            with session.transaction():
+                return source.fire(session, tenant.schema, rule, decided, problem)
         except psycopg.Error as error:
             if busy(error) or unreachable(error):
                 raise
-            self.refused[name] = in_short(error)
+            refused[name] = in_short(error)
             refusal = f"its job was refused: {in_short(error)}"[:1000]
-            return self._source.fire(engine, tenant.schema, rule, Firing([], rule.next_at, 0), refusal)
+            return source.fire(session, tenant.schema, rule, Firing([], rule.next_at, 0), refusal)
+
+    report = each_tenant.run(source.task, fire_next, among=source.tenants(engine))
+    report.troubles |= refused
+    if problems:
+        left_out = len(problems), source.name, problems[0]
+        log.warning("%d %ss left moments out; the first: %s", *left_out, extra={"alert": "schedules"})
+    return report
 
 
 def _decide(due: DueRule, tenant: str, ahead: timedelta) -> tuple[Firing, str | None]:

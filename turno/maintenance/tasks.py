@@ -1,25 +1,48 @@
-"""The tasks that repair the effects of crashes: each idempotent, safe to overlap and to miss for a day."""
+"""The tasks that repair the effects of crashes, and when they run: every few seconds, or all in a run of cron.
+
+Each task is idempotent, safe to overlap and to miss for a day. One process of the installation runs a round.
+"""
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from threading import Event, Thread
+from time import monotonic, sleep
 from typing import LiteralString, Self
+
+import psycopg
 
 from turno.capability import Task, enabled
 from turno.errors import TurnoError
 from turno.jobs.handler import Registry
 from turno.jobs.job import JobRef
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
-from turno.maintenance.orphans import rescue_orphans
 from turno.named import load
+from turno.process_name import process_name
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.store.engine import announcements
-from turno.store.engine.engine import Engine
+from turno.store.engine.engine import Engine, Orphan, TenantTurn
+from turno.store.outage import apart, in_short
 
 log = logging.getLogger(__name__)
+
+PERIOD, RARE_PERIOD = timedelta(seconds=10), timedelta(minutes=5)
+# Shorter than the period: otherwise a lone process would find its own lease not yet over every second time.
+LEASE = 0.9 * PERIOD
+# Without a lease for this long: no process maintains. Below LEASE, which bridges gaps.
+UNATTENDED = timedelta(seconds=4)
+PROLONG = LEASE.total_seconds() / 3
+# Kept, under one name, by every process that runs maintenance regularly: cron, and residents.
+STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
+URGENT = ("rescued", "promoted", "moved", "offered")
+OFTEN = ("counted", "repaired", "expired", "purged")
+RARELY = ("pruned", "unserved")
 
 RESCUE_PAUSE = timedelta(seconds=5)
 MINUTES_KEPT = timedelta(days=2)  # statistics by minute; totals stay
@@ -29,6 +52,8 @@ HOUSEKEEPING = timedelta(minutes=5)  # tasks that visit every tenant and seldom 
 REPAIR = TenantTask(name="repair", every=HOUSEKEEPING, statement_timeout="30s")
 EXPIRE = TenantTask(name="expire", every=HOUSEKEEPING)
 PURGE_JOBS = TenantTask(name="purge jobs", every=HOUSEKEEPING, repeat=True)
+# Each refused rescue may wait for a lock, and a locked job must not stop its tenant's others.
+RESCUE = TenantTask(name="rescue", repeat=True, tries=3, first=timedelta(seconds=5), longest=timedelta(minutes=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +74,11 @@ class MaintenanceFailed(TurnoError):
         return cls("; ".join(f"{name}: {problem}" for name, problem in troubles.items()))
 
 
-class Tasks:
-    """Each task returns how many rows it changed, or in a dry run would change: its statements are rolled back."""
+class Maintenance:
+    """Runs the tasks one after another, also after a failed task, and counts the changes of each.
+
+    A task returns how many rows it changed, or in a dry run would change: its statements are rolled back.
+    """
 
     def __init__(
         self,
@@ -78,6 +106,113 @@ class Tasks:
         self._settings = settings or Settings()
         self._pending_limit = pending_limit
         self._each_tenant = EachTenant(engine, self._settings, dry_run=dry_run, at_each_step=self._step)
+        self._prolong_at = math.inf
+
+    # Rounds ------------------------------------------------------------------------------------------
+
+    def run_leased(self, *, steady: bool = True) -> None:
+        """Run the tasks that are due and that no other process of the installation runs, but for the urgent ones.
+
+        `steady` is true in a process that runs maintenance regularly, whether there is work or not. A failure is
+        logged, because the next round tries again.
+        """
+        with _logged():
+            if steady:
+                self._engine.take_lease(*STEADY, renew=True)
+            # Each process, not only the holder of the lease: it may run a release with other handlers.
+            self.announce()
+            if self._engine.take_lease("maintenance", process_name(), LEASE):
+                self._run_due()
+
+    def run_unattended(self) -> None:
+        """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
+        with _logged():
+            if self._engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
+                self._engine.take_lease(*STEADY, renew=True)
+                self.announce()
+                self._run_due()
+
+    def rescue_leased(self, after: timedelta = timedelta(0)) -> None:
+        """Run the urgent tasks unless another process does, or did until less than `after` ago.
+
+        They rescue lost jobs and hint at waiting jobs.
+        """
+        with _logged():
+            if self._engine.take_lease("sweep", process_name(), LEASE, after):
+                self._run(URGENT)
+
+    def run_once(self) -> dict[str, int]:
+        """Run all tasks in their order; returns the count of each.
+
+        After a time without maintenance it first gives silent workers time for a heartbeat.
+        """
+        self._each_tenant.complete = True
+        if not self._dry_run:
+            self._engine.take_lease(*STEADY, renew=True)
+            self.announce()
+            self._wait_for_heartbeats()
+        return self._run((*URGENT, *OFTEN, *RARELY), self._of_capabilities())
+
+    def close(self) -> None:
+        """Send the last hints and end the engine's session."""
+        self._queue.close()
+        self._engine.close()
+
+    def _run_due(self) -> None:
+        self._prolong_at = monotonic() + PROLONG
+        self._run(OFTEN, self._of_capabilities())
+        if self._engine.take_lease("upkeep", process_name(), RARE_PERIOD):
+            self._run(RARELY)
+
+    def _step(self) -> None:
+        """Between two transactions: prove that this process lives, and keep the lease of a round that takes long."""
+        self._at_each_step()
+        if monotonic() > self._prolong_at:
+            self._prolong_at = monotonic() + PROLONG
+            self._engine.take_lease("maintenance", process_name(), LEASE, renew=True)
+
+    def _run(self, names: Collection[str], more: Mapping[str, Callable[[], int]] | None = None) -> dict[str, int]:
+        """Run the tasks of these names, and more tasks; raises MaintenanceFailed at the end if a task failed."""
+        in_batches, engine, terms = self._each_tenant.in_batches, self._engine, self._terms
+        tasks: dict[str, Callable[[], int]] = {
+            "rescued": self.rescue,
+            "promoted": partial(in_batches, engine.promote, BATCH),
+            # From a backend that no worker serves any more.
+            "moved": partial(in_batches, engine.move_unserved, self._queue.name, terms.reoffer_after),
+            "offered": self.offer,
+            "counted": self.count,
+            "repaired": self.repair,
+            "expired": lambda: self._for_each(EXPIRE, lambda session, one: session.expire(one.schema)),
+            "purged": lambda: self._for_each(
+                PURGE_JOBS, lambda session, one: session.purge(one.schema, terms.retention, BATCH) or None
+            ),
+            "pruned": partial(in_batches, engine.prune, MINUTES_KEPT, terms.retention, BATCH),
+            "unserved": self.unserved,
+        }
+        counts, troubles = dict[str, int](), dict[str, str]()
+        for name, run in ({name: tasks[name] for name in names} | dict(more or {})).items():
+            self._step()
+            try:
+                with apart(troubles, name):
+                    counts[name] = run()
+            except MaintenanceFailed as error:
+                troubles[name] = str(error)
+        if any(counts.values()):
+            log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
+        if troubles:
+            raise MaintenanceFailed.of(troubles)
+        return counts
+
+    def _wait_for_heartbeats(self) -> None:
+        """Wait while the silence of workers does not count yet, because no process ran maintenance."""
+        silence = self._terms.dead_after
+        self._engine.take_lease("sweep", process_name(), LEASE)
+        while (rest := self._engine.silence_left(silence)) is not None and rest > timedelta(0):
+            self._step()
+            sleep(min(rest, LEASE / 2).total_seconds())
+            self._engine.take_lease("sweep", process_name(), LEASE)
+
+    # Tasks -------------------------------------------------------------------------------------------
 
     def announce(self) -> None:
         """Register the handlers of this process in the database."""
@@ -101,41 +236,9 @@ class Tasks:
         self._run_one("SELECT fold_dead_letter_counts()")
         return self._each_tenant.in_batches(self._engine.count_outcomes, READ_BATCH)
 
-    def promote(self) -> int:
-        """Make due tickets ready."""
-        return self._each_tenant.in_batches(self._engine.promote, BATCH)
-
-    def of_capabilities(self) -> dict[str, Callable[[], int]]:
-        """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
-        tasks = (task for one in enabled(self._settings.capabilities) for task in one.tasks)
-        return {task.name: partial(self._of_capability, task) for task in tasks}
-
-    def _of_capability(self, task: Task) -> int:
-        return _total(load(task.run)(self._engine, self._each_tenant))
-
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""
-        backend = self._queue.name
-        return _total(self._each_tenant.run(REPAIR, lambda engine, one: engine.repair(one.schema, backend)))
-
-    def expire(self) -> int:
-        """Cancel jobs that were not run in time."""
-        return _total(self._each_tenant.run(EXPIRE, lambda engine, one: engine.expire(one.schema)))
-
-    def purge(self) -> int:
-        """Remove jobs that ended longer ago than the retention."""
-        kept = self._terms.retention
-        return _total(
-            self._each_tenant.run(PURGE_JOBS, lambda engine, one: engine.purge(one.schema, kept, BATCH) or None)
-        )
-
-    def prune(self) -> int:
-        """Remove old rows of the control schema; returns how many."""
-        return self._each_tenant.in_batches(self._engine.prune, MINUTES_KEPT, self._terms.retention, BATCH)
-
-    def move_unserved(self) -> int:
-        """Stamp over to this backend the tickets of a backend that no worker serves any more."""
-        return self._each_tenant.in_batches(self._engine.move_unserved, self._queue.name, self._terms.reoffer_after)
+        return self._for_each(REPAIR, lambda session, one: session.repair(one.schema, self._queue.name))
 
     def offer(self) -> int:
         """Hint again at jobs that no worker claimed for a while."""
@@ -168,12 +271,78 @@ class Tasks:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
         return sum(one.waiting for one in found)
 
-    def _step(self) -> None:
-        self._at_each_step()
+    def _of_capabilities(self) -> dict[str, Callable[[], int]]:
+        """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
+
+        def run(task: Task) -> int:
+            return _total(load(task.run)(self._engine, self._each_tenant))
+
+        return {task.name: partial(run, task) for one in enabled(self._settings.capabilities) for task in one.tasks}
+
+    def _for_each(self, task: TenantTask, work: Callable[[Engine, TenantTurn], int | None]) -> int:
+        return _total(self._each_tenant.run(task, work))
 
     def _run_one(self, statement: LiteralString) -> None:
         with self._engine.transaction(force_rollback=self._dry_run):
             self._engine.execute(statement)
+
+
+def rescue_orphans(
+    engine: Engine, each_tenant: EachTenant, *, cause: str, retry_in: timedelta, counted: bool | None = None
+) -> TaskReport:
+    """Rescue each running job without a worker, a transaction for each job; `counted` as in `Engine.rescue`."""
+    orphans = defaultdict[int, deque[Orphan]](deque)
+    for orphan in engine.orphans():
+        orphans[orphan.tenant_id].append(orphan)
+
+    def rescue_next(session: Engine, tenant: TenantTurn) -> int | None:
+        if not orphans[tenant.tenant_id]:
+            return None
+        orphan = orphans[tenant.tenant_id].popleft()
+        try:
+            verdict = session.rescue(
+                orphan.schema, orphan.job_id, orphan.token, cause=cause, retry_in=retry_in, counted=counted
+            )
+        except psycopg.Error as error:
+            extra = {"alert": "rescue", **orphan.log_fields}
+            log.error("job of a lost worker not taken back: %s", in_short(error), extra=extra)  # noqa: TRY400
+            raise
+        level = logging.ERROR if verdict == "failed" else logging.WARNING
+        log.log(level, "job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
+        return int(verdict != "gone")
+
+    return each_tenant.run(RESCUE, rescue_next, among=orphans.keys())
+
+
+@contextmanager
+def beside(work: Callable[[], None], every: timedelta) -> Iterator[None]:
+    """Call `work` in a thread, at once and again after each `every`, until the block ends."""
+    over = Event()
+
+    def repeat() -> None:
+        while True:
+            try:
+                work()
+            except Exception:
+                log.exception("maintenance failed, the next round tries again")
+            if over.wait(every.total_seconds()):
+                return
+
+    thread = Thread(target=repeat, name="rescue", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, MaintenanceFailed) as error:
+        log.warning("maintenance failed, the next round tries again: %s", error)
 
 
 def _total(report: TaskReport) -> int:

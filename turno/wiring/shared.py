@@ -14,8 +14,7 @@ import psycopg
 from turno.capability import BACKENDS, backends, enabled
 from turno.environment import variables
 from turno.jobs.handler import Registry, named_handlers
-from turno.maintenance.rounds import PERIOD, Maintenance, beside
-from turno.maintenance.tasks import Terms
+from turno.maintenance.tasks import PERIOD, Maintenance, Terms, beside
 from turno.named import load
 from turno.process_name import process_name
 from turno.queues.exec.launcher import ExecQueue

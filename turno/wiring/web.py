@@ -19,7 +19,7 @@ from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
 from turno.jobs.handler import Registry, named_handlers
-from turno.maintenance.rounds import UNATTENDED
+from turno.maintenance.tasks import UNATTENDED
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings

@@ -11,7 +11,7 @@ from turno.handed_secrets import discard
 from turno.jobs.handler import Registry, named_handlers
 from turno.jobs.job import Batch, Claim
 from turno.jobs.redaction import redact_process
-from turno.maintenance.rounds import PERIOD
+from turno.maintenance.tasks import PERIOD
 from turno.process_name import process_name
 from turno.queues.exec.slots import Slot
 from turno.queues.interface import SLOT_VARIABLE

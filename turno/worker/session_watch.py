@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from time import monotonic
 from typing import Any, LiteralString
 
@@ -63,34 +62,21 @@ class Load:
     """The use of the server's shared resources.
 
     `lock_table` is the number of locks that the server has memory for, `locks` the present number, `largest` the number
-    of each large holder by its process; `notifications` is how full the notification queue is, up to 1.
+    of each large holder by its process, as text; `notifications` is how full the notification queue is, up to 1.
     """
 
     server: Server
     notifications: float
     lock_table: int
     locks: int
-    largest: dict[int, int]
+    largest: dict[str, int]
 
 
 def measure(engine: Engine, *, more_than: int) -> Load:
     """Return the present load; a session that holds `more_than` locks is listed."""
-    (measured,) = engine.rows(partial(_load, engine.address), _MEASURE, more_than)
-    return measured
-
-
-def _load(
-    reached_at: Address,
-    *,
-    started_at: datetime,
-    timeline: str,
-    address: str | None,
-    port: int | None,
-    largest: dict[str, int],
-    **use: Any,
-) -> Load:
-    server = Server(started_at, (*reached_at, address, port), timeline)
-    return Load(server=server, largest={int(pid): locks for pid, locks in largest.items()}, **use)
+    (found,) = engine.rows(dict[str, Any], _MEASURE, more_than)
+    address = *engine.address, found.pop("address"), found.pop("port")
+    return Load(server=Server(found.pop("started_at"), address, found.pop("timeline")), **found)
 
 
 class SessionWatch:
@@ -139,7 +125,7 @@ class SessionWatch:
     def _bound_locks(self, load: Load, children: list[Child], now: float) -> None:
         crowded = load.locks > FULL * load.lock_table
         limit = CROWDED_LOCKS if crowded else max(MOST_LOCKS, int(LOCK_SHARE * load.lock_table))
-        too_many = {pid: locks for pid, locks in load.largest.items() if locks > limit}
+        too_many = {int(pid): locks for pid, locks in load.largest.items() if locks > limit}
         for child in children:
             # The transaction is older than the measurement: the present job holds the locks.
             if child.backend in too_many and (child.in_transaction_since or math.inf) < now:

@@ -3,27 +3,28 @@
 import logging
 import os
 import random
-from collections.abc import Callable
+import selectors
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from time import monotonic
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 import psycopg
 
+from turno.errors import TurnoError
 from turno.jobs.handler import Registry
 from turno.jobs.job import Claim
 from turno.process_name import HOST
 from turno.runner import leftover_processes
 from turno.store.engine.engine import Engine, Orders
+from turno.store.engine_link import RETRY
 from turno.store.outage import in_short
 from turno.worker import crash_reasons
 from turno.worker.child import Child
 from turno.worker.child_pool import ChildPool, PoolSize
-from turno.worker.descriptors import Descriptors
 from turno.worker.distributor import Distributor
 from turno.worker.fork_server import ForkServer
-from turno.worker.heartbeat import Heartbeat
 from turno.worker.job_logs import JobLogs
 from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
@@ -34,9 +35,49 @@ from turno.worker.shutdown import Shutdown
 from turno.worker.sources.source import Source
 from turno.worker.time_limits import TimeLimits, Timings
 
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 30.0  # after which a child beyond the minimum is dismissed
+
+
+class DeclaredDead(TurnoError):
+    """Other workers may have this worker's jobs now."""
+
+
+class Descriptors:
+    """The descriptors for which a supervisor waits, each with the function to call when it is readable."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self.close = self._selector.close
+
+    def add(self, descriptor: "FileDescriptorLike", call: Callable[[], object]) -> None:
+        """Call the function whenever the descriptor is readable."""
+        self._selector.register(descriptor, selectors.EVENT_READ, call)
+
+    def remove(self, descriptor: "FileDescriptorLike") -> None:
+        """Forget a descriptor; call this before the descriptor is closed."""
+        self._selector.unregister(descriptor)
+
+    def wait(self, seconds: float, hints: int | None, read_hints: Callable[[], object]) -> None:
+        """Wait at most `seconds`, then call the functions of the readable descriptors.
+
+        The descriptor of `hints` is added for this wait only: before the next wait its connection may be replaced, and
+        the number reused for the new connection or for a child. Sockets precede process descriptors: the last report of
+        a child is read before its exit.
+        """
+        if hints is not None:
+            self.add(hints, read_hints)
+        try:
+            readable = self._selector.select(seconds)
+        finally:
+            if hints is not None:
+                self.remove(hints)
+        for key, _ in sorted(readable, key=lambda event: isinstance(event[0].fileobj, int)):
+            key.data()
 
 
 class Supervisor:
@@ -69,7 +110,7 @@ class Supervisor:
         self._children = ChildPool(start=self._start_child, size=size, idle_after=IDLE_SECONDS)
         self._descriptors = Descriptors()
         self._shutdown = Shutdown(timings.grace)
-        self._heartbeat = Heartbeat(engine=engine, timings=timings)
+        self._answered_at = self._beat_due = monotonic()
         self._limits = TimeLimits(registry, timings)
         self._session_watch = SessionWatch(engine)
         self._change_notifier = ChangeNotifier(engine)
@@ -197,7 +238,7 @@ class Supervisor:
     def _timeout(self) -> float:
         moments = [
             self._session_watch.due,
-            self._heartbeat.due,
+            self._beat_due,
             self._liveness.due,
             self._change_notifier.due,
             self._job_logs.due,
@@ -230,29 +271,44 @@ class Supervisor:
                 child.ask_to_stop()
 
     def _beat(self) -> None:
-        """Send the heartbeat, stop the cancelled jobs, and give back the claims with a lost reply."""
-        pulse = self._heartbeat.beat(self._worker)
-        to_stop = set[UUID]()
-        if pulse.orders is not None:
-            self._follow(pulse.orders)
-            to_stop.update(pulse.orders.to_stop)
-        for child in self._children:
-            # After this time other workers may take these jobs: this worker must not run them.
-            if pulse.cut_off and child.claims:
-                child.kill(crash_reasons.CUT_OFF)
-            if (claim := child.current) is not None and claim.job_id in to_stop:
-                child.cancel(grace=self._timings.grace)
-        if not pulse.held:
+        """Send the heartbeat if it is due; raises DeclaredDead if other workers have declared this worker dead.
+
+        While the database is away heartbeats are more frequent. After `dead_after` seconds without an answer other
+        workers may take the jobs, so this worker must not run them.
+        """
+        if monotonic() < self._beat_due:
             return
+        try:
+            orders = self._engine.keep_alive(self._worker)
+            held = self._engine.held(self._worker)
+        except psycopg.Error as error:
+            log.warning("heartbeat failed: %s", in_short(error))
+            self._beat_due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
+            for child in self._children:
+                if monotonic() > self._answered_at + self._timings.dead_after and child.claims:
+                    child.kill(crash_reasons.CUT_OFF)
+            return
+        if orders is None:
+            raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
+        self._answered_at = monotonic()
+        self._beat_due = self._answered_at + self._timings.heartbeat
+        self._follow(orders)
+        self._give_back_unknown(held)
+
+    def _give_back_unknown(self, held: Sequence[Claim]) -> None:
+        """Give back the claims that the tickets assign to this worker, and of which the reply was lost."""
         known = self._rescuer.tokens | self._distributor.tokens
         for child in self._children:
             known |= child.tokens
-        for claim in pulse.held:
+        for claim in held:
             if claim.token not in known:
                 self._rescuer.reply_lost(claim)
 
     def _follow(self, orders: Orders) -> None:
-        """Apply the orders of operators: time limits of types, no further claims, or a stop as after SIGTERM."""
+        """Stop cancelled jobs, and apply time limits of types, the order to claim nothing more, or to stop."""
+        for child in self._children:
+            if (claim := child.current) is not None and claim.job_id in orders.to_stop:
+                child.cancel(grace=self._timings.grace)
         self._limits.set_by_operators = orders.timeouts
         # A spawned worker ends without a job, and the next job launches another; a quiet spawned worker would not end.
         self._distributor.quiet = orders.request == "quiet" and self._backend != "exec"

@@ -78,8 +78,8 @@ MUTANTS = (
         "a receiver that hangs is waited for",
         ALERTS,
         "turno/maintenance/deliveries.py",
-        "wait = max(0.0, until - monotonic())",
-        "wait = 10.0",
+        "delivered, wait = 0, max(0.0, until - monotonic())",
+        "delivered, wait = 0, 10.0",
         (f"{TESTS}::test_hanging_receiver_delays_neither_round_nor_peers",),
     ),
     Mutant(

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "only the process that does maintenance announces",
         TWO_RELEASES,
-        "turno/maintenance/rounds.py",
+        "turno/maintenance/tasks.py",
         '            self.announce()\n            if self._engine.take_lease("maintenance", process_name(), LEASE):\n',
         '            if self._engine.take_lease("maintenance", process_name(), LEASE):\n'
         "                self.announce()\n",

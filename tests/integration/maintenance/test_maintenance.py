@@ -15,8 +15,7 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.job import JobRef
-from turno.maintenance.rounds import Maintenance
-from turno.maintenance.tasks import MaintenanceFailed, Terms
+from turno.maintenance.tasks import Maintenance, MaintenanceFailed, Terms
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine, LoggedLine
 from turno.tenancy.identity.session import handler_session, service_session

@@ -14,8 +14,7 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim
-from turno.maintenance.rounds import UNATTENDED, Maintenance
-from turno.maintenance.tasks import MaintenanceFailed, Terms
+from turno.maintenance.tasks import UNATTENDED, Maintenance, MaintenanceFailed, Terms
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
@@ -87,7 +86,7 @@ def test_one_stuck_orphan_delays_no_other(
         with pytest.raises(MaintenanceFailed, match=r"rescued: suc0001: .* lock timeout"):
             passes.run_once()
         assert {world.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]
-    (record,) = [record for record in caplog.records if record.name == "turno.maintenance.orphans"]
+    (record,) = [record for record in caplog.records if record.name == "turno.maintenance.tasks"]
     named = (record.alert, record.tenant, record.job_id, record.type)  # type: ignore[attr-defined]
     assert named == ("rescue", "suc0001", str(bad.job_id), "batch_invoicing")
     assert passes.run_once()["rescued"] == 0  # its tenant is in back-off
@@ -102,11 +101,11 @@ def test_many_stuck_orphans_of_one_tenant_are_left_for_later(
     good = lose(world, tenant=world.other)
     with (
         held_by_its_tenant(world, *bad),
-        caplog.at_level(logging.ERROR, "turno.maintenance.orphans"),
+        caplog.at_level(logging.ERROR, "turno.maintenance.tasks"),
         pytest.raises(MaintenanceFailed),
     ):
         passes.run_once()
-    assert len([record for record in caplog.records if record.name == "turno.maintenance.orphans"]) == 3
+    assert len([record for record in caplog.records if record.name == "turno.maintenance.tasks"]) == 3
     ticket = world.ticket(good.job_id)
     assert ticket is not None
     assert ticket["state"] == "scheduled"

@@ -13,8 +13,7 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.jobs.label import waiting_for
-from turno.maintenance.rounds import Maintenance
-from turno.maintenance.tasks import Terms
+from turno.maintenance.tasks import Maintenance, Terms
 from turno.store.api import jobs
 from turno.store.engine.engine import Engine, TypeVersion
 from turno.tenancy.identity.session import as_api, service_session

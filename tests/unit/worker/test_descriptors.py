@@ -4,7 +4,7 @@ import os
 import socket
 from contextlib import closing
 
-from turno.worker.descriptors import Descriptors
+from turno.worker.supervisor import Descriptors
 
 
 def test_a_report_is_read_before_the_end_of_its_child() -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-from turno.worker.heartbeat import Pulse
 from turno.worker.supervisor import Supervisor
 
 
@@ -26,16 +25,13 @@ def a_claim(token: UUID | None = None) -> Any:
 def test_jobs_behind_the_first_of_a_batch_are_known() -> None:
     at_work, behind, waiting, unheard = (a_claim() for _ in range(4))
     supervisor: Any = object.__new__(Supervisor)
-    supervisor._worker = uuid4()
     supervisor._rescuer = rescuer = Rescuer()
     supervisor._distributor = SimpleNamespace(tokens={waiting.token})
     claims = (at_work, behind)
     supervisor._children = [
-        SimpleNamespace(claims=claims, current=at_work, tokens={claim.token for claim in claims}),
-        SimpleNamespace(claims=(), current=None, tokens=set()),
+        SimpleNamespace(tokens={claim.token for claim in claims}),
+        SimpleNamespace(tokens=set()),
     ]
     pending = a_claim(*rescuer.tokens)
-    held = (at_work, behind, waiting, pending, unheard)
-    supervisor._heartbeat = SimpleNamespace(beat=lambda _worker: Pulse(held=held))
-    supervisor._beat()
+    supervisor._give_back_unknown((at_work, behind, waiting, pending, unheard))
     assert rescuer.given_back == [unheard.token]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turno.jobs.handler import Handler, Registry
+from turno.jobs.handler import Registry
 from turno.jobs.new_job import is_keyed
 
 
@@ -25,20 +25,19 @@ class Announcement:
 
 def of(registry: Registry) -> list[Announcement]:
     """Return the announcement of each handler in a registry."""
-    return [_of_handler(handler) for handler in registry.handlers]
-
-
-def _of_handler(handler: Handler) -> Announcement:
-    return Announcement(
-        type=handler.type,
-        version=handler.version,
-        queue=handler.queue,
-        max_attempts=handler.retry.max_attempts,
-        other_queues=tuple(handler.other_queues),
-        keyed=is_keyed(handler),
-        key_limit=handler.key_limit,
-        key_rate=handler.key_rate[0] if handler.key_rate else None,
-        key_period=handler.key_rate[1] if handler.key_rate else None,
-        subscribes=tuple(handler.subscribes),
-        ordered=handler.ordered,
-    )
+    return [
+        Announcement(
+            type=handler.type,
+            version=handler.version,
+            queue=handler.queue,
+            max_attempts=handler.retry.max_attempts,
+            other_queues=tuple(handler.other_queues),
+            keyed=is_keyed(handler),
+            key_limit=handler.key_limit,
+            key_rate=handler.key_rate[0] if handler.key_rate else None,
+            key_period=handler.key_rate[1] if handler.key_rate else None,
+            subscribes=tuple(handler.subscribes),
+            ordered=handler.ordered,
+        )
+        for handler in registry.handlers
+    ]
