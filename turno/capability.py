@@ -5,14 +5,14 @@ as `package.module:name` and loaded by the process that needs it: a launched wor
 by folder: `sql/{control,tenant}/{schema,functions}`, and `locale`. Templates belong to the blueprints.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, LiteralString, NamedTuple, TypeVar
 
-from turno.errors import InvalidSettings
+from turno.errors import HandlerMisuse, InvalidSettings
 from turno.named import load
 from turno.tenancy.rights.matrix import Matrix
 
@@ -111,7 +111,7 @@ class Capability:
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
     there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `context` has
-    the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `runner/capability_members.py`.
+    the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `jobs/job_context.py`.
     A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page; an
     overview section `(operator, visit) -> Markup` of the operator's first page. A job
     attribute is an SQL expression on `j.id`, for the API role of a tenant: API, pages and commands show its value
@@ -194,6 +194,20 @@ def public_name(name: str) -> Any:
         if name in one.names:
             return load(one.names[name])
     raise AttributeError(f"turno.{name} needs a capability that is not installed; restore its folder in {HOME}")
+
+
+@cache
+def member(name: str, switch: str) -> Callable[..., Any]:
+    """Return the implementation of a member of `JobContext`; raises HandlerMisuse without its capability."""
+    for one in installed():
+        if name in one.context:
+            if one not in enabled(switch):
+                raise HandlerMisuse(
+                    f"job.{name} needs the capability {one.name}; remove it from TURNO_CAPABILITIES={switch}"
+                )
+            implementation: Callable[..., Any] = load(one.context[name])
+            return implementation
+    raise HandlerMisuse(f"job.{name} needs a capability that is not installed; restore its folder in {HOME}")
 
 
 def left_behind(source: str | None) -> bool:

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a report sees each branch at another moment",
         "job.company: all branches as of one moment",
-        "turno/runner/company_reading.py",
+        "turno/runner/context.py",
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "BEGIN READ ONLY",
         (f"{REPORTS}::test_report_reads_its_company_and_nothing_else",),

@@ -124,8 +124,8 @@ MUTANTS = (
         "the cause of a failed outside call is in the traceback alone",
         "the command line shows operators the cause of a failure",
         "turno/jobs/error_record.py",
-        "    if error.__cause__ is not None:\n",
-        "    if False:\n",
+        "        if error.__cause__ is not None:\n",
+        "        if False:\n",
         ("tests/integration/runner/test_told_errors.py::test_an_outside_call_s_own_words_are_for_operators",),
     ),
     Mutant(

@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "an error that cannot be read ends the process",
         "a refused outcome is a plain failure",
-        "turno/runner/context.py",
+        "turno/jobs/error_record.py",
         "        except Exception as unreadable:",
         "        except KeyError as unreadable:",
         ("tests/integration/runner/test_attempt_ends.py::test_an_outcome_that_cannot_be_stored_fails_with_its_cause",),

@@ -1,54 +1,73 @@
 """The stored form of an error: text, group, the readers of its message, and its traceback without our frames."""
 
+import logging
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from traceback import extract_tb, format_exception
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from turno.jobs.handler import JobHandler
 from turno.jobs.redaction import process_text
 
+log = logging.getLogger(__name__)
+
 LONGEST_MESSAGE, LONGEST_CAUSE = 2000, 500  # characters
 LONGEST_TRACEBACK = 8192
 
 
-class Run(Protocol):
-    """One run of a job: a claim, or the context of a request."""
+@dataclass(frozen=True, slots=True)
+class AttemptErrors:
+    """Describes the errors of one attempt of a job; logs each reference once, and never a message."""
 
-    @property
-    def job_id(self) -> UUID:
-        """The id of the job."""
+    job_id: UUID
+    attempt: int
+    handler: type[JobHandler[Any]]
+    log_fields: Mapping[str, object]
+    logged: set[str] = field(default_factory=set)
 
-    @property
-    def attempt(self) -> int:
-        """The number of the run."""
+    def describe(self, error: BaseException) -> dict[str, Any]:
+        """Return the stored form of an error.
 
+        `group` is the redacted first line of the message, present only if redaction changed it; operators see errors by
+        group. `for_users` means that the job's user may read the message; otherwise the user sees `reference`, the same
+        for every item of the attempt that failed at the same line with the same class.
+        """
+        try:
+            record = self._record(error)
+        except Exception as unreadable:  # noqa: BLE001 - an exception class of the handler's may raise anything
+            why = f"the error cannot be described: reading it raised {type(unreadable).__name__}"
+            record = {"class": type(error).__name__, "message": why}
+        reference = record.get("reference")
+        if reference is not None and reference not in self.logged:
+            self.logged.add(reference)
+            # Without the message, which may contain parts of the payload.
+            log.warning(
+                "unexpected error %s: %s at %s", reference, record["class"], line_of(error),
+                extra={**self.log_fields, "error_id": reference},
+            )  # fmt: skip
+        return record
 
-def record_of(error: BaseException, run: Run, handler: type[JobHandler[Any]]) -> dict[str, Any]:
-    """Return the stored form of an attempt's error.
-
-    `group` is the redacted first line of the message, present only if redaction changed it; operators see errors by
-    group. `for_users` means that the job's user may read the message; otherwise the user sees `reference`, the same
-    for every item of the attempt that failed at the same line with the same class.
-    """
-    message = _storable(str(error))[:LONGEST_MESSAGE]
-    first_line = message.partition("\n")[0]
-    group = process_text(first_line)
-    record = {
-        "class": type(error).__name__,
-        "message": message,
-        **({"group": group} if group != first_line else {}),
-        "traceback": _storable("".join(format_exception(error)))[-LONGEST_TRACEBACK:],
-    }
-    if error.__cause__ is not None:
-        record["cause"] = _storable(f"{type(error.__cause__).__name__}: {error.__cause__}")[:LONGEST_CAUSE]
-    if state := getattr(error, "sqlstate", None):
-        record["sqlstate"] = str(state)
-    if handler.is_for_users(error):
-        return record | {"for_users": True}
-    named = f"{run.job_id} {run.attempt} {type(error).__name__} {line_of(error)}"
-    return record | {"reference": sha256(named.encode("utf-8", "replace")).hexdigest()[:8]}
+    def _record(self, error: BaseException) -> dict[str, Any]:
+        message = _storable(str(error))[:LONGEST_MESSAGE]
+        first_line = message.partition("\n")[0]
+        group = process_text(first_line)
+        record = {
+            "class": type(error).__name__,
+            "message": message,
+            **({"group": group} if group != first_line else {}),
+            "traceback": _storable("".join(format_exception(error)))[-LONGEST_TRACEBACK:],
+        }
+        if error.__cause__ is not None:
+            record["cause"] = _storable(f"{type(error.__cause__).__name__}: {error.__cause__}")[:LONGEST_CAUSE]
+        if state := getattr(error, "sqlstate", None):
+            record["sqlstate"] = str(state)
+        if self.handler.is_for_users(error):
+            return record | {"for_users": True}
+        named = f"{self.job_id} {self.attempt} {type(error).__name__} {line_of(error)}"
+        return record | {"reference": sha256(named.encode("utf-8", "replace")).hexdigest()[:8]}
 
 
 def line_of(error: BaseException) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from turno.capability import member
 from turno.jobs.job import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from io import BufferedIOBase, BufferedReader
     from logging import LoggerAdapter
-    from types import TracebackType
-    from typing import Self
     from uuid import UUID
 
     import psycopg
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
     from turno.jobs.job import PriorityName
     from turno.jobs.new_job import Enqueued, Published, UniqueFor
+    from turno.runner.context import CompanyReading
+    from turno.runner.items import LedgerBatch
+    from turno.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,84 +81,6 @@ class Part:
 
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Item(Protocol[T]):
-    """One item of a batch: `with` runs it in a savepoint and keeps its error in the ledger."""
-
-    value: T
-    ref: str | None  # the result of its work, such as the number of an invoice; kept in the ledger
-
-    def __enter__(self) -> Self:
-        """Open the item's savepoint."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Release the savepoint, or roll back to it; say whether the error was kept."""
-
-
-class GroupedItem(Protocol[T_co]):
-    """One item of a group that is written together."""
-
-    @property
-    def value(self) -> T_co:
-        """The item."""
-
-    ref: str | None  # as an Item's
-
-    def fail(self, error: Exception) -> None:
-        """Record this item as failed while the rest of the group continues; write no work for it."""
-
-
-class BatchCounts(Protocol):
-    """The counts of a batch, in items; `skipped` were done by the job that this job continues."""
-
-    @property
-    def done(self) -> int:
-        """Items with work that is committed, or will be with the present chunk."""
-
-    @property
-    def failed(self) -> int:
-        """Items with an error in the ledger."""
-
-    @property
-    def skipped(self) -> int:
-        """Items that an earlier job did."""
-
-    @property
-    def total(self) -> int:
-        """Items of this job, without the skipped ones."""
-
-
-class Batch(Protocol[T]):
-    """The items still to do: `for step in batch: with step as item: ...`."""
-
-    @property
-    def counts(self) -> BatchCounts:
-        """The present counts of the batch."""
-
-    def __iter__(self) -> Iterator[Item[T]]:
-        """Yield each item without an entry in the ledger."""
-
-    def groups(self, size: int = 50) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
-        """Yield these items in groups of `size`, at most 500, for `with group as items:` to write in few statements.
-
-        A group is undone if its block raises, and its items are yielded again one by one.
-        """
-
-
-class Company(Protocol):
-    """The branches of a job's company, as one moment shows them; read, and never written."""
-
-    @property
-    def branches(self) -> Mapping[str, str]:
-        """The branches' schemas, by slug."""
-
-    @property
-    def connection(self) -> psycopg.Connection[Any]:
-        """A session that reads the business tables of these schemas, and of no other."""
 
 
 class KeptFile(Protocol):
@@ -193,7 +117,10 @@ class Files(Protocol):
 
 
 class JobContext(Protocol):
-    """The running job, for its handler."""
+    """The running job, for its handler.
+
+    Capabilities implement `files`, `once`, `publish` and `fan_out`, each loaded at its first use in a process.
+    """
 
     job_id: UUID
     tenant: str
@@ -202,6 +129,7 @@ class JobContext(Protocol):
     correlation_id: str | None
     checkpoint_state: Any  # the state of the last `checkpoint` of an earlier attempt, or None
     log: LoggerAdapter[Any]
+    settings: Settings  # of the process, without secrets
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -212,12 +140,14 @@ class JobContext(Protocol):
         """The same session in the same transaction, for a handler with an asynchronous `handle`."""
 
     @property
-    def company(self) -> Company:
+    def company(self) -> CompanyReading:
         """The branches for a consolidated report; only for a handler class with `reads_company = True`."""
 
     @property
     def files(self) -> Files:
         """The tenant's files: the uploads for this job, and its files for download."""
+        files: Files = member("files", self.settings.capabilities)(self)
+        return files
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is, at once and outside its transaction; never goes back."""
@@ -225,7 +155,7 @@ class JobContext(Protocol):
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`; a later attempt starts from it."""
 
-    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
 
     def once(
@@ -243,6 +173,7 @@ class JobContext(Protocol):
         `Effect.outside_key`, or repeats its first answer. A handler with an asynchronous `handle` awaits it, and may
         give it asynchronous functions.
         """
+        return member("once", self.settings.capabilities)(self, key, call, reconcile, idempotent=idempotent)
 
     def enqueue(
         self,
@@ -263,6 +194,9 @@ class JobContext(Protocol):
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, committed with the work of this job; as `turno.publish` does."""
+        publish = member("publish", self.settings.capabilities)
+        published: Published = publish(self, event, data, fields, key=key)
+        return published
 
     def fan_out(
         self,
@@ -280,6 +214,9 @@ class JobContext(Protocol):
         their progress then adds up to this job's. Cancelling this job cancels its parts; a retry does only the undone
         work.
         """
+        split = member("fan_out", self.settings.capabilities)
+        parts: list[Part] = split(self, job_type, payloads, stops=stop_on_failure, total=total)
+        return parts
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if a user or operator cancelled this job."""

@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from json import dumps, loads
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
+from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.jobs.payload import check_payload
-from turno.runner.capability_members import CapabilityMembers
-from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import AttemptLedger, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
@@ -27,13 +26,14 @@ from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
 from turno.store.handler import attempts
 from turno.store.handler.attempts import Started
-
-if TYPE_CHECKING:
-    from turno.jobs.error_record import Run
-
-log = logging.getLogger(__name__)
+from turno.tenancy.identity.foreign_functions import foreign_functions
+from turno.tenancy.identity.tenant import CompanyLogin
 
 T = TypeVar("T")
+# The functions of a policy would run with the rights on all branches: PostgreSQL refuses a table with policies instead.
+NO_POLICIES: LiteralString = "SET row_security = off"
+# All branches as of one moment; the role has no right to write.
+SNAPSHOT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two checks for a cancellation
 
 
@@ -44,37 +44,55 @@ def attempt_of(job: JobContext, work: str) -> "AttemptContext":
     return job
 
 
-class AttemptErrors:
-    """Describes the errors of an attempt's handler; logs each reference once, and never a message."""
+class CompanyReading:
+    """The branches of a consolidated report's company, over a session of the company's report login.
 
-    def __init__(self, run: "Run", handler: type[JobHandler[Any]], log_fields: Mapping[str, object]) -> None:
-        self._run = run
-        self._handler = handler
-        self._log_fields = log_fields
-        self._logged: set[str] = set()
+    The session ends with the attempt: another company's job may come next to this process.
+    """
 
-    def describe(self, error: BaseException) -> dict[str, Any]:
-        """Return the error in its stored form."""
-        from turno.jobs.error_record import line_of, record_of  # noqa: PLC0415 - loaded only when something failed
+    def __init__(self, company: CompanyLogin, sessions: Sessions) -> None:
+        self._company = company
+        self._sessions = sessions
+        self._session: HandlerConnection | None = None
 
-        try:
-            record = record_of(error, self._run, self._handler)
-        except Exception as unreadable:  # noqa: BLE001 - an exception class of the handler's may raise anything
-            why = f"the error cannot be described: reading it raised {type(unreadable).__name__}"
-            record = {"class": type(error).__name__, "message": why}
-        reference = record.get("reference")
-        if reference is not None and reference not in self._logged:
-            self._logged.add(reference)
-            # Without the message, which may contain parts of the payload.
-            log.warning(
-                "unexpected error %s: %s at %s", reference, record["class"], line_of(error),
-                extra={**self._log_fields, "error_id": reference},
-            )  # fmt: skip
-        return record
+    @property
+    def branches(self) -> Mapping[str, str]:
+        """The branches' schemas, by slug."""
+        return self._company.branches
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session, opened at the first use; raises LoginRefused, or HandlerMisuse where a view calls a function."""
+        if self._session is None:
+            session = self._sessions.take(self._company.login)
+            try:
+                session.execute(NO_POLICIES)
+                self._refuse_calls(session)
+                session.execute(SNAPSHOT)
+            except (psycopg.Error, HandlerMisuse):
+                psycopg.Connection.close(session)
+                raise
+            self._session = session
+        return self._session
+
+    def _refuse_calls(self, session: HandlerConnection) -> None:
+        """Refuse a view of an adopted schema if its function would run with the rights on all branches."""
+        for kind, name, function in foreign_functions(session, list(self.branches.values())):
+            if kind == "view":
+                raise HandlerMisuse(
+                    f"the view {name} calls {function}, which would run with the report's rights on all branches:"
+                    " remove the call, or give the function to a superuser who trusts it"
+                )
+
+    def close(self) -> None:
+        """End the session, if there was one; the next use sees a later moment."""
+        if self._session is not None:
+            psycopg.Connection.close(self._session)
+            self._session = None
 
 
-class AttemptContext(CapabilityMembers):
-    """One attempt's view of its job; implements `turno.jobs.job_context.JobContext`."""
+class AttemptContext(JobContext):
+    """One attempt's view of its job."""
 
     def __init__(
         self,
@@ -90,7 +108,7 @@ class AttemptContext(CapabilityMembers):
     ) -> None:
         claim = transaction.claim
         self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
-        self.errors = AttemptErrors(claim, handler, self.log_fields)
+        self.errors = AttemptErrors(claim.job_id, claim.attempt, handler, self.log_fields)
         self.job_id = claim.job_id
         self.tenant = claim.login.slug
         self.user_id = started.user_id

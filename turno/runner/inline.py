@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 import psycopg
 
 from turno.errors import InvalidResult, PermanentFailure
+from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.payload import restore_payload
 from turno.runner.attempt import run_to_end
-from turno.runner.capability_members import CapabilityMembers
-from turno.runner.context import AttemptErrors
 from turno.runner.items import Ledger, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection
 from turno.settings import Settings
@@ -52,8 +52,8 @@ class InlineRunner:
             psycopg.Connection.close(connection)
 
 
-class InlineContext(CapabilityMembers):
-    """The context of work done inside a request; implements `turno.jobs.job_context.JobContext`."""
+class InlineContext(JobContext):
+    """The context of work done inside a request."""
 
     attempt = 1
     correlation_id: str | None = None
@@ -70,10 +70,10 @@ class InlineContext(CapabilityMembers):
         self.job_id: UUID = uuid4()
         self.tenant = tenant
         self.user_id = user_id
-        self.connection = connection
+        self._connection = connection
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
         self.settings = settings
-        self._errors = AttemptErrors(self, handler, {"tenant": tenant})
+        self._errors = AttemptErrors(self.job_id, self.attempt, handler, {"tenant": tenant})
         self._batches: list[LedgerBatch[Any]] = []
 
     def finish(self) -> None:
@@ -82,9 +82,14 @@ class InlineContext(CapabilityMembers):
             batch.record()
 
     @property
+    def connection(self) -> HandlerConnection:
+        """The session of the request's work, in its transaction."""
+        return self._connection
+
+    @property
     def async_connection(self) -> AsyncHandlerConnection:
         """The same session, for `await`."""
-        return AsyncHandlerConnection(self.connection)
+        return AsyncHandlerConnection(self._connection)
 
     @property
     def company(self) -> NoReturn:
@@ -99,7 +104,7 @@ class InlineContext(CapabilityMembers):
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run each item under a savepoint; the error of an item is counted and does not stop the rest."""
-        batch = LedgerBatch(Ledger(self.connection), self._errors, list(items), key=key, chunk=chunk)
+        batch = LedgerBatch(Ledger(self._connection), self._errors, list(items), key=key, chunk=chunk)
         self._batches.append(batch)
         return batch
 

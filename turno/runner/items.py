@@ -13,7 +13,8 @@ from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
 if TYPE_CHECKING:
-    from turno.runner.context import AttemptContext, AttemptErrors
+    from turno.jobs.error_record import AttemptErrors
+    from turno.runner.context import AttemptContext
 
 T = TypeVar("T")
 LARGEST_CHUNK = 50
@@ -252,7 +253,7 @@ class Step(Generic[T]):
 
     def __init__(self, key: str, value: T, ledger: Ledger, errors: "AttemptErrors") -> None:
         self.value = value
-        self.ref: str | None = None
+        self.ref: str | None = None  # the result of its work, such as the number of an invoice; kept in the ledger
         self._key = key
         self._savepoint = ItemSavepoint(ledger)
         self._errors = errors

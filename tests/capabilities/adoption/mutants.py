@@ -18,7 +18,7 @@ ADOPTION = "turno/capabilities/adoption/adopting.py"
 UNINSTALL = "turno/capabilities/adoption/uninstall.py"
 
 REPORTS = "tests/capabilities/adoption/test_reports.py"
-READING = "turno/runner/company_reading.py"
+READING = "turno/runner/context.py"
 
 MUTANTS = (
     Mutant(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.capabilities.adoption.host_application import Host
 from turno.errors import HandlerMisuse
-from turno.runner.company_reading import CompanyReading
+from turno.runner.context import CompanyReading
 from turno.runner.session import HandlerConnection, Sessions
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.session import handler_session

@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a capability that is off implements its members",
         "decision 0106: a member of a disabled capability is refused",
-        "turno/runner/capability_members.py",
+        "turno/capability.py",
         "            if one not in enabled(switch):\n",
         "            if False:\n",
         ("tests/capabilities/files/test_job_files.py::test_a_job_without_the_capability_fails_with_the_remedy",),

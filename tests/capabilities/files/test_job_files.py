@@ -9,9 +9,9 @@ import pytest
 
 from tests.file_handlers import Copy, Groups
 from turno.capabilities.files.maintenance import purge
+from turno.capability import member
 from turno.errors import HandlerMisuse
 from turno.maintenance.each_tenant import EachTenant
-from turno.runner.capability_members import member
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from turno.jobs.error_record import record_of
+from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Claim
 from turno.jobs.redaction import LEFT_OUT, Redaction, redact_process
 from turno.logs import JsonFormatter
-from turno.tenancy.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,8 +120,7 @@ def test_a_log_line_is_redacted_in_all_its_texts() -> None:
 
 @pytest.mark.usefixtures("process_redaction")
 def test_an_error_has_a_group_where_redaction_changes_it() -> None:
-    login = HandlerLogin(slug="suc0001", schema="t", role="r", epoch=0)
-    claim = Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="filing", version=1, tenant_id=1, login=login)
-    assert "group" not in record_of(ValueError("no such order"), claim, Filing)
-    record = record_of(ValueError(f"tax_id: 20-1 of old_account=7\n{SECRET}"), claim, Filing)
+    errors = AttemptErrors(uuid4(), 1, Filing, {})
+    assert "group" not in errors.describe(ValueError("no such order"))
+    record = errors.describe(ValueError(f"tax_id: 20-1 of old_account=7\n{SECRET}"))
     assert record["group"] == f"tax_id: {LEFT_OUT} of old_account={LEFT_OUT}"
