@@ -128,6 +128,20 @@ def test_every_setting_named_exists(page: Path) -> None:
     assert {name for code in code_in(page) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", code)} - known == set()
 
 
+@every_page
+def test_a_time_of_day_is_written_in_iso_8601_with_its_zone(page: Path) -> None:
+    times = re.findall(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*", text_of(page))
+    assert [time for time in times if not re.match(r"[\d-]{10}T[\d:.]+(Z|[+-]\d\d:\d\d)", time)] == []
+
+
+def test_commands_write_times_by_one_function() -> None:
+    commands = [*(ROOT / "turno/commands").rglob("*.py"), *(ROOT / "turno/capabilities").glob("*/command*.py")]
+    forms = re.compile(r"strftime|\bisoformat\(\)|:%[A-Za-z]")
+    found = [(file.name, form) for file in commands for form in forms.findall(file.read_text(encoding="utf-8"))]
+    # `turno schedule next` also shows the zone of the schedule.
+    assert found == [("command.py", "isoformat()")]
+
+
 def test_settings_of_the_tax_authority_are_documented() -> None:
     page = text_of(ROOT / "docs" / "examples.md")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []

@@ -141,9 +141,7 @@ def _save(session: TenantSession, name: str, job_type: str, user: str, given: di
         case "full":
             raise ScheduleRefused(f"{session.tenant.slug} has {changes.MOST_SCHEDULES} schedules; remove one first")
     moment = _next(row, session)
-    print_message(
-        f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}"
-    )
+    print_message(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)}' if moment else 'paused'}")
 
 
 def _found(session: TenantSession, name: str) -> dict[str, Any]:

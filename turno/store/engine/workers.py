@@ -8,6 +8,7 @@ import psycopg
 from psycopg.rows import class_row, dict_row
 
 from turno.jobs.label import counted, lacking
+from turno.jobs.moment import written
 
 UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
 Rows = list[dict[str, Any]]
@@ -37,8 +38,7 @@ class Unserved:
         """Return the missing part and the number of waiting jobs."""
         jobs = f"{COUNTED:,} jobs or more" if self.waiting >= COUNTED else counted(self.waiting, "job")
         waiting = f"{jobs} of {counted(self.tenants, 'tenant')} {'waits' if self.waiting == 1 else 'wait'}"
-        since = self.oldest.isoformat(sep=" ", timespec="seconds")
-        return f"{self.why}: {waiting} for {self.backend}, the oldest since {since}"
+        return f"{self.why}: {waiting} for {self.backend}, the oldest since {written(self.oldest)}"
 
 
 def listed(operator: psycopg.Connection[Any]) -> Rows:
