@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from itsdangerous import URLSafeSerializer
 
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
@@ -113,11 +115,14 @@ def test_foreign_user_neither_sends_sees_nor_opens_it(service: Service, ana: Cal
 def test_a_link_that_was_changed_is_refused(service: Service, ana: Caller) -> None:
     file_id, other = uploaded(ana), uploaded(ana)
     address = link(ana, file_id)
+    content, signature = address.partition("link=")[2].rsplit(".", 1)
+    assert URLSafeSerializer("").load_payload(content.encode())[:2] == ["north", ana.user]
+    foreign = URLSafeSerializer("").dump_payload(["south", ana.user, int(time())]).decode()
     for changed in (
         address.replace(file_id, other),
-        address.replace("tenant=north", "tenant=south"),
-        address.replace(f"user={ana.user}", "user=ben"),
-        address[:-1] + ("0" if address[-1] != "0" else "1"),
+        address.replace(content, foreign),
+        address.replace(f".{signature}", ""),
+        address.replace(signature, signature[1:] + signature[0]),
     ):
         assert changed != address
         problem_of(open_link(service, changed), 404)

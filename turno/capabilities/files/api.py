@@ -10,10 +10,9 @@ from uuid import UUID
 from flask import Response, request
 from werkzeug.wsgi import wrap_file
 
-from turno.capabilities.files import stored
+from turno.capabilities.files import kept_file
 from turno.capabilities.files.folder import FileMissing, FilePart, Folder
 from turno.capabilities.files.kept_file import KeptFile
-from turno.capabilities.files.link import Link
 from turno.capabilities.files.uploads import (
     begin_upload,
     find_file,
@@ -21,14 +20,13 @@ from turno.capabilities.files.uploads import (
     no_such_file,
     piece_bytes,
     put_piece,
-    secret,
+    tenant_of_link,
 )
-from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import place_of
 from turno.web.api.jobs import find_job
-from turno.web.requests import LARGEST_ID, Text, described, read_bytes, read_id
+from turno.web.requests import Text, described, read_bytes, read_id
 from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
@@ -79,18 +77,11 @@ class JobFiles:
     files: list[FileBody]
 
 
-Seconds = Annotated[int, described("In seconds since 1970.", ge=0, le=LARGEST_ID)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkQuery:
-    """A signed link's own parameters; it is used as it was given."""
+    """The parameter of a signed link."""
 
-    tenant: Annotated[Text, described("Tenant of the file.")]
-    user: Annotated[Text, described("User that received the link.")]
-    since: Seconds
-    until: Seconds
-    signature: Annotated[Text, described("Signature of the link.")]
+    link: Annotated[Text, described("The signature of the link, as `links.content` has it.")]
 
 
 SAVE = {
@@ -139,7 +130,7 @@ def of_job(call: Call, job_id: str) -> JobFiles:
     """List the files that a job wrote."""
     wanted = find_job(call, job_id)["id"]
     with call.scope.reading() as reader:
-        found = stored.written_by(reader, wanted)
+        found = kept_file.written_by(reader, wanted)
     return JobFiles([_body(call, file) for file in found])
 
 
@@ -162,33 +153,13 @@ def content(query: LinkQuery, file_id: str) -> Response:
 
     By `links.content` of the file, which is signed for one user of one tenant and ends after five minutes.
     """
-    link = Link(
-        file_id=read_id(file_id, no_such_file()),
-        tenant=query.tenant,
-        user=query.user,
-        since=query.since,
-        until=query.until,
-    )
-    if not link.signed(query.signature, secret()):
-        raise Problem(Kind.NOT_FOUND, "This link was not given by this service; ask for one at the file's address.")
-    if link.until < services().clock().timestamp():
-        raise Problem(Kind.NOT_FOUND, "This link is over; reload the page that it stood on, and press it again.")
-    tenant = _tenant(link)
+    wanted = read_id(file_id, no_such_file())
+    tenant = tenant_of_link(wanted, query.link)
     with place_of(tenant), services().connection() as connection, as_api(connection, tenant) as reader:
-        file = stored.find(reader, link.file_id, None)
+        file = kept_file.find(reader, wanted, None)
         if file is None or not file.complete:
             raise no_such_file()
     return _download(tenant, file)
-
-
-def _tenant(link: Link) -> Tenant:
-    try:
-        tenant = services().directory.find(link.tenant)
-    except UnknownTenant:
-        raise no_such_file() from None
-    if link.since < tenant.tokens_valid_from:
-        raise Problem(Kind.NOT_FOUND, "This link was revoked; sign in and ask for another.")
-    return tenant
 
 
 def _download(tenant: Tenant, file: KeptFile) -> Response:
@@ -242,7 +213,7 @@ def _pieces(tenant: Tenant, file: KeptFile, start: int, stop: int) -> Iterator[b
         for n in range(start // size, -(-stop // size)):
             # A session for each piece: none is held while a client takes its time.
             with lend() as connection, as_api(connection, tenant) as reader:
-                data = stored.piece(reader, file.id, n)
+                data = kept_file.piece(reader, file.id, n)
             yield data[max(0, start - n * size) : stop - n * size]
 
     return send()

@@ -4,23 +4,27 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, LiteralString
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import class_row, tuple_row
 
 from turno.capabilities.files.folder import Folder
 from turno.capabilities.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, KeptFile, media_type_of
 from turno.errors import PermanentFailure
 from turno.jobs.job_context import JobContext
-from turno.runner.context import attempt_of
+from turno.runner.context import AttemptContext, attempt_of
 from turno.store.statements import named_refusals, qualified, value_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 LARGEST_FILE = LARGEST_FILE_MB * 1_048_576  # bytes
+TAKE: LiteralString = """
+SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete, in_folder
+FROM {}.file_take(%s, %s, %s)
+"""
 
 
 class FileGone(PermanentFailure):
@@ -33,30 +37,19 @@ class FileTooLarge(PermanentFailure):
 
 def files(job: JobContext) -> "JobFiles":
     """Return the files of an attempt; raises PermanentFailure within a request."""
-    attempt = attempt_of(job, "a file")
-    claim = attempt.claim
-    root = attempt.settings.files_folder
-    return JobFiles(lambda: attempt.connection, claim.job_id, claim.token, root=root, schema=claim.login.schema)
+    return JobFiles(attempt_of(job, "a file"))
 
 
 class JobFiles:
-    """The files that an attempt reads, and writes within the job's transaction."""
+    """The files that an attempt reads, and writes within the job's transaction.
 
-    def __init__(
-        self,
-        connection: Callable[[], psycopg.Connection[Any]],
-        job_id: UUID,
-        token: UUID,
-        *,
-        root: str = "",
-        schema: str,
-    ) -> None:
-        """With a `root`, files are written below `root/schema` and may be as large as the disk."""
-        self._connection = connection
-        self._job_id = job_id
-        self._token = token
-        self._root = root
-        self._schema = schema
+    With TURNO_FILES_FOLDER files are written into this folder and may be as large as the disk.
+    """
+
+    def __init__(self, attempt: AttemptContext) -> None:
+        self._attempt = attempt
+        self._schema = attempt.claim.login.schema
+        self._root = attempt.settings.files_folder
 
     @contextmanager
     def open(self, file_id: UUID) -> Iterator[tuple[KeptFile, io.BufferedReader]]:
@@ -64,24 +57,17 @@ class JobFiles:
 
         The file is then kept as long as this job. At most two pieces of it are in memory.
         """
-        statement = qualified("SELECT {}.file_take(%s, %s, %s)", self._schema)
-        if not value_of(self._connection(), statement, self._job_id, self._token, file_id):
+        statement = qualified(TAKE, self._schema)
+        with self._attempt.connection.cursor(row_factory=class_row(KeptFile)) as cursor:
+            file = cursor.execute(statement, (*self._claimed, file_id)).fetchone()
+        if file is None:
             raise FileGone("the file is no longer kept, or was not uploaded by the user of this job")
-        with self._connection().cursor(row_factory=class_row(KeptFile)) as cursor:
-            statement = qualified(
-                "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete, in_folder"
-                " FROM {}.job_files WHERE id = %s",
-                self._schema,
-            )
-            cursor.execute(statement, (file_id,))
-            (file,) = cursor.fetchall()
-        with self._reader(file) as stream:
+        if file.in_folder:
+            stream = Folder(self._root, self._schema).open(file.id, file.size)
+        else:
+            stream = io.BufferedReader(_Reading(partial(self._piece, file.id), file), file.piece_bytes)
+        with stream:
             yield file, stream
-
-    def _reader(self, file: KeptFile) -> io.BufferedReader:
-        if not file.in_folder:
-            return io.BufferedReader(_Reading(self._connection, file, self._schema), file.piece_bytes)
-        return Folder(self._root, self._schema).open(file.id, file.size)
 
     @contextmanager
     def create(self, name: str, media_type: str | None = None) -> Iterator[io.BufferedIOBase]:
@@ -89,16 +75,13 @@ class JobFiles:
 
         An error within the block leaves the file incomplete and invisible, and as a rule ends the job.
         """
-        with named_refusals():
-            kind = media_type or media_type_of(name)
-            statement = qualified("SELECT {}.file_create(%s, %s, %s, %s, %s, %s)", self._schema)
-            asked = (self._job_id, self._token, name, kind, PIECE_BYTES, bool(self._root))
-            made = value_of(self._connection(), statement, *asked)
+        kind = media_type or media_type_of(name)
+        made = self._call("SELECT {}.file_create(%s, %s, %s, %s, %s, %s)", name, kind, PIECE_BYTES, bool(self._root))
         if self._root:
             with self._in_folder(made) as into_folder:
                 yield into_folder
             return
-        stream = Writing(self._append, made)
+        stream = Writing(partial(self._call, "SELECT {}.file_append(%s, %s, %s, %s, %b, %s)", made))
         yield stream
         stream.finish()
 
@@ -114,22 +97,30 @@ class JobFiles:
                 os.fsync(file.fileno())
                 size = file.tell()
             folder.complete(file_id)
-            with named_refusals(), self._connection().cursor() as cursor:
-                statement = qualified("SELECT {}.file_finish(%s, %s, %s, %s)", self._schema)
-                cursor.execute(statement, (self._job_id, self._token, file_id, size))
+            self._call("SELECT {}.file_finish(%s, %s, %s, %s)", file_id, size)
             undo.pop_all()
 
-    def _append(self, file_id: UUID, n: int, data: bytes, last: bool) -> None:  # noqa: FBT001 - the function's order
-        with named_refusals(), self._connection().cursor() as cursor:
-            statement = qualified("SELECT {}.file_append(%s, %s, %s, %s, %b, %s)", self._schema)
-            cursor.execute(statement, (self._job_id, self._token, file_id, n, data, last))
+    def _piece(self, file_id: UUID, n: int) -> bytes:
+        statement = qualified("SELECT data FROM {}.job_file_pieces WHERE file_id = %s AND n = %s", self._schema)
+        with self._attempt.connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+            row = cursor.execute(statement, (file_id, n)).fetchone()
+        if row is None:
+            raise FileGone("the file was removed while it was read")
+        return bytes(row[0])
+
+    @property
+    def _claimed(self) -> tuple[UUID, UUID]:
+        return self._attempt.claim.job_id, self._attempt.claim.token
+
+    def _call(self, statement: LiteralString, *parameters: Any) -> Any:
+        with named_refusals():
+            return value_of(self._attempt.connection, qualified(statement, self._schema), *self._claimed, *parameters)
 
 
 class Writing(io.BufferedIOBase):
-    """A stream that is sent to the database in pieces, as the file `file_id`."""
+    """A stream into the database; `append` receives number and bytes of each piece, and whether it is the last."""
 
-    def __init__(self, append: Callable[[UUID, int, bytes, bool], None], file_id: UUID) -> None:
-        self.file_id = file_id
+    def __init__(self, append: Callable[[int, bytes, bool], object]) -> None:
         self._append = append
         self._pending = bytearray()
         self._sent = 0
@@ -159,15 +150,14 @@ class Writing(io.BufferedIOBase):
         self._pending.clear()
 
     def _send(self, data: bytes, *, last: bool) -> None:
-        self._append(self.file_id, self._sent, data, last)
+        self._append(self._sent, data, last)
         self._sent += not last
 
 
 class _Reading(io.RawIOBase):
-    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], file: KeptFile, schema: str) -> None:
-        self._connection = connection
+    def __init__(self, read: Callable[[int], bytes], file: KeptFile) -> None:
+        self._read = read
         self._file = file
-        self._schema = schema
         self._position = 0
         self._piece: tuple[int, bytes] = (-1, b"")
 
@@ -198,12 +188,3 @@ class _Reading(io.RawIOBase):
         room[: len(part)] = part
         self._position += len(part)
         return len(part)
-
-    def _read(self, n: int) -> bytes:
-        with self._connection().cursor(binary=True) as cursor:
-            statement = qualified("SELECT data FROM {}.job_file_pieces WHERE file_id = %s AND n = %s", self._schema)
-            cursor.execute(statement, (self._file.id, n))
-            row = cursor.fetchone()
-        if row is None:
-            raise FileGone("the file was removed while it was read")
-        return bytes(row[0])

@@ -5,7 +5,7 @@ from uuid import UUID
 from flask import Response, render_template, request
 from markupsafe import Markup
 
-from turno.capabilities.files.stored import written_by as files_of
+from turno.capabilities.files.kept_file import written_by as files_of
 from turno.capabilities.files.uploads import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece
 from turno.store.api.jobs import Reader
 from turno.web.pages.drawing import go

@@ -1,15 +1,18 @@
 """Keep uploads and find files with the rights of a user, for the API and for pages."""
 
+from hashlib import sha256
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
-from turno.capabilities.files import stored
+from itsdangerous import BadSignature, URLSafeSerializer
+
+from turno.capabilities.files import kept_file
 from turno.capabilities.files.folder import Folder
 from turno.capabilities.files.kept_file import KeptFile, media_type_of, name_problem
-from turno.capabilities.files.link import SECONDS, Link
 from turno.settings import MEGABYTE
+from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api, call_as_api
+from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
 from turno.web.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.services import at, services
@@ -17,6 +20,7 @@ from turno.web.services import at, services
 LARGEST_PIECE = 1_048_576  # bytes
 # Life of an upload that no job reads.
 KEPT = "2 days"
+LINK_SECONDS = 300  # a page gets a new link at each press of its button
 
 
 def begin_upload(scope: Scope, name: str, size: int) -> UUID:
@@ -41,7 +45,7 @@ def begin_upload(scope: Scope, name: str, size: int) -> UUID:
     most, in_folder = settings.limits.files_mb_per_tenant * MEGABYTE, bool(settings.files_folder)
     asked = (name, media_type_of(name), size, piece_bytes(), scope.principal.user, KEPT, most, in_folder)
     with services().connection() as connection:
-        row = call_as_api(connection, scope.tenant, stored.BEGIN, asked)
+        row = call_as_api(connection, scope.tenant, kept_file.BEGIN, asked)
     if row["verdict"] == "full":
         raise Problem(
             Kind.RATE,
@@ -69,7 +73,7 @@ def put_piece(scope: Scope, file: KeptFile, n: int, data: bytes) -> tuple[bool, 
     else:
         asked = (file.id, scope.principal.user, n, data, None)
         with services().connection() as connection:
-            row = call_as_api(connection, scope.tenant, stored.PUT, asked)
+            row = call_as_api(connection, scope.tenant, kept_file.PUT, asked)
     match row["verdict"]:
         case "unknown":
             raise no_such_file()
@@ -84,7 +88,7 @@ def _put_into_folder(scope: Scope, file: KeptFile, n: int, data: bytes) -> dict[
     folder = Folder(services().settings.files_folder, scope.tenant.schema)
     with services().connection() as connection, as_api(connection, scope.tenant) as cursor:
         asked = (file.id, scope.principal.user, n, b"", len(data))
-        row = cursor.execute(stored.PUT.replace("{}.", ""), asked).fetchone()
+        row = cursor.execute(kept_file.PUT.replace("{}.", ""), asked).fetchone()
         assert row is not None  # noqa: S101 - a function's row
         if row["verdict"] in {"stored", "complete"}:
             folder.write(file.id, n * file.piece_bytes, data)
@@ -96,7 +100,7 @@ def _put_into_folder(scope: Scope, file: KeptFile, n: int, data: bytes) -> dict[
 def find_file(scope: Scope, file_id: UUID) -> KeptFile:
     """Return a file of the user, or any file for an operator; raises the same 404 for every other id."""
     with scope.reading() as reader:
-        file = stored.find(reader, file_id, scope.visible_user)
+        file = kept_file.find(reader, file_id, scope.visible_user)
     if file is None:
         raise no_such_file()
     return file
@@ -104,16 +108,35 @@ def find_file(scope: Scope, file_id: UUID) -> KeptFile:
 
 def link_to(scope: Scope, file_id: UUID) -> str:
     """Return an address that opens a file for five minutes, for any client, in the name of this user."""
-    now = int(services().clock().timestamp())
-    link = Link(file_id=file_id, tenant=scope.tenant.slug, user=scope.principal.user, since=now, until=now + SECONDS)
-    return f"{at(f'/api/files/{file_id}/content')}?{urlencode(link.query(secret()))}"
+    content = (scope.tenant.slug, scope.principal.user, int(services().clock().timestamp()))
+    signed = signer(file_id, services().settings.master_key).dumps(content)
+    return f"{at(f'/api/files/{file_id}/content')}?link={signed}"
 
 
-def secret() -> bytes:
-    """Return the key of the signatures of links."""
-    key = services().settings.master_key
-    assert key, "the web cannot log in without TURNO_MASTER_KEY"  # noqa: S101
-    return key.encode()
+def tenant_of_link(file_id: UUID, link: str) -> Tenant:
+    """Return the tenant of a signed link to this file; raises 404 for a link that is forged, over or revoked."""
+    try:
+        slug, _, since = signer(file_id, services().settings.master_key).loads(link)
+    except BadSignature:
+        raise Problem(
+            Kind.NOT_FOUND, "This link was not given by this service; ask for one at the file's address."
+        ) from None
+    if since + LINK_SECONDS < services().clock().timestamp():
+        raise Problem(Kind.NOT_FOUND, "This link is over; reload the page that it stood on, and press it again.")
+    try:
+        tenant = services().directory.find(slug)
+    except UnknownTenant:
+        raise no_such_file() from None
+    if since < tenant.tokens_valid_from:
+        raise Problem(Kind.NOT_FOUND, "This link was revoked; sign in and ask for another.")
+    return tenant
+
+
+def signer(file_id: UUID, master_key: str) -> URLSafeSerializer:
+    """Return the signer of links to a file. No row is stored for a link, and no password of a role has its key."""
+    assert master_key, "the web cannot log in without TURNO_MASTER_KEY"  # noqa: S101
+    settings = {"key_derivation": "hmac", "digest_method": sha256}
+    return URLSafeSerializer(master_key, salt=f"turno link to file {file_id}", signer_kwargs=settings)
 
 
 def no_such_file() -> Problem:
