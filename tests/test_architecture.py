@@ -96,7 +96,6 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     assert others == {
         "turno.capabilities.admin.many_jobs",
         "turno.capabilities.adoption.uninstall",
-        "turno.capabilities.effects.doubt",
         "turno.tenancy.provisioning.installation",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",

@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a locked tenant ends the doubt of all",
         PROMISE,
-        "turno/capabilities/effects/doubt.py",
+        "turno/capabilities/effects/command.py",
         "            if admin.broken:\n                raise\n",
         "            raise\n",
         ("tests/integration/store/test_steering.py::test_a_locked_tenant_stops_no_doubt_of_another",),

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from psycopg import errors, sql
 
 from turno.capabilities.audit.stored import list_audit
-from turno.capabilities.effects.doubt import set_doubt
+from turno.capabilities.effects.command import set_doubt
 from turno.commands.main import main
 from turno.store.operator.acts import record
 from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type

@@ -15,7 +15,7 @@ from tests.fakes import RecordingQueue
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.capabilities.audit.stored import list_audit
-from turno.capabilities.effects.doubt import set_doubt
+from turno.capabilities.effects.command import set_doubt
 from turno.dispatch.across_tenants import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority

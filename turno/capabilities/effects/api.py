@@ -1,4 +1,4 @@
-"""/api/jobs/<id>/effects: the outside effects of a job, and the decision of a person about an effect in doubt."""
+"""/api/jobs/<id>/effects: the outside effects of a job, and decisions about effects in doubt; their part of a page."""
 
 import json
 from dataclasses import dataclass, field
@@ -7,12 +7,15 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import request
+from flask import render_template, request
+from markupsafe import Markup
 from msgspec import Meta
 
 from turno.capabilities.effects import review
 from turno.capabilities.effects.intents import LONGEST_KEY
+from turno.store.api.jobs import Reader
 from turno.web.api.jobs import find_job
+from turno.web.pages.page_routes import OperatorVisit
 from turno.web.requests import KeyPageQuery, read_body
 from turno.web.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Call, Routes
@@ -21,6 +24,7 @@ from turno.web.services import at, job_links, services
 effects = Routes("effects", __name__, tag="jobs", template_folder="templates")
 
 LARGEST_RESULT = 64 * 1024
+EFFECTS_SHOWN = 50
 NOT_GIVEN = object()
 
 
@@ -109,6 +113,13 @@ def settle(call: Call, job_id: str) -> Settled:
             raise Problem(Kind.ENDED, "This effect was settled before; the first decision stays.")
     message = "The decision is on record; the jobs that waited for it run on."
     return Settled("settled", job, message, job_links(job, at("")))
+
+
+def operator_job_section(reader: Reader, visit: OperatorVisit, job_id: UUID) -> Markup:
+    """Return the section of the operator's job page with the job's effects; empty without effects."""
+    effects = review.of_job(reader, job_id, after="", limit=EFFECTS_SHOWN)
+    page = "turno/admin/job_effects.html"
+    return Markup(render_template(page, localizer=visit.localizer, say=visit.localizer.say, effects=effects))  # noqa: S704
 
 
 def _result(decision: Settlement) -> str | None:

@@ -27,7 +27,7 @@ CAPABILITY = Capability(
     },
     routes=(f"{_HERE}.api:effects",),
     job_links=("effects",),
-    operator_job_sections=(f"{_HERE}.job_section:operator_job_section",),
+    operator_job_sections=(f"{_HERE}.api:operator_job_section",),
     invariants={
         "I2: a job is parked for an effect that is settled": """
             SELECT j.id FROM background_jobs j

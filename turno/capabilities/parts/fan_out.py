@@ -2,22 +2,26 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, LiteralString, NoReturn
+
+import psycopg
+from psycopg.rows import tuple_row
 
 from turno import crash_points
-from turno.capabilities.parts import stored
 from turno.errors import HandlerMisuse, PartsFailed, Waits
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Status
+from turno.jobs.job import Claim, Status
 from turno.jobs.job_context import JobContext, Part
 from turno.jobs.json_text import serialise
-from turno.jobs.new_job import NewJob
+from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.attempt import run_to_end
 from turno.runner.context import AttemptContext
+from turno.store.statements import named_refusals, qualified, row_of
 
 Handler = type[JobHandler[Any]]
+Session = psycopg.Connection[Any]
 
 
 def fan_out(
@@ -35,12 +39,13 @@ def fan_out(
         raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
     job.used.add("fan_out")
     job.transaction.alone()
-    found = stored.read(job.connection, job.claim)
+    found = _read(job.connection, job.claim)
     if not found:
         new = [NewJob.of(handler, check_payload(handler, payload)) for payload in payloads]
         job.transaction.prove()
-        stored.fan_out(job.connection, job.claim, new, stops=stops, total=total)
-        found = stored.read(job.connection, job.claim)
+        statement: LiteralString = "SELECT {}.job_fan_out(%s, %s, %s, %s, %s)"
+        _call(job.connection, job.claim, statement, as_json(new), stops, total)
+        found = _read(job.connection, job.claim)
     unwell = [part for part in found if part.status.ended and not part.completed]
     if not all(part.status.ended for part in found):
         _wait(job, cancel=stops and bool(unwell))
@@ -53,7 +58,8 @@ def _wait(job: AttemptContext, *, cancel: bool) -> NoReturn:
     claim = job.claim
     job.finish()
     crash_points.reach("splitting")
-    job.transaction.commit(lambda session: stored.wait(session, claim, cancel=cancel))
+    statement: LiteralString = "SELECT {}.job_await_parts(%s, %s, %s)"
+    job.transaction.commit(lambda session: _call(session, claim, statement, cancel))
     crash_points.reach("split")
     job.transaction.begin()
     raise Waits("this job waits for its parts")
@@ -64,3 +70,24 @@ def _in_request(job: JobContext, handler: Handler, payload: Any) -> Part:
     answer = run_to_end(handler().handle(job, restore_payload(handler, check_payload(handler, payload))))
     result = None if isinstance(answer, Reschedule | Cancel) else json.loads(serialise(answer))
     return Part(job.job_id, Status.COMPLETED, result, None, done=0, failed=0)
+
+
+def _read(session: Session, claim: Claim) -> list[Part]:
+    """Return the job's parts, in the order of their payloads; none if it is not split yet."""
+    with session.cursor(row_factory=tuple_row) as cursor:
+        statement: LiteralString = """
+            SELECT j.id, j.status, j.result, coalesce(j.error ->> 'message', j.reason), coalesce(p.done, 0),
+                   coalesce(p.failed, 0)
+            FROM {}.background_job_parts b JOIN {}.background_jobs j ON j.id = b.part_id
+            LEFT JOIN {}.background_job_progress p ON p.job_id = b.part_id
+            WHERE b.job_id = %s ORDER BY b.n
+            """
+        cursor.execute(qualified(statement, claim.login.schema), (claim.job_id,))
+        return [Part(row[0], Status(row[1]), *row[2:]) for row in cursor]
+
+
+def _call(session: Session, claim: Claim, statement: LiteralString, *parameters: object) -> None:
+    with named_refusals():
+        row_of(
+            session, qualified(statement, claim.login.schema), (claim.job_id, claim.token, *parameters), prepare=False
+        )
