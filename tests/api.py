@@ -191,7 +191,7 @@ def a_service(url: str) -> Iterator[Service]:
         def build(*, host: Flask | None = None, **changed: Any) -> Flask:
             events = StreamEvents(changed.get("url_prefix", ""))
             hub = LiveStreams(
-                connect=listen, render=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
+                connect=listen, events=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
             )
             hubs.append(hub)
             dispatcher = Dispatcher(

@@ -67,8 +67,8 @@ MUTANTS = (
         "a quiet stream is not kept alive",
         "section 8: proxies close quiet connections",
         "turno/capabilities/streams/response.py",
-        "elif not part and monotonic() >= self._due:",
-        "elif False:",
+        "if not part and monotonic() >= self._due:",
+        "if False:",
         (f"{OF_FRAMES}::test_a_quiet_stream_is_kept_alive[by_thread]",),
     ),
     Mutant(
@@ -307,7 +307,7 @@ MUTANTS = (
     Mutant(
         "an answer that was waited for is an older row's",
         NOTHING_MISSED,
-        "turno/capabilities/streams/awaiting.py",
+        SUBSCRIBER,
         ' or row["revision"] >= self.row["revision"]',
         " or True",
         (f"{OF_FRAMES}::test_an_older_row_does_not_replace_a_later_one",),

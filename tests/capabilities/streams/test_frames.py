@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from flask import Response
 
 from tests.subscribers import state, subscriber
 from turno.capabilities.streams import response as stream_response
-from turno.capabilities.streams.awaiting import Awaiting
+from turno.capabilities.streams.live import EndOfWait
 from turno.capabilities.streams.response import KEEP_ALIVE, Frames
 from turno.capabilities.streams.stream_events import RETRY
-from turno.capabilities.streams.subscriber import CloseReason
+from turno.capabilities.streams.subscriber import Awaiting, CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from turno.capabilities.streams.response import LiveBody
     from turno.capabilities.streams.subscriber import Subscriber
 
 
-def by_thread(frames: Frames) -> list[bytes]:
+def by_thread(frames: LiveBody) -> list[bytes]:
     return list(frames)
 
 
-def by_event_loop(frames: Frames) -> list[bytes]:
+def by_event_loop(frames: LiveBody) -> list[bytes]:
     async def read() -> list[bytes]:
         return [part async for part in frames]
 
@@ -48,7 +50,7 @@ both = pytest.mark.parametrize("read", [by_thread, by_event_loop])
 
 
 @both
-def test_reason_of_the_end_follows_the_backlog(read: Callable[[Frames], list[bytes]]) -> None:
+def test_reason_of_the_end_follows_the_backlog(read: Callable[[LiveBody], list[bytes]]) -> None:
     watching = subscriber()
     watching.offer(state(b"first"))
 
@@ -58,39 +60,45 @@ def test_reason_of_the_end_follows_the_backlog(read: Callable[[Frames], list[byt
 
     later(end)
     told = read(frames_of(watching))
-    assert told[:2] == [bytes(RETRY), b"first"]
+    assert told[:2] == [RETRY, b"first"]
     assert b"".join(told[2:]) == b'lastevent:bye\ndata:{"reason": "job-ended"}\n\n'
 
 
 @both
-def test_a_session_that_is_over_ends_its_stream(read: Callable[[Frames], list[bytes]]) -> None:
+def test_a_session_that_is_over_ends_its_stream(read: Callable[[LiveBody], list[bytes]]) -> None:
     watching = subscriber(until=time() + 0.1)
     threading.Timer(5, watching.end, [CloseReason.JOB_GONE]).start()
     assert b"session-over" in read(frames_of(watching))[-1]
 
 
 @both
-def test_a_quiet_stream_is_kept_alive(read: Callable[[Frames], list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_stream_is_kept_alive(read: Callable[[LiveBody], list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_response, "KEEP_ALIVE_SECONDS", 0.02)
     watching = subscriber()
     later(lambda: watching.end(CloseReason.JOB_ENDED))
     assert KEEP_ALIVE in read(frames_of(watching))
 
 
-@pytest.mark.parametrize("in_task", [False, True])
-def test_a_wait_ends_with_its_job_and_with_its_time(*, in_task: bool) -> None:
-    def wait(waiting: Awaiting) -> None:
-        if in_task:
-            asyncio.run(waiting.wait_in_task())
-        else:
-            waiting.wait()
+@both
+def test_a_wait_ends_with_its_job_and_with_its_time(read: Callable[[LiveBody], list[bytes]]) -> None:
+    def parts(waiting: Awaiting) -> list[bytes]:
+        waiting.see({"revision": 1, "finished_at": None})
+        body = EndOfWait(Response(b"accepted", status=202), waiting, lambda row: str(row["finished_at"]), left.set)
+        body.begin = body.response.iter_encoded
+        return read(body)
 
+    left = threading.Event()
     ended = Awaiting(subscriber(job_id=uuid4()).view)
-    later(lambda: ended.end(CloseReason.JOB_ENDED))
-    wait(ended)
-    assert ended.take()[1] == CloseReason.JOB_ENDED
+
+    def end() -> None:
+        ended.see({"revision": 2, "finished_at": "noon"})
+        ended.end(CloseReason.JOB_ENDED)
+
+    later(end)
+    assert parts(ended) == [b"noon"]
+    assert left.is_set()
     over = Awaiting(subscriber(job_id=uuid4(), until=time() + 0.1).view)
-    wait(over)
+    assert parts(over) == [b"accepted"]
     assert time() >= over.view.until
 
 

@@ -55,7 +55,7 @@ def hub_of(world: ExampleInstallation, *, sweep: float, **limits: int) -> Iterat
 
     hub = Hub(
         connect=connect,
-        render=StreamEvents(),
+        events=StreamEvents(),
         compare_every=sweep,
         **{"most": 50, "most_per_tenant": 40, "most_per_user": 20} | limits,
     )

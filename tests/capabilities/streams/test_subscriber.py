@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.subscribers import TENANT, state, subscriber
+from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason, State
 from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
 
@@ -80,14 +81,11 @@ def test_stream_shows_exactly_the_visible_jobs(
 STANDING = {"revision": 1, "progress_revision": 0, "run_at": None, "now": None, "lacks": None}
 
 
-class Telling:
-    """Renders a job for the reader's permissions."""
+class Frame(StreamEvents):
+    """Frames a job as the reader's permissions."""
 
-    def job(self, row: dict[str, Any], *, operator: bool, admin: bool) -> State:
+    def job(self, row: dict[str, Any], *, operator: bool, admin: bool = False) -> State:
         return state(b"admin" if admin else b"operator" if operator else b"user", key=row["id"])
-
-    def notification(self, row: dict[str, Any]) -> State:
-        raise AssertionError(row)
 
 
 def test_user_operator_and_admin_receive_separate_frames() -> None:
@@ -98,5 +96,5 @@ def test_user_operator_and_admin_receive_separate_frames() -> None:
     }
     tenant = TenantSubscribers(TENANT, due=0.0)
     tenant.subscribers = frozenset(viewers.values())
-    tenant.show_job({"id": uuid4(), "user_id": "ana", "finished_at": None} | STANDING, Telling())
+    tenant.show_job({"id": uuid4(), "user_id": "ana", "finished_at": None} | STANDING, Frame())
     assert {name: viewer.take()[0] for name, viewer in viewers.items()} == {name: [name] for name in viewers}

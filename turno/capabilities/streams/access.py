@@ -1,16 +1,96 @@
-"""The principals of streams: of a token, of the pages' cookie on their own site, or of a one-use ticket."""
+"""The principals of streams: of a token, of the pages' cookie on their own site, or of a one-use ticket.
 
-from flask import Request, g
+Clients that can send neither a header nor the cookie get a ticket at POST /api/stream-tickets; the database stores
+hashes of tickets only.
+"""
 
-from turno.capabilities.streams import stored
-from turno.capabilities.streams.stored import StreamTicket
-from turno.capabilities.streams.tickets import OF_ADMIN
+import secrets
+from dataclasses import astuple, dataclass
+from datetime import timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from flask import Request, g, request
+
 from turno.web.admission import HEADER, Scope, scope_within
+from turno.web.api.jobs import find_job
 from turno.web.auth import Principal, from_own_page, principal_of, refuse_token
+from turno.web.requests import read_body
 from turno.web.responses import Kind, Problem
+from turno.web.routes import Call, Routes
 from turno.web.services import services
 
 TICKET, TENANT = "ticket", "schema"
+LIFETIME_SECONDS = 30
+# The end of an admin's ticket. It cannot be appended: the hash of a ticket includes it.
+OF_ADMIN = ".admin"
+
+stream_tickets = Routes("stream_tickets", __name__, tag="streams")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTicket:
+    """The stream of a ticket: its tenant, user and job, and the session of the ticket.
+
+    The fields are in the order of the database's functions. `job_id` None means everything of the user. `issued_at` and
+    `until` are the session's bounds in Unix seconds.
+    """
+
+    tenant: str
+    user: str
+    operator: bool
+    job_id: UUID | None
+    issued_at: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Send `ticket` in the query of a stream's address, once, within `expires_in` seconds."""
+
+    ticket: str
+    expires_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The job of the stream."""
+
+    job_id: str | None = None
+
+
+@stream_tickets.operation(
+    "POST /api/stream-tickets", reads=True, problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE)
+)
+def issue(call: Call) -> Ticket:
+    """Get a ticket for a stream.
+
+    It opens one stream, once: with the body `{"job_id": "..."}` the stream of this job, without a body the stream of
+    all your jobs in this tenant. Ask for a new one at each reconnect.
+    """
+    principal = call.scope.principal
+    ticket = StreamTicket(
+        tenant=call.scope.tenant.slug,
+        user=principal.user,
+        operator=principal.operator,
+        job_id=_job_asked_for(call),
+        issued_at=principal.issued_at,
+        until=principal.expires_at,
+    )
+    secret = secrets.token_urlsafe(32) + (OF_ADMIN if principal.role == "admin" else "")
+    with services().connection() as connection:
+        connection.execute(
+            "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
+            (_hash(secret), *astuple(ticket), timedelta(seconds=LIFETIME_SECONDS)),
+        )
+    return Ticket(secret, LIFETIME_SECONDS)
+
+
+def _job_asked_for(call: Call) -> UUID | None:
+    if not request.content_length and "Transfer-Encoding" not in request.headers:
+        return None
+    asked = read_body(request, Asked).job_id
+    return None if asked is None else find_job(call, asked)["id"]
 
 
 def stream_scope(request: Request) -> Scope:
@@ -32,7 +112,8 @@ def _tenant_named(request: Request) -> str | None:
 
 def _scope_of_ticket(request: Request, secret: str) -> Scope:
     with services().connection() as connection:
-        ticket = stored.take(connection, secret)
+        row = connection.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
+    ticket = StreamTicket(*row) if row else None
     if ticket is None or not _fits(request, ticket):
         refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
     g.turno_ticket_used = True
@@ -45,6 +126,10 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
         expires_at=ticket.until,
     )
     return scope_within(principal, ticket.tenant)
+
+
+def _hash(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
 
 
 def _fits(request: Request, ticket: StreamTicket) -> bool:

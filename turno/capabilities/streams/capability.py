@@ -12,5 +12,5 @@ CAPABILITY = Capability(
         relations={"stream_tickets": {}},
     ),
     live=f"{_HERE}.live:live_streams",
-    routes=(f"{_HERE}.api:streams", f"{_HERE}.tickets:stream_tickets"),
+    routes=(f"{_HERE}.api:streams", f"{_HERE}.access:stream_tickets"),
 )

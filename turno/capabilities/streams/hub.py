@@ -17,8 +17,9 @@ from uuid import UUID
 import psycopg
 
 from turno.capabilities.streams.listener import Listener
+from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
-from turno.capabilities.streams.tenant_subscribers import Render, TenantSubscribers
+from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
 from turno.errors import TurnoError
 from turno.store import changes
 from turno.store.api import jobs as stored
@@ -59,14 +60,14 @@ class Hub:
         self,
         *,
         connect: Callable[[], Connection],
-        render: Render,
+        events: StreamEvents,
         most: int,
         most_per_tenant: int,
         most_per_user: int,
         compare_every: float = COMPARE_SECONDS,
     ) -> None:
         self._connect = connect
-        self._render = render
+        self._events = events
         self._most = most
         self._most_per_tenant = most_per_tenant
         self._most_per_user = most_per_user
@@ -207,9 +208,9 @@ class Hub:
             whole = [stored.find(reader, job_id, None) for job_id in audience.awaited.intersection(news)]
         audience.inform(chain(rows, filter(None, whole)))
         for row in rows:
-            audience.show_job(row, self._render)
+            audience.show_job(row, self._events)
         for row in told:
-            audience.show_notification(row, self._render)
+            audience.show_notification(row, self._events)
 
     def _compare(self, connection: Connection, audience: TenantSubscribers) -> None:
         """Compare the revisions sent with the stored ones and send the differences, in case a hint was lost."""

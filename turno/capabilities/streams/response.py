@@ -22,18 +22,16 @@ KEEP_ALIVE = b": still here\n\n"
 KEEP_ALIVE_SECONDS = 15.0
 
 
-class Frames:
-    """The bytes that a subscriber is sent, in parts: events, comments that keep the connection alive, and the end."""
+class LiveBody:
+    """A body in parts, each sent when its subscriber is woken; a thread iterates it, or the event loop."""
 
     def __init__(self, subscriber: Subscriber, leave: Callable[[], None]) -> None:
         self._subscriber = subscriber
         self._over = False
-        self._due = monotonic() + KEEP_ALIVE_SECONDS
         self.close = leave
 
     def __iter__(self) -> Iterator[bytes]:
         woken = self._subscriber.wakes_thread()
-        yield bytes(RETRY)
         while not self._over:
             woken.clear()
             if part := self._next():
@@ -43,7 +41,6 @@ class Frames:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         woken = self._subscriber.wakes_task()
-        yield bytes(RETRY)
         while not self._over:
             woken.clear()
             if part := self._next():
@@ -55,21 +52,38 @@ class Frames:
 
     def _next(self) -> bytes:
         """Return the bytes to send now."""
-        if time() >= self._subscriber.view.until:
-            self._subscriber.end(CloseReason.SESSION_OVER)
-        frames, reason = self._subscriber.take()
-        part = b"".join(map(bytes, frames))
-        if reason is not None:
-            self._over = True
-            part += bytes(close_event(reason))
-        elif not part and monotonic() >= self._due:
-            part = KEEP_ALIVE
+        raise NotImplementedError
+
+    def _pause(self) -> float:
+        """Return the seconds for which a subscriber that is not woken has nothing to send."""
+        return max(0.0, self._subscriber.view.until - time())
+
+
+class Frames(LiveBody):
+    """The bytes of a stream: events, comments that keep the connection alive, and the end."""
+
+    _due: float | None = None  # of the next comment; None before the first part
+
+    def _next(self) -> bytes:
+        if self._due is None:
+            part = RETRY
+        else:
+            part = self._events()
+            if not part and monotonic() >= self._due:
+                part = KEEP_ALIVE
         if part:
             self._due = monotonic() + KEEP_ALIVE_SECONDS
         return part
 
+    def _events(self) -> bytes:
+        if time() >= self._subscriber.view.until:
+            self._subscriber.end(CloseReason.SESSION_OVER)
+        frames, reason = self._subscriber.take()
+        self._over = reason is not None
+        return b"".join(frames) + (close_event(reason) if reason else b"")
+
     def _pause(self) -> float:
-        return max(0.0, min(self._due - monotonic(), self._subscriber.view.until - time()))
+        return min(super()._pause(), max(0.0, (self._due or 0.0) - monotonic()))
 
 
 class LiveResponse(Response):

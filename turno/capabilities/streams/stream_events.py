@@ -12,43 +12,17 @@ from turno.web.api.notifications import notification_body
 from turno.web.responses import dumps
 
 Row = dict[str, Any]
-RETRY_MS = 2000
 READY_KEY = UUID(int=0)
+RETRY = b"retry: 2000\n\n"  # milliseconds before a client connects again
 
 
-class Event(Message):  # type: ignore[misc]  # flask-sse has no types
-    """A message that is framed once for all its subscribers.
-
-    Its data is JSON in ASCII, without line ends, and its type is a constant.
-    """
-
-    def __init__(self, body: Any, type: str) -> None:  # noqa: A002 - flask-sse's word
-        super().__init__(dumps(body), type=type)
-        self._framed = str(self).encode("ascii")
-
-    def __bytes__(self) -> bytes:
-        return self._framed
-
-
-class Words(Message):  # type: ignore[misc]
-    """A frame that is no event: a comment, or how long to wait before coming back."""
-
-    def __init__(self, framed: bytes) -> None:
-        super().__init__("")
-        self._framed = framed
-
-    def __bytes__(self) -> bytes:
-        return self._framed
-
-    def __str__(self) -> str:
-        return self._framed.decode()
-
-
-RETRY = Words(b"retry: %d\n\n" % RETRY_MS)
+def framed(body: Any, event: str) -> bytes:
+    """Return an event with this type; its data is JSON in ASCII, without line ends."""
+    return str(Message(dumps(body), type=event)).encode("ascii")
 
 
 class StreamEvents:
-    """Frames rows for the hub; implements `turno.capabilities.streams.tenant_subscribers.Render`.
+    """Frames rows for the hub.
 
     Links start with `root`, the same for all subscribers: an event is built once and sent to each subscriber.
     """
@@ -60,19 +34,19 @@ class StreamEvents:
     def job(self, row: Row, *, operator: bool, admin: bool = False) -> State:
         """Return the event of a job: the JSON of its address, without long fields."""
         body = job_body(self._redaction.row(row) if operator and not admin else row, self._root, operator=operator)
-        return State(body.job_id, body.revision, body.standing, Event(body, "job"))
+        return State(body.job_id, body.revision, body.standing, framed(body, "job"))
 
     def notification(self, row: Row) -> State:
         """Return the event of a notification."""
         body = notification_body(row, self._root)
-        return State(("notification", body.id), 1 if body.read_at is None else 2, "", Event(body, "notification"))
+        return State(("notification", body.id), 1 if body.read_at is None else 2, "", framed(body, "notification"))
 
 
 def ready(unread: int | None) -> State:
     """Return the event after the first state; `unread` counts notifications, where they are shown."""
-    return State(READY_KEY, 1, "", Event({} if unread is None else {"unread": unread}, "ready"))
+    return State(READY_KEY, 1, "", framed({} if unread is None else {"unread": unread}, "ready"))
 
 
-def close_event(reason: CloseReason) -> Event:
+def close_event(reason: CloseReason) -> bytes:
     """Return the last event of a stream that the server ends."""
-    return Event({"reason": reason}, "bye")
+    return framed({"reason": reason}, "bye")

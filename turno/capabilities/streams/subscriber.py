@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import SupportsBytes
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from turno.tenancy.identity.tenant import Tenant
@@ -34,7 +35,7 @@ class State:
     key: Hashable
     revision: int
     label: str
-    frame: SupportsBytes
+    frame: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class View:
     admin: bool = False
 
     def shows(self, job_id: UUID, user: str) -> bool:
-        """Say whether this job belongs into this stream."""
+        """Return whether this job belongs into this stream."""
         if self.job_id is None:
             return self.everybody or self.user == user
         return self.job_id == job_id and (self.operator or self.user == user)
@@ -69,11 +70,11 @@ class Subscriber:
 
     __slots__ = ("_close_reason", "_lock", "_seen", "_waiting", "view", "wake")
 
-    def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _subscriber: None) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
-        self.wake = wake
+        self.wake: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, SupportsBytes] = {}
+        self._waiting: dict[Hashable, bytes] = {}
         self._seen: dict[Hashable, tuple[int, str]] = {}
         self._close_reason: CloseReason | None = None
 
@@ -90,15 +91,15 @@ class Subscriber:
             if len(self._waiting) > MOST_WAITING:
                 self._waiting.clear()
                 self._close_reason = CloseReason.TOO_SLOW
-        self.wake(self)
+        self.wake()
 
     def end(self, reason: CloseReason) -> None:
         """End the stream after its unsent events; the first reason counts."""
         with self._lock:
             self._close_reason = self._close_reason or reason
-        self.wake(self)
+        self.wake()
 
-    def take(self) -> tuple[Sequence[SupportsBytes], CloseReason | None]:
+    def take(self) -> tuple[Sequence[bytes], CloseReason | None]:
         """Return the unsent events, oldest first, and the reason if the stream ends after them."""
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
@@ -107,21 +108,40 @@ class Subscriber:
     def wakes_thread(self) -> threading.Event:
         """Return an event for the reading thread: set while events are queued."""
         event = threading.Event()
-        self.wake = lambda _subscriber: event.set()
+        self.wake = event.set
         return event
 
     def wakes_task(self) -> asyncio.Event:
         """Return an event of the running event loop for the task that takes."""
-        event, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def wake(_subscriber: Subscriber) -> None:
-            with suppress(RuntimeError):  # the loop is closed: the process ends
-                loop.call_soon_threadsafe(event.set)
-
-        self.wake = wake
+        event = asyncio.Event()
+        self.wake = partial(_wake_task, asyncio.get_running_loop(), event)
         return event
 
     def _remember(self, state: State) -> None:
         self._seen[state.key] = (state.revision, state.label)
         if len(self._seen) > MOST_REMEMBERED:
             del self._seen[next(iter(self._seen))]
+
+
+class Awaiting(Subscriber):
+    """A request that waits for the end of its job: keeps the latest row of the job in place of states."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self.row: dict[str, Any] | None = None
+
+    def see(self, row: dict[str, Any]) -> None:
+        """Keep the job's row, unless a later row is known."""
+        with self._lock:
+            if self.row is None or row["revision"] >= self.row["revision"]:
+                self.row = row
+
+    def offer(self, state: State) -> None:
+        """Do nothing: the response has one state, the last."""
+
+
+def _wake_task(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop is closed: the process ends
+        loop.call_soon_threadsafe(event.set)

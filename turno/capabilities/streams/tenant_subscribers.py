@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
-from turno.capabilities.streams.awaiting import Awaiting
-from turno.capabilities.streams.subscriber import CloseReason, State, Subscriber
+from turno.capabilities.streams.stream_events import StreamEvents
+from turno.capabilities.streams.subscriber import Awaiting, CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
 Row = dict[str, Any]
@@ -16,16 +16,6 @@ REMEMBERED_SECONDS = 180.0
 # Open jobs that are compared with the database; the end of any other job is found by its hint, or among jobs that ended
 # recently.
 MOST_FOLLOWED = 1_000
-
-
-class Render(Protocol):
-    """Turns rows into states to send."""
-
-    def job(self, row: Row, *, operator: bool, admin: bool) -> State:
-        """Return a job's state, as its user, an operator or an admin may see it."""
-
-    def notification(self, row: Row) -> State:
-        """Return a notification's state."""
 
 
 class TenantSubscribers:
@@ -84,7 +74,7 @@ class TenantSubscribers:
             if subscriber.view.job_id in gone:
                 subscriber.end(CloseReason.JOB_GONE)
 
-    def show_job(self, row: Row, render: Render) -> None:
+    def show_job(self, row: Row, events: StreamEvents) -> None:
         """Offer a job to every subscriber that may see it; end the streams of only this job once it has ended."""
         ended = row["finished_at"] is not None
         states: dict[tuple[bool, bool], State] = {}
@@ -94,7 +84,7 @@ class TenantSubscribers:
                 continue
             who = view.operator, view.admin
             if who not in states:
-                states[who] = render.job(row, operator=view.operator, admin=view.admin)
+                states[who] = events.job(row, operator=view.operator, admin=view.admin)
             subscriber.offer(states[who])
             if ended and view.job_id is not None:
                 subscriber.end(CloseReason.JOB_ENDED)
@@ -107,9 +97,9 @@ class TenantSubscribers:
             if isinstance(subscriber, Awaiting) and subscriber.view.job_id in known:
                 subscriber.see(known[subscriber.view.job_id])
 
-    def show_notification(self, row: Row, render: Render) -> None:
+    def show_notification(self, row: Row, events: StreamEvents) -> None:
         """Hand a notification to its user."""
-        state = render.notification(row)
+        state = events.notification(row)
         for subscriber in self.subscribers:
             if subscriber.view.job_id is None and subscriber.view.user == row["user_id"]:
                 subscriber.offer(state)
