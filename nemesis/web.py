@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nemesis.environment import FOLDER, MARK
 from nemesis.hints import LossyQueue
-from turno.commands.output.failures import run_plainly
+from turno.commands.failures import run_plainly
 from turno.environment import read_settings
 from turno.http_server.web_server import WebServer
 from turno.wiring.shared import exec_queue, queue_named

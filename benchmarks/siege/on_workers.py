@@ -19,6 +19,7 @@ from benchmarks.siege.place import ENDED, in_its_attempt
 from tests.misbehaving_handlers import Odd, OddHurried
 from turno.jobs.job import Priority
 from turno.store.operator import routing
+from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.removal import remove_tenant
 
@@ -50,13 +51,13 @@ def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     place.reaches(attacker, *ENDED)
     with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
         try:
-            routing.set_for_tenant(operator, place.mallory.slug, "rabbitmq")
+            set_tenant(operator, place.mallory.slug, {"backend": "rabbitmq"}, by="test")
             routing.reroute(operator, "pool")
             changed = Ending(decent=True, how="the operator changes the backend")
         except psycopg.Error as error:
             changed = Ending(decent=False, how=f"the operator cannot change a backend: {first_line(error)}")
         finally:
-            routing.set_for_tenant(operator, place.mallory.slug, None)
+            set_tenant(operator, place.mallory.slug, {"backend": None}, by="test")
             with suppress(psycopg.Error):
                 routing.reroute(operator, "pool")
     return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'odd'", harmless=True), changed)

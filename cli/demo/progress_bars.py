@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from turno.commands.output.tables import shortened
+from turno.commands.output import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ import pytest
 
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
-from turno.commands.alive_check import STUCK_AFTER
+from turno.commands.work import STUCK_AFTER
 from turno.servers.wait import wait_until
 
 WATCHDOG = 0.4  # seconds

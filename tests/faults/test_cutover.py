@@ -18,6 +18,7 @@ from turno.jobs.new_job import NewJob
 from turno.queues.interface import QueueInterface
 from turno.servers.wait import wait_until
 from turno.store.operator import routing
+from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.session import service_session
 from turno.wiring.shared import queue_named
 
@@ -95,9 +96,9 @@ def test_cutover_and_back_under_load_loses_nothing(
         world.start_consumer()
         assert wait_until(lambda: "rabbitmq" in alive(operator), within=30)
         # 2. One tenant, then a canary, then all.
-        assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
+        assert set_tenant(operator, "suc0002", {"backend": "rabbitmq"}, by="test")
         assert wait_until(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
-        assert routing.set_for_tenant(operator, "suc0002", None)
+        assert set_tenant(operator, "suc0002", {"backend": None}, by="test")
         routing.set_for_all(operator, "queue_canary_backend", "rabbitmq")
         routing.set_for_all(operator, "queue_canary_percent", "50")
         assert web.goes_on()

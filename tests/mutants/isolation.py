@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "stored text steers an operator's terminal",
         "a tenant's text is text",
-        "turno/commands/output/tables.py",
+        "turno/commands/output.py",
         'return printable(" ".join(str(cell).split()))',
         'return " ".join(str(cell).split())',
         ("tests/unit/commands/test_tables.py::test_stored_text_does_not_steer_the_terminal",),

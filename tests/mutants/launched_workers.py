@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "a command ignores --json",
         "each command prints JSON on request",
-        "turno/commands/output/results.py",
+        "turno/commands/output.py",
         "return bool(context and context.meta.get(_JSON))",
         "return False",
         ("tests/unit/commands/test_every_command.py::test_a_command_prints_json_and_returns_its_status",),

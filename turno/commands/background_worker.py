@@ -3,7 +3,7 @@
 import sys
 from uuid import UUID
 
-from turno.commands.output.failures import run_plainly
+from turno.commands.failures import run_plainly
 from turno.environment import public_settings
 from turno.logs import log_to_stderr
 from turno.without_secrets import WORKERS_NEED, seal

@@ -7,24 +7,22 @@ from typing import Any
 import click
 from psycopg import Connection
 
-from turno.commands.output.results import print_message, show, wants_json
-from turno.commands.output.tables import printable
+from turno.commands.failures import printable
+from turno.commands.output import print_message, show, wants_json
 from turno.environment import read_settings
 from turno.errors import InvalidSettings
 from turno.jobs.label import counted
 from turno.settings import Settings
-from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.plan import PlanningConnection, plan_installation
 from turno.tenancy.provisioning.provision import raise_connections
 from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
-from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import admin_session, announce_handlers, migrations, provisioner, tenant_connections
 
 
 class Report:
@@ -110,7 +108,7 @@ def migrate(*, yes: bool, dry_run: bool, jobs: int, **how: Any) -> int:
     unregistered = 0
     if not dry_run:
         _ask(settings, agreed=yes)
-        with opened(connect) as admin:
+        with admin_session(settings) as admin:
             progress.control(install(admin, logins))
             raise_connections(admin, tenant_connections(admin, settings))
             unregistered = _announce(admin, settings)
@@ -149,7 +147,7 @@ def rollback(*, steps: int, slugs: tuple[str, ...], yes: bool, **how: Any) -> in
 def status() -> int:
     """Show the version of every schema. Exit status 1 if a schema is behind."""
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         return print_standings(all_schemas.status(admin, logins_of(settings), migrations=migrations()))
 
 
@@ -158,7 +156,7 @@ def status() -> int:
 def check(*, managed: bool) -> int:
     """Show rights that differ from docs/roles.md. Exit status 1 if a right differs."""
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         found = check_catalog(admin, logins_of(settings))
     return print_findings([one for one in found if not (managed and one.for_superuser)])
 
@@ -175,7 +173,7 @@ def plan() -> None:
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
     """Ask before an installation takes rights from PUBLIC where other roles or schemas are."""
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         roles, schemas = [host.name for host in hosts(admin)], foreign_schemas(admin)
         others = bool(public_rights(admin)) and bool(roles or schemas)
     if others and not agreed:
@@ -188,10 +186,14 @@ def _ask(settings: Settings, *, agreed: bool) -> None:
 
 def _refuse_beside_workers(settings: Settings) -> None:
     """Refuse to roll back while workers are alive: jobs that use the tables would fail until no attempt is left."""
-    with opened(provisioner(settings)) as admin:
-        alive = [row for row in workers.listed(admin) if row["silent"] <= settings.dead_after_seconds]
+    with admin_session(settings) as admin:
+        alive = admin.execute(
+            "SELECT host || ' ' || pid FROM turno.workers"
+            " WHERE alive_at >= clock_timestamp() - make_interval(secs => %s) ORDER BY alive_at",
+            (settings.dead_after_seconds,),
+        ).fetchall()
     if alive:
-        named = ", ".join(f"{row['host']} {row['pid']}" for row in alive)
+        named = ", ".join(place for (place,) in alive)
         raise click.ClickException(
             f"workers are alive ({named}), whose jobs would fail on older tables;"
             " stop the web and the workers first (--yes continues nevertheless)"

@@ -1,4 +1,4 @@
-"""The command `turno doctor`: examine settings, handlers, database and workers."""
+"""The commands `turno doctor` and `turno status`: examine settings, handlers, database and workers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -9,20 +9,19 @@ import click
 from psycopg import Connection
 
 from turno.capability import backends
-from turno.commands.output.failures import explained
-from turno.commands.output.results import print_message
-from turno.commands.output.tables import printable
+from turno.commands.failures import explained, printable
+from turno.commands.output import print_message, show, wants_json
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.jobs.handler import named_handlers
+from turno.jobs.moment import written
 from turno.settings import PREFIX, Settings, variable_of
-from turno.store.operator.troubles import troubles
+from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.catalog.check import check
 from turno.tenancy.rights.host_rights import hosts, public_rights
-from turno.tenancy.schema_migrations.all_schemas import status
-from turno.tenancy.schema_migrations.fan_out import opened
+from turno.tenancy.schema_migrations import all_schemas
 from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.provisioner import migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import admin_session, migrations, tenant_connections
 
 
 class Advice(NamedTuple):
@@ -69,7 +68,7 @@ SHOWN = 5  # findings about rights
 def of_database(settings: Settings, explained: Callable[[BaseException], str | None]) -> Iterator[Advice]:
     """Yield the problems of the database; an unreachable database is a single problem."""
     try:
-        with opened(provisioner(settings)) as admin:
+        with admin_session(settings) as admin:
             standing = list(_installed(admin, settings))
             yield from standing
             if any(one.fatal for one in standing):
@@ -90,7 +89,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         version = admin.info.parameter_status("server_version")
         yield Advice(f"PostgreSQL {version} is too old", "upgrade the server to 15 or newer", fatal=True)
         return
-    standings = status(admin, logins_of(settings), migrations=migrations())
+    standings = all_schemas.status(admin, logins_of(settings), migrations=migrations())
     if not standings[0].at:
         if public_rights(admin) and (others := len(hosts(admin))):
             what = f"Turno is not installed, and {others} other roles exist: they keep their rights"
@@ -192,3 +191,28 @@ def _advice() -> Iterator[Advice]:
     if any(one.fatal for one in found):
         return
     yield from of_database(read_settings(), explained)
+
+
+@click.command(epilog="Example: turno status --all")
+@click.option("--all", "everything", is_flag=True, help="Print all problems, not only the worst.")
+def status(*, everything: bool) -> int:
+    """State whether anything is wrong: affected tenant, start and repairing command; exit status 1 if so."""
+    settings = read_settings()
+    with operator_session(settings) as operator:
+        found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
+    if wants_json():
+        show([one._asdict() for one in found])
+    elif not found:
+        click.echo("nothing is wrong")
+    else:
+        for one in found if everything else found[:1]:
+            click.echo(sentence(one))
+        if len(found) > 1 and not everything:
+            click.echo(f"and {len(found) - 1} more: turno status --all")
+    return int(bool(found))
+
+
+def sentence(trouble: Trouble) -> str:
+    """Return the trouble on one line."""
+    since = f", since {written(trouble.since)}" if trouble.since else ""
+    return printable(f"{trouble.sentence}{since}; run `{trouble.command}`")

@@ -1,17 +1,19 @@
-"""The command `turno init`."""
+"""The commands `turno init` and `turno handler add`: write the settings, a handler and its test."""
 
+import ast
+import keyword
 import re
 import secrets
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from dotenv import dotenv_values
 
-from turno.commands.new_handler import write_handler
-from turno.commands.output.results import print_message
+from turno.commands.output import print_message
 from turno.environment import setting
-from turno.errors import InvalidSettings
+from turno.errors import InvalidSettings, TurnoError
 
 FILE, IGNORED = Path(".env"), Path(".gitignore")
 KEY_BYTES = 32
@@ -104,3 +106,187 @@ def _name_handlers(place: str) -> str:
         tables += '\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
     PROJECT.write_text(f"{text.rstrip()}\n\n{tables}" if text.strip() else tables, encoding="utf-8")
     return f"wrote [tool.turno] in {PROJECT}"
+
+
+class HandlerNames(NamedTuple):
+    """A handler's type, its class and its package."""
+
+    job_type: str
+    package: str
+
+    @property
+    def handler(self) -> str:
+        """Return the class's name: monthly_report is MonthlyReport."""
+        return "".join(word.capitalize() for word in self.job_type.split("_"))
+
+    @property
+    def import_line(self) -> str:
+        """Return the line that imports the class."""
+        return f"from {self.package}.{self.job_type} import {self.handler}"
+
+
+def with_handler(source: str, list_name: str, import_line: str, handler: str) -> str | None:
+    """Return the source with the import and the class in its list, or None if there is no such list in it."""
+    body = ast.parse(source).body
+    listed = next(filter(None, (_list_in(node, list_name) for node in body)), None)
+    if listed is None:
+        return None
+    lines = source.splitlines()
+    classes = [*map(ast.unparse, listed.elts), handler]
+    lines[listed.lineno - 1 : listed.end_lineno] = [f"{list_name} = [{', '.join(classes)}]"]
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < listed.lineno]
+    after = imports[-1].end_lineno if imports else listed.lineno - 1
+    lines.insert(after or 0, import_line)
+    return "\n".join(lines) + "\n"
+
+
+def _list_in(node: ast.stmt, name: str) -> ast.List | None:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=found)], value=ast.List() as listed) if found == name:
+            return listed
+    return None
+
+
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+MOST_CHARACTERS = 63
+TESTS = Path("tests")
+
+
+class CannotWrite(TurnoError):
+    """A file exists already, or its name is invalid."""
+
+
+def write_handler(job_type: str, package: str, list_name: str) -> list[str]:
+    """Write the files of this type; return a sentence for each step that is done or left.
+
+    Raises CannotWrite, before anything is written, if one of the files is there.
+    """
+    if not NAME.fullmatch(job_type) or keyword.iskeyword(job_type) or len(job_type) > MOST_CHARACTERS:
+        raise CannotWrite(
+            f"NAME={job_type[:70]!r}: expected small letters, digits and underscores, such as monthly_report"
+        )
+    names = HandlerNames(job_type, package)
+    folder = Path(*package.split("."))
+    module, test = folder / f"{job_type}.py", TESTS / f"test_{job_type}.py"
+    for file in (module, test):
+        if file.exists():
+            raise CannotWrite(f"{file} is there already; choose another name, or move the file away")
+    _write(module, _handler_text(names))
+    _write(test, _test_text(names))
+    return [f"wrote {module}", f"wrote {test}", _list(names, folder / "__init__.py", list_name), _conftest()]
+
+
+def _list(names: HandlerNames, module: Path, list_name: str) -> str:
+    if not module.exists() or not module.read_text(encoding="utf-8").strip():
+        _write(module, _list_text(names))
+        return f"wrote {module}"
+    source = with_handler(module.read_text(encoding="utf-8"), list_name, names.import_line, names.handler)
+    if source is None:
+        return f"add {names.handler} to {list_name} in {module} yourself: {names.import_line}"
+    module.write_text(source, encoding="utf-8")
+    return f"added {names.handler} to {list_name} in {module}"
+
+
+def _conftest() -> str:
+    file = TESTS / "conftest.py"
+    if not file.exists():
+        _write(file, CONFTEST)
+        return f"wrote {file}"
+    if "turno.testing.plugin" in file.read_text(encoding="utf-8"):
+        return f"kept {file}"
+    return f'add "turno.testing.plugin" to pytest_plugins in {file} yourself'
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+@click.command("add", epilog="Example: turno handler add send_letters")
+@click.argument("name")
+def new_handler(name: str) -> None:
+    """Write a handler for jobs of the type NAME, with its test, beside the handlers of this project."""
+    place = setting("handlers")
+    package, _, list_name = place.partition(":")
+    if not list_name:
+        raise InvalidSettings(
+            ["TURNO_HANDLERS is not set: run `turno init`, or name the list of handlers of this project"]
+        )
+    if package.startswith("turno."):  # files in a folder `turno` would hide the library
+        raise InvalidSettings(
+            [f"TURNO_HANDLERS={place} is a function of Turno that finds handlers: write the class in a module of yours"]
+        )
+    for line in write_handler(name, package, list_name):
+        print_message(line)
+
+
+def _handler_text(names: HandlerNames) -> str:
+    return f'''"""The job `{names.job_type}`: describe its purpose here."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from turno import InvalidPayload, JobContext, JobHandler
+
+
+@dataclass(frozen=True, slots=True)
+class {names.handler}Payload:
+    """The payload of a request; other fields and other types are refused."""
+
+    name: str
+
+
+class {names.handler}(JobHandler[{names.handler}Payload]):
+    """Describe the work of one job here."""
+
+    type = "{names.job_type}"
+
+    @classmethod
+    def validate(cls, payload: {names.handler}Payload) -> None:
+        if not payload.name:
+            raise InvalidPayload([{{"field": "name", "problem": "must not be empty"}}])
+
+    def handle(self, job: JobContext, payload: {names.handler}Payload) -> dict[str, Any]:
+        # This connection sees one tenant's tables; its changes are committed together with the job's end.
+        row = job.connection.execute("SELECT current_schema()").fetchone()
+        return {{"name": payload.name, "schema": row and row[0]}}
+'''
+
+
+def _list_text(names: HandlerNames) -> str:
+    return f'''"""The jobs of this project; Turno loads HANDLERS."""
+
+{names.import_line}
+
+HANDLERS = [{names.handler}]
+'''
+
+
+def _test_text(names: HandlerNames) -> str:
+    return f'''"""The job `{names.job_type}`, run by real logins in a real database that the test kit makes."""
+
+
+import pytest
+
+from turno import InvalidPayload
+{names.import_line}
+
+from turno.testing.installation import Installation
+
+
+def test_{names.job_type}_is_completed(turno: Installation) -> None:
+    job_id = turno.enqueue({{"name": "June"}}, handler={names.handler})
+    assert turno.drain() == {{"completed": 1}}
+    assert turno.job(job_id)["result"]["name"] == "June"
+
+
+def test_{names.job_type}_without_a_name_is_refused(turno: Installation) -> None:
+    with pytest.raises(InvalidPayload, match="name"):
+        turno.run({names.handler}, {{"name": ""}})
+'''
+
+
+CONFTEST = '''"""Load the test kit, which makes a separate database for the tests of this project's jobs."""
+
+pytest_plugins = ["turno.testing.plugin"]
+'''

@@ -1,22 +1,38 @@
-"""The commands of `turno job` that change jobs: one by its id, or with --all every one that the filters leave."""
+"""The commands of `turno job` that submit and change jobs: a job by its id, or with --all each job of the filters."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from getpass import getuser
 from typing import Any
 from uuid import UUID
 
 import click
 
-from turno.commands.filters import MOMENT, filtered, one_tenant, options, wanted
-from turno.commands.output.results import print_message
-from turno.commands.tenant_session import all_tenants, session_of
+from turno.commands.options import (
+    MOMENT,
+    by_option,
+    filtered,
+    one_tenant,
+    options,
+    parsed_payload,
+    refused_payload,
+    wanted,
+)
+from turno.commands.output import print_message
+from turno.commands.tenant_session import TenantSession, all_tenants, session_of
 from turno.dispatch.across_tenants import command_across
-from turno.errors import TurnoError
+from turno.environment import read_settings
+from turno.errors import InvalidPayload, NotEnqueued, TurnoError
+from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.job import Priority
 from turno.jobs.label import counted
+from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.operator_command import CommandReport, OperatorCommand
-from turno.process_name import person
+from turno.jobs.payload import check_payload
+from turno.store.api import jobs as stored
+from turno.web.requests import IDEMPOTENCY_KEY
 
 REFUSALS = {
     "ended": "it has ended already",
@@ -47,7 +63,7 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
         filtered,
         click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
-        click.option("--by", default=person, help="Operator's name in the audit; by default the user of this shell."),
+        by_option,
     )[::-1]:
         command = decorate(command)
     return command
@@ -182,3 +198,113 @@ def _print(report: CommandReport, past: str) -> None:
 
 def _by_word(changed: Counter[str]) -> str:
     return f" ({', '.join(f'{name} {many:,}' for name, many in changed.most_common())})" if len(changed) > 1 else ""
+
+
+class NotSubmitted(TurnoError):
+    """The job was not made; the message states the reason."""
+
+
+def _key(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(IDEMPOTENCY_KEY, value):
+        raise click.BadParameter(f"{value[:60]!r}: expected 1 to 255 letters, digits and signs", context, option)
+    return value
+
+
+@click.command(epilog="Example: turno job submit --tenant suc0001 --key june send_letters")
+@click.option("--tenant", required=True, help="Whose job.")
+@click.option(
+    "--payload", default="{}", metavar="JSON", help="The handler's fields; `-` reads them from standard input."
+)
+@click.option("--user", default=getuser, help="Submitting user; by default the user of this shell.")
+@click.option(
+    "--key",
+    callback=_key,
+    help="With the same key the same job is made once, however often this is called.",
+)
+@click.option(
+    "--unique-for",
+    metavar="SECONDS|open|'for ever'",
+    help="For how long the same request is one job; without --key it is the same if its payload is.",
+)
+@click.option("--queue", help="Another of the queues that jobs of this type may wait in.")
+@click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]), default="normal")
+@click.option("--run-at", type=MOMENT, metavar="TIME", help="Earliest start: 2030-01-31T09:00:00-03:00, or +10m.")
+@click.argument("job_type", metavar="TYPE")
+def submit(
+    *,
+    tenant: str,
+    payload: str,
+    user: str,
+    key: str | None,
+    unique_for: str | None,
+    queue: str | None,
+    priority: str,
+    run_at: datetime | None,
+    job_type: str,
+) -> None:
+    """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
+    handler = named_handlers(read_settings().handlers).handler(job_type)
+    new = _new_job(
+        handler,
+        parsed_payload(payload),
+        user_id=user,
+        priority=priority,
+        run_at=run_at,
+        idempotency_key=key,
+        unique_for=int(unique_for) if unique_for and unique_for.isdecimal() else unique_for,
+        queue=queue,
+    )
+    with session_of(tenant) as session:
+        late = untimely(run_at, None, datetime.now(UTC))
+        # A used key returns its job at any later time, as POST does.
+        if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
+            raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
+        _submit(session, new)
+
+
+@click.command(epilog="Example: turno job rerun --tenant suc0001 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
+@click.option("--tenant", required=True, help="Tenant of the job.")
+@click.option("--payload", metavar="JSON", help="Edited payload; `-` reads it from standard input.")
+@click.option("--user", default=getuser, help="User of the new job; by default the user of this shell.")
+@click.argument("job_id", type=click.UUID)
+def rerun(*, tenant: str, payload: str | None, user: str, job_id: UUID) -> None:
+    """Submit the ended job JOB_ID again, with the same or an edited payload, and print the id of the new job.
+
+    The new job does all of the work again; `turno job retry` does the unfinished part.
+    """
+    with session_of(tenant) as session:
+        old = session.read(lambda reader: stored.find(reader, job_id, None))
+        if old is None:
+            raise NotSubmitted(f"{tenant} has no job {job_id}")
+        if old["finished_at"] is None:
+            raise NotSubmitted(f"job {job_id} has not ended; wait for its end, or cancel it")
+        given = (
+            session.read(lambda reader: stored.payload(reader, job_id)) if payload is None else parsed_payload(payload)
+        )
+        handler = named_handlers(read_settings().handlers).handler(old["type"])
+        _submit(session, _new_job(handler, given, user_id=user, priority=Priority(old["priority"]), parent_id=job_id))
+
+
+def _submit(session: TenantSession, new: NewJob) -> None:
+    """Submit the job and print its id; raises NotSubmitted."""
+    verdict = session.dispatcher.submit(session.tenant, new)
+    match verdict.word:
+        case "accepted" | "replayed":
+            print_message(str(verdict.job_id), job_id=verdict.job_id, verdict=verdict.word)
+        case "conflict":
+            key = new.idempotency_key
+            raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")
+        case _:
+            raise NotSubmitted(
+                f"{new.user_id} has as many open jobs as pending_jobs_per_user of TURNO_LIMITS; cancel one or wait"
+            )
+
+
+def _new_job(handler: type[JobHandler[Any]], payload: Any, **options: Any) -> NewJob:
+    """Return the job with its payload in the canonical form; raises NotSubmitted with each problem."""
+    try:
+        return NewJob.of(handler, check_payload(handler, payload), **options)
+    except NotEnqueued as problem:
+        raise NotSubmitted(str(problem)) from None
+    except InvalidPayload as error:
+        raise NotSubmitted(refused_payload(handler.type, error)) from None

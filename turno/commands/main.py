@@ -5,34 +5,34 @@ from typing import Any
 import click
 
 from turno.capability import Command, enabled, merged
-from turno.commands.output.failures import run_plainly
-from turno.commands.output.results import completed
+from turno.commands.failures import run_plainly
+from turno.commands.output import completed
 from turno.environment import project, read_env_file, set_on_command_line, setting
 from turno.errors import InvalidSettings
 from turno.named import load
 
 COMMANDS = {
     "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
-    "handler add": Command("turno.commands.new_handler:new_handler", "Write a handler and its test."),
+    "handler add": Command("turno.commands.init:new_handler", "Write a handler and its test."),
     "doctor": Command("turno.commands.doctor:doctor", "Find the problems of this installation and their remedies."),
-    "status": Command("turno.commands.status:status", "State whether anything is wrong."),
-    "serve": Command("turno.commands.serve:serve", "Serve HTTP."),
+    "status": Command("turno.commands.doctor:status", "State whether anything is wrong."),
+    "serve": Command("turno.commands.work:serve", "Serve HTTP."),
     "work": Command("turno.commands.work:work", "Run waiting jobs until SIGTERM, or once."),
-    "maintain": Command("turno.commands.maintain:maintain", "Run the maintenance tasks until SIGTERM, or once."),
+    "maintain": Command("turno.commands.work:maintain", "Run the maintenance tasks until SIGTERM, or once."),
     "db migrate": Command("turno.commands.db:migrate", "Migrate the database and each tenant to this release."),
     "db plan": Command("turno.commands.db:plan", "Print the SQL that an installation would run on roles and rights."),
     "db check": Command("turno.commands.db:check", "Compare the rights in the database with this release."),
     "db status": Command("turno.commands.db:status", "Show the version of each schema."),
     "db rollback": Command("turno.commands.db:rollback", "Roll back the application's last migrations."),
     "worker list": Command("turno.commands.workers:list_all", "List the workers and the age of their heartbeats."),
-    "worker set": Command("turno.commands.workers:change", "Request that a worker pauses, continues or stops."),
+    "worker set": Command("turno.commands.workers:change_worker", "Request that a worker pauses, continues or stops."),
     "backend": Command(
-        "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
+        "turno.commands.workers:backend", "Show the backends and their jobs, or change which one runs jobs."
     ),
     "job": Command("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
     "tenant": Command("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
-    "type": Command("turno.commands.type_settings:job_type", "List and change the settings of job types."),
-    "company": Command("turno.commands.company:company", "Add companies, which group tenants."),
+    "type": Command("turno.commands.run_time_settings:job_type", "List and change the settings of job types."),
+    "company": Command("turno.commands.tenant:company", "Add companies, which group tenants."),
     "token": Command("turno.commands.token:token", "Print a token for development."),
 }
 

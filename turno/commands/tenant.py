@@ -1,17 +1,16 @@
-"""The commands `turno tenant …`."""
+"""The commands `turno tenant …` and `turno company …`."""
 
 import click
 
-from turno.commands.output.results import print_message, show
-from turno.commands.tenant_settings import set_settings
+from turno.commands.output import print_message, show
+from turno.commands.run_time_settings import set_settings
 from turno.environment import read_settings
 from turno.store.operator import fairness, run_time_settings
-from turno.tenancy.provisioning.access import reset_login, revoke_tokens
+from turno.tenancy.provisioning.access import reset_login, reset_report_login, revoke_tokens
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
-from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.provisioner import migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import admin_session, migrations, tenant_connections
 
 
 @click.group()
@@ -30,7 +29,7 @@ def add(slug: str, company: str, name: str | None) -> None:
     """Create the tenant SLUG with its schema and roles, or complete an interrupted creation."""
     settings = read_settings()
     logins = logins_of(settings)
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         if name:
             add_company(admin, logins, company, name)
         added = add_tenant(
@@ -65,13 +64,13 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     """Remove the tenant SLUG, its roles and its schema with all jobs; an adopted schema stays unchanged."""
     settings = read_settings()
     if dry_run:
-        with opened(provisioner(settings)) as admin:
+        with admin_session(settings) as admin:
             for line in what_removal_takes(admin, slug):
                 print_message(line)
         return
     if not yes:
         click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         remove_tenant(admin, logins_of(settings), slug)
     print_message(f"tenant {slug} was removed")
 
@@ -81,7 +80,7 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
 def reset(slug: str) -> None:
     """Set a new password for the handlers' login of the tenant SLUG, for example after an unwanted change."""
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with admin_session(settings) as admin:
         epoch = reset_login(admin, logins_of(settings), slug)
     print_message(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
 
@@ -93,3 +92,29 @@ def revoke(slug: str) -> None:
     with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
     print_message(f"tenant {slug}: tokens issued until now, and during the next 30 s, are refused")
+
+
+@click.group()
+def company() -> None:
+    """Add companies, which group tenants, and mend the access of their reports."""
+
+
+@company.command("add", epilog="Example: turno company add acme --name Acme")
+@click.argument("slug")
+@click.option("--name", help="The company's full name; by default its slug.")
+def add_to_companies(slug: str, name: str | None) -> None:
+    """Add the company SLUG, unless it exists."""
+    settings = read_settings()
+    with admin_session(settings) as admin:
+        added = add_company(admin, logins_of(settings), slug, name or slug)
+    print_message(f"company {added.slug}: {added.name}")
+
+
+@company.command("reset-login", epilog="Example: turno company reset-login acme")
+@click.argument("slug")
+def reset_reports(slug: str) -> None:
+    """Set a new password for the reports' login of the company SLUG, for example after a manual change."""
+    settings = read_settings()
+    with admin_session(settings) as admin:
+        epoch = reset_report_login(admin, logins_of(settings), slug)
+    print_message(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import jwt
 
-from turno.commands.output.results import print_message
+from turno.commands.output import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.settings import Settings

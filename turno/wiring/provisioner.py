@@ -1,5 +1,6 @@
 """Log in as the provisioner, which creates roles, schemas and tenants."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,24 @@ from turno.tenancy.schema_migrations.fan_out import Connect
 from turno.tenancy.schema_migrations.files import Migrations, packaged
 
 
-def provisioner(settings: Settings) -> Connect:
-    """Return the function that opens the provisioner's sessions, in autocommit; raises InvalidSettings without a URL.
+def admin_session(settings: Settings) -> psycopg.Connection[Any]:
+    """Log in as the provisioner, in autocommit; raises InvalidSettings without a URL.
 
-    The audit records their changes under the name of the command's user.
+    The audit records the session's changes under the name of the command's user.
     """
-    settings.require("database_url")
+    admin = psycopg.connect(
+        settings.require("database_url").provisioner_url,
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT,
+        application_name="turno-admin",
+    )
+    admin.execute("SELECT set_config('turno.actor', %s, false)", [person()])
+    return admin
 
-    def connect() -> psycopg.Connection[Any]:
-        admin = psycopg.connect(
-            settings.provisioner_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, application_name="turno-admin"
-        )
-        admin.execute("SELECT set_config('turno.actor', %s, false)", [person()])
-        return admin
 
-    return connect
+def provisioner(settings: Settings) -> Connect:
+    """Return the function that opens the provisioner's sessions; raises InvalidSettings without a URL."""
+    return partial(admin_session, settings.require("database_url"))
 
 
 def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> list[str]:

@@ -13,8 +13,8 @@ from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, erp, r
 from turno import NotEnqueued, enqueue
 from turno.capabilities.tags.tagging import tag
 from turno.capability import job_filters
-from turno.commands.filters import FILTERS, options
 from turno.commands.main import main
+from turno.commands.options import FILTERS, options
 
 if TYPE_CHECKING:
     import psycopg

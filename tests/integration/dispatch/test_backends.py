@@ -15,6 +15,7 @@ from turno.commands.main import main
 from turno.dispatch.dispatcher import BackendChoice
 from turno.queues.interface import QueueInterface
 from turno.store.operator import routing
+from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.session import service_session
 
 EXEC = "exec"
@@ -42,13 +43,13 @@ def test_backend_setting_beats_environment_tenant_beats_both(
 ) -> None:
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
     routing.set_for_all(operator, "queue_backend", "pool")
-    assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
+    assert set_tenant(operator, "suc0002", {"backend": "rabbitmq"}, by="test")
     assert routing.chosen(operator, EXEC) == {"suc0001": "pool", "suc0002": "rabbitmq"}
     assert routing.backend_for(world.web, world.other.id, EXEC) == "rabbitmq"
     routing.set_for_all(operator, "queue_backend", None)
-    assert routing.set_for_tenant(operator, "suc0002", None)
+    assert set_tenant(operator, "suc0002", {"backend": None}, by="test")
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
-    assert not routing.set_for_tenant(operator, "nobody", "pool")
+    assert not set_tenant(operator, "nobody", {"backend": "pool"}, by="test")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_waiting_jobs_move_and_running_jobs_stay(world: ExampleInstallation, ope
     world.enqueue({"order_ids": [1]})
     world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.enqueue({"order_ids": [1]}, tenant=world.other)
-    assert routing.set_for_tenant(operator, "suc0002", "pool")
+    assert set_tenant(operator, "suc0002", {"backend": "pool"}, by="test")
     routing.set_for_all(operator, "queue_backend", "rabbitmq")
     assert routing.reroute(operator, EXEC) == 3
     assert backends(world) == ["exec", "rabbitmq", "rabbitmq", "pool"]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from turno.commands.main import all_commands, main
-from turno.commands.output.results import EXIT_STATUS
+from turno.commands.output import EXIT_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

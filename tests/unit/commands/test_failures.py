@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from turno.commands.output.failures import explained, run_plainly
+from turno.commands.failures import explained, run_plainly
 from turno.errors import InvalidSettings
 from turno.tenancy.identity.directory import UnknownTenant
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from turno.commands.output.jobs_view import LIST_HEADERS, details, error, list_row, progress
-from turno.commands.output.results import as_json
+from turno.commands.jobs import LIST_HEADERS, details, error, list_row, progress
+from turno.commands.output import as_json
 
 NOW = datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
 

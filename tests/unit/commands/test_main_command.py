@@ -33,7 +33,7 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 
 def test_a_cron_job_loads_nothing_of_the_web() -> None:
-    loaded = modules_loaded_by("import turno.commands.maintain, turno.commands.db")
+    loaded = modules_loaded_by("import turno.commands.work, turno.commands.db")
     assert not loaded & {"flask", "pydantic", "uvicorn", "jwt"}
 
 

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from turno.commands.output.failures import explained
-from turno.commands.output.tables import printable, shortened, table, text
+from turno.commands.failures import explained, printable
+from turno.commands.output import shortened, table, text
 from turno.errors import InvalidSettings
 
 

@@ -10,7 +10,7 @@ from turno.capabilities.adoption.sharing import share, unshare
 from turno.capabilities.adoption.table_rights import WRITE, TableRights
 from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
 from turno.capabilities.adoption.uninstall import uninstall as remove_turno
-from turno.commands.output.results import print_message
+from turno.commands.output import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.label import counted

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from turno.commands.output.results import print_message, show, wants_json
-from turno.commands.output.tables import print_table, printable
+from turno.commands.failures import printable
+from turno.commands.output import print_message, print_table, show, wants_json
 from turno.environment import read_settings
 from turno.jobs.moment import written
 from turno.without_secrets import RESIDENTS_NEED, seal

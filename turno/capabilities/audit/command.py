@@ -6,8 +6,8 @@ from datetime import datetime
 import click
 
 from turno.capabilities.audit.stored import list_audit
-from turno.commands.filters import PAST_MOMENT
-from turno.commands.output.results import show
+from turno.commands.options import PAST_MOMENT
+from turno.commands.output import show
 from turno.environment import read_settings
 from turno.wiring.logins import operator_session
 

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from turno.capabilities.effects import review
-from turno.commands.output.results import print_message, show
+from turno.commands.output import print_message, show
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError

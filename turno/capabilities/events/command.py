@@ -7,9 +7,8 @@ import click
 
 from turno.capabilities.events import stored
 from turno.capabilities.events.stored import Page, Replay
-from turno.commands.filters import PAST_MOMENT
-from turno.commands.output.results import print_message, show
-from turno.commands.output.tables import text
+from turno.commands.options import PAST_MOMENT
+from turno.commands.output import print_message, show, text
 from turno.commands.tenant_session import session_of
 from turno.environment import read_settings
 from turno.errors import NotEnqueued

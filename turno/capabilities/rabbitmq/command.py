@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from turno.commands.output.results import print_message
+from turno.commands.output import print_message
 from turno.environment import read_settings
 from turno.errors import InvalidSettings, TurnoError
 from turno.without_secrets import WORKERS_NEED

@@ -21,7 +21,7 @@ from turno.capabilities.rabbitmq.publisher import Publisher
 from turno.capabilities.rabbitmq.receiver import Receiver
 from turno.capabilities.rabbitmq.relay import Relay
 from turno.capabilities.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
-from turno.commands.output.failures import run_plainly
+from turno.commands.failures import run_plainly
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.process_name import process_name

@@ -8,8 +8,8 @@ import click
 import psycopg
 
 from turno.capabilities.schedule_templates import stored
-from turno.commands.output.results import print_message, show
-from turno.commands.recurring_options import NotSaved, changed_options, given_options, job_options, recurring_job
+from turno.commands.options import NotSaved, changed_options, given_options, job_options, recurring_job
+from turno.commands.output import print_message, show
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.label import counted

@@ -9,9 +9,8 @@ import click
 
 from turno.capabilities.schedules import changes, stored
 from turno.capabilities.schedules.listed import all_schedules
-from turno.commands.output.results import print_message, show
-from turno.commands.output.tables import text
-from turno.commands.recurring_options import changed_options, given_options, job_options, recurring_job, rule_options
+from turno.commands.options import changed_options, given_options, job_options, recurring_job, rule_options
+from turno.commands.output import print_message, show, text
 from turno.commands.tenant_session import TenantSession, session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError

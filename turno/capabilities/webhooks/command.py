@@ -8,8 +8,8 @@ import click
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.delivery import address_secret, webhook_secret
 from turno.capabilities.webhooks.url import url_problem
-from turno.commands.output.results import print_message, show, wants_json
-from turno.commands.output.tables import print_table, printable
+from turno.commands.failures import printable
+from turno.commands.output import print_message, print_table, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.handler import named_handlers

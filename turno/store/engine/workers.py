@@ -5,13 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 
 from turno.jobs.label import counted, lacking
 from turno.jobs.moment import written
 
 UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
-Rows = list[dict[str, Any]]
 COUNTED = 1000  # where counting ends
 
 
@@ -39,19 +38,6 @@ class Unserved:
         jobs = f"{COUNTED:,} jobs or more" if self.waiting >= COUNTED else counted(self.waiting, "job")
         waiting = f"{jobs} of {counted(self.tenants, 'tenant')} {'waits' if self.waiting == 1 else 'wait'}"
         return f"{self.why}: {waiting} for {self.backend}, the oldest since {written(self.oldest)}"
-
-
-def listed(operator: psycopg.Connection[Any]) -> Rows:
-    """Return every worker that was not declared dead, with the seconds since its heartbeat, the most silent first."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            """
-            SELECT host, pid, backend, queues, types, started_at, request,
-                   round(extract(epoch FROM clock_timestamp() - alive_at), 1)::float AS silent
-            FROM turno.workers ORDER BY alive_at
-            """
-        )
-        return cursor.fetchall()
 
 
 def unserved(operator: psycopg.Connection[Any], waiting_for: timedelta) -> list[Unserved]:

@@ -62,12 +62,6 @@ def set_for_all(session: Session, name: str, value: str | None) -> None:
     )
 
 
-def set_for_tenant(session: Session, slug: str, backend: str | None) -> bool:
-    """Give a tenant a separate backend, or with None remove it; False if there is no such tenant."""
-    statement = "UPDATE tenants SET backend = %s WHERE slug = %s AND state = 'active'"
-    return session.execute(statement, (backend, slug)).rowcount == 1
-
-
 def reroute(session: Session, default: str) -> int:
     """Move the waiting jobs to the backends of their tenants; return the number of moved jobs."""
     moved = 0

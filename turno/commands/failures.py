@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from turno.commands.output.tables import printable
-
 if TYPE_CHECKING:
     import psycopg
 
@@ -76,3 +74,13 @@ def _place(error: "psycopg.Error") -> str:
         return ""
     host, port, database = (part.decode(errors="replace") for part in (server.host, server.port, server.db))
     return f" at {host}:{port}/{database}"
+
+
+def printable(words: str) -> str:
+    r"""Return the text with each control or invisible character as an escape such as `\x1b`.
+
+    Operators see texts that tenants' code has stored.
+    """
+    if words.isprintable():
+        return words
+    return "".join(one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in words)
