@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.capabilities.webhooks.told import Receiver
-from turno.capabilities.webhooks.delivery import webhook_secret
-from turno.capabilities.webhooks.rounds import Webhooks, WebhookTerms
+from turno.capabilities.webhooks.delivery import Webhooks
 from turno.wiring.shared import engine_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,5 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def webhooks(world: ExampleInstallation) -> Iterator[Webhooks]:
     engine = engine_of(world.settings)
-    terms = WebhookTerms(hosts=("http://127.0.0.1", "http://localhost"))
-    yield Webhooks(engine, secret=lambda one: webhook_secret(world.settings, one.slug), terms=terms)
+    yield Webhooks(engine, replace(world.settings, webhook_hosts=("http://127.0.0.1", "http://localhost")))
     engine.close()

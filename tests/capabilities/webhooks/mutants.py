@@ -62,8 +62,8 @@ MUTANTS = (
         "webhooks wait for handlers that cannot be loaded",
         "promise 9: a failure of one part stops no other",
         "turno/capabilities/webhooks/delivery.py",
-        "partial(_catalogues, settings.handlers)",
-        "(lambda words: lambda: words)(_catalogues(settings.handlers))",
+        "        self._settings = settings\n",
+        "        self._settings = settings\n        _catalogues(settings.handlers)\n",
         (f"{OF_WEBHOOKS}::test_webhooks_need_no_handlers",),
     ),
     Mutant(
@@ -77,17 +77,17 @@ MUTANTS = (
     Mutant(
         "silent receivers take every call",
         "promise 9: a tenant's failure affects only that tenant",
-        "turno/capabilities/webhooks/rounds.py",
-        "limit=limit, busy=busy)",
-        "limit=limit, busy=())",
+        "turno/capabilities/webhooks/delivery.py",
+        "len(in_flight), busy=busy)",
+        "len(in_flight), busy=())",
         (f"{OF_WEBHOOKS}::test_silent_receiver_delays_no_tenant",),
     ),
     Mutant(
         "a delivery is tried for ever",
         AT_LEAST_ONCE,
-        "turno/capabilities/webhooks/rounds.py",
-        "self._terms.pauses[delivery.attempts :]",
-        "self._terms.pauses",
+        "turno/capabilities/webhooks/delivery.py",
+        "PAUSES[delivery.attempts :]",
+        "PAUSES",
         (f"{OF_WEBHOOKS}::test_a_delivery_refused_for_a_day_is_given_up",),
     ),
     Mutant(
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "a recipient that there is not is tried for a day",
         "decision 77: a mail server's final refusal is seen at once",
-        "turno/capabilities/webhooks/end_mail.py",
+        "turno/capabilities/webhooks/delivery.py",
         "if code >= REFUSED_FOR_GOOD:",
         "if False:",
         ("tests/capabilities/webhooks/test_mail_at_the_end.py::test_unknown_recipient_is_given_up_at_once",),

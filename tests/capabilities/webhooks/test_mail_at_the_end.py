@@ -13,12 +13,10 @@ from tests.alert_receivers import mail_server
 from tests.capabilities.webhooks.told import asked, counted, due_again, ended
 from tests.misbehaving_handlers import Odd
 from tests.portuguese import with_portuguese
-from turno.capabilities.webhooks import rounds
-from turno.capabilities.webhooks.delivery import webhook_secret
-from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
+from turno.capabilities.webhooks import delivery as rounds
+from turno.capabilities.webhooks.delivery import PAUSES, Webhooks
 from turno.catalogue import catalogues
 from turno.jobs.handler import Registry
-from turno.mail import MailServer
 from turno.store.operator.troubles import troubles
 from turno.wiring.logins import operator_session
 from turno.wiring.shared import engine_of, run_deliveries
@@ -39,9 +37,9 @@ def by_mail(world: ExampleInstallation) -> Iterator[Callable[[str], Webhooks]]:
     engine = engine_of(world.settings)
 
     def made(url: str) -> Webhooks:
-        server = MailServer(url, "Turno <turno@shop.example>")
-        terms = WebhookTerms(hosts=("http://127.0.0.1",), mail_server=server, public_url="https://t.example")
-        return Webhooks(engine, secret=lambda one: webhook_secret(world.settings, one.slug), terms=terms)
+        sender = "Turno <turno@shop.example>"
+        mail = replace(world.settings, smtp_url=url, smtp_from=sender, public_url="https://t.example")
+        return Webhooks(engine, replace(mail, webhook_hosts=("http://127.0.0.1",)))
 
     yield made
     engine.close()
@@ -77,13 +75,14 @@ def test_one_mail_is_sent_per_end_despite_retries(
 
 
 def test_mail_in_a_language_of_the_application(
-    world: ExampleInstallation, mail: alert_receivers.MailServer, tmp_path: Path
+    world: ExampleInstallation, mail: alert_receivers.MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended(world, EVA, language="pt")
     words = catalogues(Registry({}, locale=with_portuguese(tmp_path)))
-    terms = WebhookTerms(hosts=(), mail_server=MailServer(mail.url, "turno@shop.example"), catalogues=lambda: words)
+    monkeypatch.setattr(rounds, "_catalogues", lambda _: words)
+    settings = replace(world.settings, smtp_url=mail.url, smtp_from="turno@shop.example")
     with closing(engine_of(world.settings)) as engine:
-        assert Webhooks(engine, secret=lambda _: "", terms=terms).run_round() == 1
+        assert Webhooks(engine, settings).run_round() == 1
     (one,) = mail.mails
     assert one["Subject"] == "Faturas: cancelado"
     assert "Seu trabalho em suc0001" in one.get_content()

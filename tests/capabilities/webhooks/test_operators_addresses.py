@@ -9,9 +9,8 @@ from click.testing import CliRunner
 
 from tests.capabilities.webhooks.told import asked, counted, due_again
 from turno.capabilities.webhooks import stored
-from turno.capabilities.webhooks.delivery import address_secret
-from turno.capabilities.webhooks.rounds import PAUSES, Webhooks
-from turno.capabilities.webhooks.signature import headers_of
+from turno.capabilities.webhooks.delivery import PAUSES, Webhooks
+from turno.capabilities.webhooks.signature import address_secret, headers_of
 from turno.commands.main import main
 from turno.settings import Settings
 from turno.wiring.logins import operator_session

@@ -13,11 +13,9 @@ import psycopg
 import pytest
 
 from tests.capabilities.webhooks.told import Receiver, asked, counted, due_again, ended
-from turno.capabilities.webhooks import due as stored
-from turno.capabilities.webhooks import rounds
-from turno.capabilities.webhooks.delivery import delivery, webhook_secret
-from turno.capabilities.webhooks.rounds import PAUSES, Webhooks, WebhookTerms
-from turno.capabilities.webhooks.signature import headers_of
+from turno.capabilities.webhooks import delivery as rounds
+from turno.capabilities.webhooks.delivery import PAUSES, Delivery, Webhooks, delivery
+from turno.capabilities.webhooks.signature import headers_of, webhook_secret
 from turno.servers.wait import wait_until
 from turno.wiring.shared import engine_of, run_deliveries
 
@@ -60,7 +58,7 @@ def test_a_delivery_not_recorded_is_repeated_uncounted(
 ) -> None:
     job_id = ended(world, receiver.url)
     with monkeypatch.context() as killed:
-        killed.setattr(stored, "delivered", dies)
+        killed.setattr(Webhooks, "_record", dies)
         with pytest.raises(SystemExit):
             webhooks.run_round()
     assert webhooks.run_round() == 0, "not before its lease is over"
@@ -140,14 +138,14 @@ def test_tenant_with_many_deliveries_has_no_priority(
     monkeypatch.setattr(rounds, "AT_ONCE", 2)
     monkeypatch.setattr(rounds, "OF_A_TENANT", 2)
     monkeypatch.setattr(rounds, "TAKING_SECONDS", 60)
-    batches: list[list[stored.Delivery]] = []
+    batches: list[list[Delivery]] = []
 
-    def take(*arguments: Any, **options: Any) -> list[stored.Delivery]:
+    def take(*arguments: Any, **options: Any) -> list[Delivery]:
         batches.append(due_take(*arguments, **options))
         return batches[-1]
 
-    due_take = stored.take
-    monkeypatch.setattr(stored, "take", take)
+    due_take = rounds.take
+    monkeypatch.setattr(rounds, "take", take)
     many = {str(ended(world, receiver.url)) for _ in range(4)}
     other = str(ended(world, receiver.url, tenant=world.tenants["suc0002"]))
     assert webhooks.run_round() == 5
@@ -218,8 +216,7 @@ def test_taking_reads_no_delivery_of_an_open_job(world: ExampleInstallation) -> 
 def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstallation, receiver: Receiver) -> None:
     ended(world, receiver.url)
     engine = engine_of(world.settings)
-    elsewhere = WebhookTerms(hosts=("http://hooks.example",))
-    Webhooks(engine, secret=lambda one: one.slug, terms=elsewhere).run_round()
+    Webhooks(engine, replace(world.settings, webhook_hosts=("http://hooks.example",))).run_round()
     engine.close()
     assert receiver.got == []
 

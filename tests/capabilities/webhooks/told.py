@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from turno.capabilities.webhooks.due import make_due
+from turno.capabilities.webhooks.delivery import make_due
 from turno.capabilities.webhooks.submission import PUT
 from turno.dispatch.dispatcher import enqueue_with, submission
 

@@ -18,7 +18,7 @@ from turno.capabilities.admin import board
 from turno.capabilities.statistics import over_time, present, totals
 from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
 from turno.capabilities.statistics.scrape import evenness
-from turno.capabilities.webhooks import due
+from turno.capabilities.webhooks.delivery import make_due
 from turno.servers.wait import wait_until
 from turno.store.engine import announcements
 from turno.store.operator import fairness
@@ -81,7 +81,7 @@ def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleIn
     """Transactions that insert before others commit after them, and after other outcomes were read."""
     readers: dict[str, Callable[[], int]] = {
         "statistics": lambda: world.engine.count_outcomes(1000),
-        "webhooks": lambda: due.make_due(world.engine, 1000),
+        "webhooks": lambda: make_due(world.engine, 1000),
     }
     with ExitStack() as stack:
         writers = [stack.enter_context(psycopg.connect(world.url)) for _ in range(4)]
@@ -160,7 +160,7 @@ def test_outcomes_are_kept_until_all_readers_have_read_them(world: ExampleInstal
     prune = "SELECT turno.prune('2 days', '30 days', 1000)"
     world.rows(prune)
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
-    assert due.make_due(world.engine, 1000) == 1
+    assert make_due(world.engine, 1000) == 1
     world.rows(prune)
     assert world.rows("SELECT 1 FROM turno.outcomes") == []
 

@@ -22,7 +22,7 @@ CAPABILITY = Capability(
         policies={("webhooks", "own_webhooks"): Policy("*", OWN_ROWS, None)},
     ),
     tenant=Matrix(functions={"webhooks_put": roles("api")}),
-    tasks=(Task("deliveries", f"{_HERE}.due:make_deliveries_due"),),
+    tasks=(Task("deliveries", f"{_HERE}.delivery:make_deliveries_due"),),
     deliveries=(Delivery("webhooks", f"{_HERE}.delivery:delivery"),),
     submissions=(f"{_HERE}.submission:SUBMISSION",),
     checks=(f"{_HERE}.stored:failing_webhooks",),

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from turno.capabilities.webhooks import stored
-from turno.capabilities.webhooks.delivery import address_secret, webhook_secret
+from turno.capabilities.webhooks.signature import address_secret, webhook_secret
 from turno.capabilities.webhooks.url import url_problem
 from turno.commands.failures import printable
 from turno.commands.output import print_message, print_table, show, wants_json
