@@ -20,7 +20,7 @@ from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
-from turno.tenancy.rights.host_rights import hosts, join_host
+from turno.tenancy.rights.public_rights import hosts, join_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,8 @@ def run(options: Options) -> Report:
         contestants = {FLOOR: _bare(beside), OURS: _add(bench)}
         samples = options.sample(contestants, rounds=MANY // TURN, quick=8, warm_up=0)
         outcomes: list[Any] = []
-        again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(bench.url), bench.logins)))
+        connect = partial(psycopg.connect, bench.url, autocommit=True)
+        again = milliseconds(lambda: outcomes.extend(migrate(connect, bench.logins)))
     report.add({**samples, "migrate again": [again]})
     report.compare(samples, OURS, FLOOR)
     report.wanted[f"seconds for {MANY}"] = 20.0
@@ -54,8 +56,7 @@ def _bare(admin: psycopg.Connection[Any]) -> Contestant:
     install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
     files = TABLES
     steps = [step.up for source in files.of_tenant for step in source.steps.values()]
-    scripts = [*steps, *(files.tenant.functions or {}).values()]
-    texts = [script.text.encode() for script in scripts]
+    texts = [text.encode() for text in (*steps, files.tenant.functions)]
     names = (f"bare_{number}" for number in count())
 
     def add() -> None:

@@ -17,11 +17,9 @@ from turno.store.engine.engine import Engine
 from turno.tenancy.identity.directory import UnknownTenant, find_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
-from turno.tenancy.provisioning.access import reset_login
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_company, add_tenant, raise_connections
+from turno.tenancy.provisioning.provision import add_company, add_tenant, raise_connections, reset_login
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
-from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner, tenant_connections
@@ -48,12 +46,12 @@ class Administration:
 
     def server_version(self) -> str:
         """Return the version of PostgreSQL that the provisioner reaches."""
-        with opened(self._connect) as admin:
+        with self._connect() as admin:
             return admin.info.parameter_status("server_version") or ""
 
     def migrate(self) -> None:
         """Install missing parts and migrate each schema to this release; raises the first MigrationFailed."""
-        with opened(self._connect) as admin:
+        with self._connect() as admin:
             install(admin, self._logins)
             raise_connections(admin, tenant_connections(admin, self._settings))
             announce_handlers(admin, self._settings)
@@ -62,7 +60,7 @@ class Administration:
 
     def add_company(self, slug: str, name: str) -> None:
         """Create a company, or keep the existing company."""
-        with opened(self._connect) as admin:
+        with self._connect() as admin:
             add_company(admin, self._logins, slug, name)
 
     def add_tenant(
@@ -77,7 +75,7 @@ class Administration:
         `adopt` is called in the transaction that registers the tenant, and returns the schema of the application in
         which its handlers work, too; see `turno.capabilities.adoption.program`.
         """
-        with opened(self._connect) as admin:
+        with self._connect() as admin:
             tenant = add_tenant(
                 admin,
                 self._logins,
@@ -104,7 +102,7 @@ class Administration:
     @contextmanager
     def as_owner(self, slug: str) -> Iterator[Connection[Any]]:
         """Run one transaction as the owner of a tenant's schema, in which unqualified names are found."""
-        with opened(self._connect) as admin:
+        with self._connect() as admin:
             tenant = find_tenant(admin, slug)
             with admin.transaction():
                 admin.execute(

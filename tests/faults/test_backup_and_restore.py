@@ -26,7 +26,7 @@ from turno.commands.main import main
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin

@@ -18,13 +18,12 @@ from psycopg import errors, sql
 from tests.faults.attacks import ATTACKS, NO_MEMBER, OUT_OF_B, Guard
 from tests.installation import ExampleInstallation
 from turno.jobs.new_job import as_json
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import Directory, UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
-from turno.tenancy.provisioning.access import reset_login
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
+from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company, reset_login
 
 CANARY = "the secret of the tenant next door"
 Session = psycopg.Connection[Any]

@@ -30,7 +30,7 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.schema_migrations.files import Migrations
 from turno.tenancy.schema_migrations.all_schemas import migrate
 url, key, folder, slow = sys.argv[1:]
-connect = lambda: psycopg.connect(url, options=f"-c test.slow={slow}")
+connect = lambda: psycopg.connect(url, autocommit=True, options=f"-c test.slow={slow}")
 migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(folder)))
 """
 
@@ -67,7 +67,7 @@ def test_killed_migration_disturbs_no_job_and_resumes(
     assert versions(world, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
     assert print_standings(status(world.admin, world.logins, migrations=steps)) == 1
     assert "run `turno db migrate`, which continues" in capsys.readouterr().out
-    outcomes = migrate(lambda: psycopg.connect(world.url), world.logins, migrations=steps)
+    outcomes = migrate(lambda: psycopg.connect(world.url, autocommit=True), world.logins, migrations=steps)
     assert failed(outcomes) == []
     assert versions(world, steps) == {"suc0001": latest, "suc0002": latest}
     tenants = [world.one, world.other] * 8

@@ -12,7 +12,7 @@ from tests.faults.test_backup_and_restore import REPLAY, SCRIPTS, all_ended, don
 from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
 from tests.misbehaving_handlers import Odd
 from turno.dispatch.dispatcher import ENQUEUE, submission
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.testing.build import build_installation
 from turno.testing.checker import Checker
 from turno.testing.servers import fresh_database

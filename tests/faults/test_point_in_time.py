@@ -27,7 +27,7 @@ from tests.faults.test_backup_and_restore import (
 )
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.testing.checker import Checker
 
 if TYPE_CHECKING:

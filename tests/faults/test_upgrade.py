@@ -13,7 +13,7 @@ import pytest
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.files import Files, Migrations
 from turno.testing.checker import Checker
@@ -69,7 +69,7 @@ def test_jobs_live_through_an_upgrade(
     tenants = (world.one, world.other)
 
     def connect() -> psycopg.Connection[object]:
-        return psycopg.connect(world.url)
+        return psycopg.connect(world.url, autocommit=True)
 
     def enqueue(how: str, **options: object) -> list[tuple[UUID, Tenant]]:
         return [(world.enqueue({"how": how}, handler=Odd, tenant=tenant, **options), tenant) for tenant in tenants]

@@ -22,7 +22,7 @@ from tests.repeating import Repeating
 from turno.commands.token import development_token
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.testing.checker import Checker
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ MADE_ANEW = f"{SCRIPTS}::test_control_rows_of_a_tenant_are_derived"
 PUT_BACK = f"{SCRIPTS}::test_tenant_at_work_is_not_restored_nor_by_half"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_second_admin_learns_missing_rights_and_works_later"
-RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
+RIGHTS = "turno/tenancy/provisioning/install.py"
 
 MUTANTS = (
     Mutant(

@@ -64,8 +64,8 @@ MUTANTS = (
         "a report submits jobs in every branch",
         "section 5: a report's login reads, and nothing that writes",
         GRANTS,
-        '"jobs_enqueue": roles("api web control")',
-        '"jobs_enqueue": roles("api web control report")',
+        '        web="jobs_enqueue",\n',
+        '        web="jobs_enqueue",\n        report="jobs_enqueue",\n',
         (
             "tests/integration/tenancy/test_report_login.py::test_report_submits_nothing_for_any_user",
             "tests/integration/tenancy/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "a login that was mended is left without its bound",
         "attack 31: no tenant's SQL fills the server's disk",
-        "turno/tenancy/provisioning/access.py",
+        "turno/tenancy/provisioning/provision.py",
         "    bound_temporary_files(admin, [role])\n",
         "",
         (f"{ATTACKS}::test_a_session_fills_no_disk_with_temporary_files",),
@@ -243,8 +243,8 @@ MUTANTS = (
         "a handler may call an inner function",
         APART,
         GRANTS,
-        '"job_end_cancelled": roles("handler"),',
-        '"job_end_cancelled": roles("handler"), "job_end": roles("handler"),',
+        " job_end_cancelled ",
+        " job_end_cancelled job_end ",
         (f"{REFUSED}[an inner function]",),
     ),
     Mutant(
@@ -322,7 +322,7 @@ MUTANTS = (
     Mutant(
         "a role that inherits nothing keeps nothing before PostgreSQL 16",
         "decision 0047: no role that was in the database loses anything",
-        "turno/tenancy/rights/host_rights.py",
+        "turno/tenancy/rights/public_rights.py",
         "    if not host.inherits:\n",
         "    if False:\n",
         (f"{HOSTS}::test_existing_role_loses_no_right_of_public[postgres15]",),
@@ -330,7 +330,7 @@ MUTANTS = (
     Mutant(
         "a login of Turno's own is taken for one that was here",
         APART,
-        "turno/tenancy/rights/host_rights.py",
+        "turno/tenancy/rights/public_rights.py",
         "AND rolname !~ '^turno_[a-z0-9]{1,12}_' ",
         "",
         (f"{HOSTS}::test_turno_s_own_logins_are_no_hosts[cluster]",),

@@ -13,11 +13,10 @@ from turno.environment import read_settings
 from turno.errors import InvalidSettings
 from turno.jobs.label import counted
 from turno.settings import Settings
-from turno.tenancy.catalog.check import check as check_catalog
-from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.plan import PlanningConnection, plan_installation
+from turno.tenancy.catalog import check as check_catalog
+from turno.tenancy.provisioning.install import PlanningConnection, install, plan_installation
 from turno.tenancy.provisioning.provision import raise_connections
-from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
+from turno.tenancy.rights.public_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome

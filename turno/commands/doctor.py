@@ -17,8 +17,8 @@ from turno.jobs.handler import named_handlers
 from turno.jobs.moment import written
 from turno.settings import PREFIX, Settings, variable_of
 from turno.store.operator.troubles import Trouble, troubles
-from turno.tenancy.catalog.check import check
-from turno.tenancy.rights.host_rights import hosts, public_rights
+from turno.tenancy.catalog import check
+from turno.tenancy.rights.public_rights import hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import admin_session, migrations, tenant_connections

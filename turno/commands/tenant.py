@@ -6,8 +6,7 @@ from turno.commands.output import print_message, show
 from turno.commands.run_time_settings import set_settings
 from turno.environment import read_settings
 from turno.store.operator import fairness, run_time_settings
-from turno.tenancy.provisioning.access import reset_login, reset_report_login, revoke_tokens
-from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.provision import add_company, add_tenant, reset_login, reset_report_login, revoke_tokens
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import admin_session, migrations, tenant_connections

@@ -14,7 +14,7 @@ from turno.settings import Settings
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import CONNECT_TIMEOUT
-from turno.tenancy.schema_migrations.fan_out import Connect
+from turno.tenancy.schema_migrations.all_schemas import Connect
 from turno.tenancy.schema_migrations.files import Migrations, packaged
 
 

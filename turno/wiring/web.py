@@ -27,7 +27,7 @@ from turno.tenancy.identity.connections import TimeoutConnection, check_open
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
-from turno.tenancy.provisioning.readiness import what_is_pending
+from turno.tenancy.schema_migrations.lacking import what_is_pending
 from turno.web import install
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Live, NoLive, services_of

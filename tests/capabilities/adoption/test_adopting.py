@@ -9,7 +9,7 @@ from psycopg import sql
 from tests.capabilities.adoption.host_application import REFUSED, Host
 from turno.capabilities.adoption.adopting import CannotAdopt
 from turno.capabilities.adoption.sharing import share, unshare
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.provisioning.removal import CannotRemove, remove_tenant, what_removal_takes
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
@@ -164,13 +164,13 @@ def test_check_reports_our_missing_and_surplus_rights_only(host: Host) -> None:
     assert host.app not in found
     assert found.count("\n") == 3
     host.run("REVOKE USAGE ON SCHEMA {schema} FROM PUBLIC")
-    assert not failed(migrate(lambda: psycopg.connect(host.url), host.logins, redefine=True))
+    assert not failed(migrate(lambda: psycopg.connect(host.url, autocommit=True), host.logins, redefine=True))
     assert check(host.admin, host.logins) == []
 
 
 def test_check_without_the_capability_reports_each_right(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = host.adopt()
-    monkeypatch.setattr("turno.tenancy.rights.outside.installed", tuple)
+    monkeypatch.setattr("turno.tenancy.rights.schemas.installed", tuple)
     found = [str(finding) for finding in check(host.admin, host.logins)]
     assert f"table suc0001.orders: {tenant.handler_role} has rights on it" in "\n".join(found)
     remove_tenant(host.admin, host.logins, "suc0001")

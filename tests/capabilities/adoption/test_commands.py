@@ -21,7 +21,7 @@ from turno.capabilities.adoption.program import CannotAdopt, InvalidRights, adop
 from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
 
 if TYPE_CHECKING:

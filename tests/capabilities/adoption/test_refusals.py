@@ -14,7 +14,7 @@ from turno.capabilities.adoption.adopting import Adoption, CannotAdopt, adopt
 from turno.capabilities.adoption.table_rights import InvalidRights, TableRights
 from turno.capabilities.adoption.uninstall import obstacles, uninstall
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import TenantExists
@@ -91,7 +91,7 @@ def test_a_schema_that_was_renamed_is_named_and_followed(host: Host) -> None:
     assert [str(finding) for finding in check(host.admin, host.logins) if "suc0001 was" in str(finding)] == [
         f"schema suc0001 of suc0001: {said[:41]}; {said[43:]}, or `turno tenant remove suc0001`"
     ]
-    (broken,) = failed(migrate(lambda: psycopg.connect(host.url), host.logins, redefine=True))
+    (broken,) = failed(migrate(lambda: psycopg.connect(host.url, autocommit=True), host.logins, redefine=True))
     assert (broken.slug, said in str(broken.error)) == ("suc0001", True)
     host.adopt(schema="suc0001_old")
     with host.handler("suc0001") as handler:

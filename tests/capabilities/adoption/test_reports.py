@@ -11,7 +11,7 @@ from tests.capabilities.adoption.host_application import Host
 from turno.errors import HandlerMisuse
 from turno.runner.context import CompanyReading
 from turno.runner.session import HandlerConnection, Sessions
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
 from turno.tenancy.provisioning.provision import read_company

@@ -16,8 +16,7 @@ from turno.commands.main import main
 from turno.store.operator.acts import record
 from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
 from turno.tenancy.identity.session import service_session
-from turno.tenancy.provisioning.access import reset_login
-from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.provision import add_company, add_tenant, reset_login
 from turno.tenancy.provisioning.removal import remove_tenant
 from turno.tenancy.schema_migrations.files import packaged
 

@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "a service with pending migrations is ready",
         "section 10: one release, one schema",
-        "turno/tenancy/provisioning/readiness.py",
+        "turno/tenancy/schema_migrations/lacking.py",
         "    if lacking:\n",
         "    if False:\n",
         ("tests/integration/web/test_readiness.py::test_pending_migrations_are_reported[a step is missing]",),

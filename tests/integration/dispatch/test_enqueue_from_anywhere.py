@@ -27,7 +27,7 @@ from turno.errors import UnknownJobType
 from turno.jobs.handler import named_handlers
 from turno.servers.wait import wait_until
 from turno.store.engine.announcements import of
-from turno.tenancy.rights.host_rights import hosts, join_host
+from turno.tenancy.rights.public_rights import hosts, join_host
 
 ORDERS = {"order_ids": [1], "point_of_sale": 1}
 OTHERS = {"order_ids": [7], "point_of_sale": 1}

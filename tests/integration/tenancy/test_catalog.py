@@ -9,12 +9,11 @@ import pytest
 from psycopg import sql
 
 from tests.installation import ExampleInstallation
-from turno.tenancy.catalog.check import check
-from turno.tenancy.catalog.finding import Finding
+from turno.tenancy.catalog import Finding, check
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.rights.grants import CONTROL, TENANT
+from turno.tenancy.rights.live import live_objects
 from turno.tenancy.rights.matrix import Kind
-from turno.tenancy.rights.privileges import live_objects
 
 # The tampering, and a part of its finding; names in braces are this installation's.
 TAMPERED: dict[str, tuple[LiteralString, str]] = {

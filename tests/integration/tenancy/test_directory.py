@@ -8,7 +8,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from turno.tenancy.identity.directory import Directory, UnknownTenant
-from turno.tenancy.provisioning.access import revoke_tokens
+from turno.tenancy.provisioning.provision import revoke_tokens
 
 
 class Clock:

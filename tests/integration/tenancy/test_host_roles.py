@@ -16,13 +16,12 @@ from handlers import build_registry
 from turno.commands.main import main
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
-from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.plan import PlanningConnection, plan_installation
+from turno.tenancy.provisioning.install import PlanningConnection, install, plan_installation
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.rights.host_rights import hosts, join_host, public_rights
+from turno.tenancy.rights.public_rights import hosts, join_host, public_rights
 from turno.tenancy.schema_migrations.all_schemas import migrate
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.install import CannotInstall, install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.provisioner_rights import CannotInstall
 from turno.tenancy.schema_migrations import all_schemas
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import existing_roles
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, InvalidSlug, Tenant
-from turno.tenancy.provisioning.access import reset_login, reset_report_login, revoke_tokens
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import (
     TenantExists,
@@ -30,6 +29,9 @@ from turno.tenancy.provisioning.provision import (
     add_tenant,
     raise_connections,
     read_company,
+    reset_login,
+    reset_report_login,
+    revoke_tokens,
 )
 from turno.tenancy.provisioning.removal import remove_tenant
 

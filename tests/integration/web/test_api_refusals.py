@@ -14,9 +14,8 @@ from tests.api import SETTINGS, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of, without_instance
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.provisioning.access import revoke_tokens
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.provisioning.provision import add_tenant, revoke_tokens
 from turno.tenancy.provisioning.removal import remove_tenant
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.capabilities.streams.test_streams import ask, web_of
-from turno.tenancy.provisioning.readiness import what_is_pending
+from turno.tenancy.schema_migrations.lacking import what_is_pending
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

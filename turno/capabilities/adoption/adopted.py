@@ -7,8 +7,8 @@ from typing import Any, Self
 from psycopg import Connection
 
 from turno.capabilities.adoption.table_rights import PRIVILEGES, WRITE, TableRights
+from turno.tenancy.rights.live import Ace, LiveObject
 from turno.tenancy.rights.matrix import Kind, Role
-from turno.tenancy.rights.privileges import Ace, LiveObject
 from turno.tenancy.rights.schemas import Schema
 
 Defaults = dict[str, frozenset[tuple[str, str]]]  # role and privilege, by the server's letter of a kind of objects

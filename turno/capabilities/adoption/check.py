@@ -8,11 +8,10 @@ from psycopg import Connection
 from turno.capabilities.adoption.adopted import Adopted
 from turno.capabilities.adoption.adopting import hiding_names
 from turno.capabilities.adoption.grants import check_present, differences, live_defaults
-from turno.tenancy.catalog.finding import REGRANT, Finding, findings_of
+from turno.tenancy.catalog import REGRANT, Finding, findings_of
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.rights.matrix import Kind
-from turno.tenancy.rights.outside import ApplicationChanged
-from turno.tenancy.rights.schemas import Schema
+from turno.tenancy.rights.schemas import ApplicationChanged, Schema
 
 
 def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:

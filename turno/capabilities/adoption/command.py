@@ -15,8 +15,7 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.label import counted
 from turno.store.operator.acts import record
-from turno.tenancy.rights.host_rights import hosts, join_host
-from turno.tenancy.schema_migrations.fan_out import opened
+from turno.tenancy.rights.public_rights import hosts, join_host
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import migrations, provisioner, tenant_connections
 
@@ -63,7 +62,7 @@ def adopt_command(
     adoption = Adoption(name, owner, TableRights.parse(rights))
     slug = slug or name
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with provisioner(settings)() as admin:
         tenant = adopt(
             admin,
             logins_of(settings),
@@ -88,7 +87,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
         elif ended % STEP == 0 or ended == total:
             print_message(f"{ended}/{total} {added.listed.slug}")
 
-    with opened(connect) as admin:
+    with connect() as admin:
         connections = tenant_connections(admin, settings)
     done = adopt_listed(
         connect, logins_of(settings), listed, jobs=jobs, connections=connections, migrations=migrations(), progress=show
@@ -104,7 +103,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
 def share_command(names: tuple[str, ...]) -> None:
     """Let the handlers of every tenant read each SCHEMA; repeat it for tables of a further owner."""
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with provisioner(settings)() as admin:
         share(admin, logins_of(settings), names)
     print_message(f"every handler may read {', '.join(names)}")
 
@@ -114,7 +113,7 @@ def share_command(names: tuple[str, ...]) -> None:
 def unshare_command(names: tuple[str, ...]) -> None:
     """Revoke from the handlers of every tenant the right to read each SCHEMA."""
     settings = read_settings()
-    with opened(provisioner(settings)) as admin:
+    with provisioner(settings)() as admin:
         unshare(admin, logins_of(settings), names)
     print_message(f"no handler reads {', '.join(names)} by a right of all handlers")
 
@@ -132,7 +131,7 @@ def add(role: str) -> None:
     Roles that existed before Turno was installed have these rights already.
     """
     settings = read_settings()
-    with opened(provisioner(settings)) as admin, admin.transaction():
+    with provisioner(settings)() as admin, admin.transaction():
         known = {one.name: one for one in hosts(admin)}
         if role not in known:
             named = ", ".join(known) or "none"
@@ -157,7 +156,7 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     """
     settings = read_settings()
     logins = logins_of(settings)
-    with opened(provisioner(settings)) as admin:
+    with provisioner(settings)() as admin:
         if plan:
             for line in [*obstacles(admin, logins, drop_tenants=drop_tenants), *plan_removal(admin, logins)]:
                 print_message(line)

@@ -7,10 +7,8 @@ from psycopg import Connection, sql
 
 from turno.capabilities.adoption.adopted import NO_DEFAULTS, Adopted, Defaults
 from turno.capabilities.adoption.reach import numbered_tables, reaching_out
-from turno.tenancy.rights.apply_grants import Difference, make_equal
-from turno.tenancy.rights.outside import ApplicationChanged
-from turno.tenancy.rights.privileges import live_objects
-from turno.tenancy.rights.schemas import Schema, shared_schemas
+from turno.tenancy.rights.live import Difference, live_objects, make_equal
+from turno.tenancy.rights.schemas import ApplicationChanged, Schema, shared_schemas
 
 _ON = {"r": sql.SQL("TABLES"), "S": sql.SQL("SEQUENCES")}
 

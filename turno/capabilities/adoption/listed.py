@@ -13,7 +13,7 @@ from turno.capabilities.adoption.table_rights import WRITE, InvalidRights, Table
 from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import SLUG
-from turno.tenancy.schema_migrations.fan_out import Connect, fan_out, opened
+from turno.tenancy.schema_migrations.all_schemas import Connect, fan_out
 from turno.tenancy.schema_migrations.files import Migrations
 
 COLUMNS = ("slug", "schema", "owner", "rights", "company")
@@ -104,7 +104,7 @@ def adopt_listed(
     progress: Callable[[Added, int, int], None],
 ) -> list[Added]:
     """Adopt the listed schemas that lack an adoption with these rights, `jobs` in parallel; refusals do not stop it."""
-    with opened(connect) as admin:
+    with connect() as admin:
         rows = admin.execute(
             "SELECT n.slug, n.adopted_schema, a.rights"
             " FROM turno.tenants n JOIN turno.adoptions a ON a.tenant_id = n.id WHERE n.state = 'active'"

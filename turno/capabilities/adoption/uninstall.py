@@ -10,8 +10,8 @@ from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.provisioning.removal import remove_tenant, what_goes
-from turno.tenancy.rights.host_rights import grant_each, group_rights
-from turno.tenancy.rights.privileges import PUBLIC
+from turno.tenancy.rights.live import PUBLIC
+from turno.tenancy.rights.public_rights import grant_each, group_rights
 from turno.tenancy.rights.schemas import CONTROL_SCHEMA, shared_schemas
 from turno.tenancy.schema_migrations.locks import lock_roles
 

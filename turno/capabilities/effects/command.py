@@ -16,7 +16,6 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant
-from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.locks import limit_lock_wait
 from turno.wiring.provisioner import provisioner
 
@@ -85,7 +84,7 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
     """After a restore: look up every outside effect of the tenant SLUG before a job issues it."""
     if everybody == (slug is not None):
         raise click.UsageError("name a tenant, or give --all")
-    with opened(provisioner(read_settings())) as admin:
+    with provisioner(read_settings())() as admin:
         found = set_doubt(admin, slug, doubt=not over)
     state = (
         "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"

@@ -1,22 +1,28 @@
-"""Create companies and tenants. Each function is idempotent and continues where an earlier call was stopped."""
+"""Create companies and tenants, mend their logins, and revoke tokens.
+
+Each creation is idempotent and continues where an earlier call was stopped.
+"""
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
 from turno.errors import TurnoError
-from turno.tenancy.identity.directory import find_tenant, read_tenant
+from turno.tenancy.identity.directory import UnknownTenant, find_tenant, read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
     TENANT_CONNECTIONS,
+    bound_temporary_files,
     close_defaults,
     ensure_memberships,
     ensure_roles,
     existing_roles,
+    forget_settings,
     grant_to_provisioner,
     report_role,
+    set_password,
     tenant_memberships,
     tenant_roles,
 )
@@ -88,7 +94,12 @@ def add_tenant(
         if adopt is not None:
             schema = adopt(admin, tenant)
             admin.execute("UPDATE turno.tenants SET adopted_schema = %s WHERE id = %s", [schema, tenant.id])
-        _make_roles(admin, logins, tenant, connections)
+        ensure_roles(admin, logins, tenant_roles(*tenant.roles, epoch=tenant.login_epoch, connections=connections))
+        sharing = bool(shared_schemas(admin, logins.handlers))
+        ensure_memberships(admin, tenant_memberships(logins, *tenant.roles, sharing=sharing))
+        grant_to_provisioner(admin, tenant.owner_role)
+        close_defaults(admin, tenant.owner_role)
+        grant_connect(admin, tenant.handler_role)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
@@ -115,6 +126,52 @@ def raise_connections(admin: Connection[Any], connections: int) -> None:
             admin.execute(limit.format(sql.Identifier(role), sql.Literal(connections)))
 
 
+def reset_login(admin: Connection[Any], logins: Logins, slug: str) -> int:
+    """Give the tenant's handler login a new password and remove its own settings; return the new epoch.
+
+    A role may change its own password and defaults: this undoes both. Open sessions stay open.
+    """
+    next_epoch: LiteralString = (
+        "UPDATE turno.tenants SET login_epoch = login_epoch + 1 WHERE slug = %s AND state = 'active'"
+        " RETURNING handler_role, login_epoch"
+    )
+    return _reset(admin, logins, next_epoch, slug, UnknownTenant)
+
+
+def reset_report_login(admin: Connection[Any], logins: Logins, company: str) -> int:
+    """Do the same for a company's report login."""
+    next_epoch: LiteralString = (
+        "UPDATE turno.companies SET login_epoch = login_epoch + 1 WHERE slug = %s RETURNING report_role, login_epoch"
+    )
+    return _reset(admin, logins, next_epoch, company, UnknownCompany)
+
+
+def _reset(
+    admin: Connection[Any], logins: Logins, next_epoch: LiteralString, slug: str, unknown: type[Exception]
+) -> int:
+    with admin.transaction():
+        lock_roles(admin)
+        row = admin.execute(next_epoch, [slug]).fetchone()
+        if row is None:
+            raise unknown(slug)
+        role, epoch = row
+        set_password(admin, logins, role, epoch)
+        forget_settings(admin, role)
+        bound_temporary_files(admin, [role])
+    return int(epoch)
+
+
+def revoke_tokens(connection: Connection[Any], slug: str) -> None:
+    """Refuse every token issued for this tenant until now. The operator's login may do this."""
+    with connection.transaction():
+        changed = connection.execute(
+            "UPDATE turno.tenants SET tokens_valid_from = clock_timestamp() WHERE slug = %s AND state = 'active'",
+            [slug],
+        )
+        if not changed.rowcount:
+            raise UnknownTenant(slug)
+
+
 def _register(admin: Connection[Any], logins: Logins, slug: str, company: Company) -> Tenant:
     tenant = read_tenant(admin, slug)
     if tenant is not None and tenant.state != "removed":
@@ -125,7 +182,6 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     if tenant is not None and any(existing_roles(admin, tenant.roles)):
         raise TenantExists(f"the removal of {slug} was not finished; remove it again first")
     key = _key()
-    roles = [logins.role(f"{part}_{key}") for part in "ora"]
     admin.execute(
         """
         INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)
@@ -137,22 +193,13 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
             alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL
         """,
-        [slug, company.id, f"t_{key}", *roles],
+        [slug, company.id, f"t_{key}", *(logins.role(f"{part}_{key}") for part in "ora")],
     )
     new = find_tenant(admin, slug)
     # It has the number of a removed tenant, and the use of that tenant does not count for its share.
     admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
     return new
-
-
-def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:
-    ensure_roles(admin, logins, tenant_roles(*tenant.roles, epoch=tenant.login_epoch, connections=connections))
-    sharing = bool(shared_schemas(admin, logins.handlers))
-    ensure_memberships(admin, tenant_memberships(logins, *tenant.roles, sharing=sharing))
-    grant_to_provisioner(admin, tenant.owner_role)
-    close_defaults(admin, tenant.owner_role)
-    grant_connect(admin, tenant.handler_role)
 
 
 def _key() -> str:

@@ -1,18 +1,17 @@
 """Remove a tenant: mark it as removed, end its sessions, drop its schema, tickets, roles and their rights."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
 from turno.errors import TurnoError
+from turno.named import load
 from turno.tenancy.identity.directory import find_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles
 from turno.tenancy.identity.tenant import Tenant
-from turno.tenancy.rights.outside import revoke_outside
-from turno.tenancy.rights.schemas import tenant_schema
+from turno.tenancy.rights.schemas import outside, tenant_schema
 from turno.tenancy.schema_migrations.locks import limit_lock_wait, lock_roles, lock_schema, retry_when_locked
 
 BATCH = 1000  # rows a transaction, so that no other tenant waits for a lock or for the lock table
@@ -36,13 +35,13 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     _close(admin, tenant)
     if any(existing_roles(admin, [tenant.owner_role])):
         _end_sessions(admin, tenant)
-        retry_when_locked(lambda: _drop_schema(admin, tenant))
-        retry_when_locked(lambda: _revoke_outside(admin, logins, tenant))
+        _drop_schema(admin, tenant)
+        _revoke_outside(admin, logins, tenant)
         # After the schema: its lock has waited for each enqueue.
         for table in tables_with_own_rows(admin):
-            while retry_when_locked(partial(_delete_batch, admin, logins, tenant, table)):
+            while _delete_batch(admin, logins, tenant, table):
                 pass
-    retry_when_locked(lambda: _drop_roles(admin, tenant))
+    _drop_roles(admin, tenant)
 
 
 def what_goes(admin: Connection[Any], roles: Sequence[str]) -> list[str]:
@@ -89,6 +88,7 @@ def _end_sessions(admin: Connection[Any], tenant: Tenant) -> None:
         )
 
 
+@retry_when_locked
 def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
         limit_lock_wait(admin)
@@ -111,6 +111,7 @@ def tables_with_own_rows(admin: Connection[Any]) -> list[str]:
     return [name for (name,) in rows]
 
 
+@retry_when_locked
 def _delete_batch(admin: Connection[Any], logins: Logins, tenant: Tenant, table: str) -> int:
     """Delete up to BATCH of the tenant's rows; returns how many. Owners have no right on tables of an absent source."""
     with admin.transaction():
@@ -143,14 +144,18 @@ def _refuse_dependents(admin: Connection[Any], tenant: Tenant) -> None:
         raise CannotRemove(f"{tenant.slug}: {dependent} depends on {tenant.schema}.{table}; drop that first")
 
 
+@retry_when_locked
 def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> None:
     with admin.transaction():
         lock_roles(admin)
-        revoke_outside(admin, tenant_schema(admin, logins, tenant))
+        schema = tenant_schema(admin, logins, tenant)
+        for one in outside():
+            load(one.revoke)(admin, schema)
         # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights there.
         admin.execute("UPDATE turno.tenants SET adopted_schema = NULL WHERE id = %s", [tenant.id])
 
 
+@retry_when_locked
 def _drop_roles(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
         lock_roles(admin)

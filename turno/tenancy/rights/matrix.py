@@ -75,6 +75,17 @@ def roles(words: str) -> Roles:
     return frozenset(Role(word) for word in words.split())
 
 
+def names(words: str) -> tuple[str, ...]:
+    """Return the names of functions, relations or columns in a text."""
+    return tuple(words.split())
+
+
+def callers(**functions: str) -> dict[str, Roles]:
+    """Return the roles that may call each function, from the functions of each role: `callers(api="job_cancel")`."""
+    of = {Role(role): names(words) for role, words in functions.items()}
+    return {name: frozenset(role for role in of if name in of[role]) for called in of.values() for name in called}
+
+
 # Used by the matrices of the core and of capabilities.
 OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 READ_WRITE = "SELECT INSERT UPDATE DELETE"

@@ -1,12 +1,14 @@
-"""The schemas, their owners, and the role of each part in them."""
+"""The schemas, their owners, the role of each part in them, and rights of a tenant's roles outside of its schema."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
+from turno.capability import Outside, installed
+from turno.errors import TurnoError
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.rights.grants import CONTROL, TENANT
@@ -59,6 +61,15 @@ def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Sch
     """Return the schema of a tenant in any state."""
     (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
     return _tenant_schema(logins, row)
+
+
+class ApplicationChanged(TurnoError):
+    """A right on a changed object of the application cannot be granted; the message names the remedy."""
+
+
+def outside() -> Iterator[Outside]:
+    """Yield the functions of capabilities that grant, revoke and check rights outside of a tenant's schema."""
+    yield from (one.outside for one in installed() if one.outside is not None)
 
 
 def shared_schemas(admin: Connection[Any], handlers: str) -> tuple[str, ...]:

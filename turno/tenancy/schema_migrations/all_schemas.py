@@ -1,19 +1,22 @@
 """Migrate all schemas to this release's version: each separately, so that a failure does not stop the rest."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import Connection
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.rights.schemas import control_schema, tenant_schemas
-from turno.tenancy.schema_migrations.fan_out import Connect, fan_out, opened
 from turno.tenancy.schema_migrations.files import Migrations, packaged
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome, Planned, plan, take_back, upgrade
 
+Connect = Callable[[], Connection[Any]]  # opens a session in autocommit
 Progress = Callable[[Outcome, int, int], None]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 def status(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> list[Standing]:
@@ -50,12 +53,12 @@ def migrate(
     one = partial(upgrade, dry_run=dry_run)
 
     def tenants(chosen: Callable[[str], bool]) -> list[Outcome]:
-        with opened(connect) as admin:
+        with connect() as admin:
             schemas = [schema for schema in tenant_schemas(admin, logins) if chosen(schema.slug)]
             planned = plan(admin, schemas, migrations.of_tenant)
         return fan_out(connect, _to_do(planned, redefine=redefine), one, jobs=jobs, progress=progress)
 
-    with opened(connect) as admin:
+    with connect() as admin:
         control = plan(admin, [control_schema(logins)], [migrations.control])
         outcomes = [one(admin, planned) for planned in _to_do(control, redefine=redefine)]
     if failed(outcomes) or (dry_run and not control[0].standings[0].at):
@@ -82,7 +85,7 @@ def rollback(
 
     A step without a .down.sql is a schema's error; the data that a step created is lost.
     """
-    with opened(connect) as admin:
+    with connect() as admin:
         schemas = [schema for schema in tenant_schemas(admin, logins) if slugs is None or schema.slug in slugs]
         planned = plan(admin, schemas, [(migrations or packaged()).application])
     ahead = [one for one in planned if any(standing.at for standing in one.standings)]
@@ -92,6 +95,45 @@ def rollback(
 def failed(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the outcomes that an error stopped."""
     return [outcome for outcome in outcomes if outcome.error]
+
+
+def fan_out(
+    connect: Connect,
+    tasks: Sequence[Task],
+    work: Callable[[Connection[Any], Task], Result],
+    *,
+    jobs: int,
+    progress: Callable[[Result, int, int], None] | None = None,
+) -> list[Result]:
+    """Return the results of `work` in the order of the tasks; `progress` receives them in the order of their ends.
+
+    `jobs` is the number of parallel tasks, each on its own connection. An interrupt drops the waiting tasks.
+    """
+    idle: list[Connection[Any]] = []
+
+    def one(task: Task) -> Result:
+        admin = idle.pop() if idle else connect()
+        try:
+            return work(admin, task)
+        finally:
+            # A connection the server has closed is not handed on: one lost schema is enough.
+            if not admin.broken:
+                idle.append(admin)
+
+    with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
+        futures = [threads.submit(one, task) for task in tasks]
+        try:
+            for ended, future in enumerate(as_completed(futures), start=1):
+                result = future.result()
+                if progress is not None:
+                    progress(result, ended, len(futures))
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+        finally:
+            for admin in idle:
+                admin.close()
+        return [future.result() for future in futures]
 
 
 def _to_do(planned: Iterable[Planned], *, redefine: bool) -> list[Planned]:

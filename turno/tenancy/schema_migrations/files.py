@@ -5,6 +5,7 @@ The library, each capability and the application are sources: each numbers its s
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -16,7 +17,7 @@ from turno.capability import LIBRARY, installed
 from turno.errors import TurnoError
 
 APPLICATION = "application"  # the source of the application's steps
-FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
+FILE = re.compile(r"(\d{4}_[a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
 # Outside a transaction the server accepts only single statements; such files hold no function bodies.
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
@@ -31,41 +32,19 @@ class InvalidMigrations(TurnoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """One SQL file of a source."""
-
-    text: str
-    source: str = LIBRARY
-
-    @property
-    def transactional(self) -> bool:
-        """Whether the file may run inside a transaction; not with a line `-- no-transaction`.
-
-        Such a file is repeated from the top after a crash, so it first drops its objects: an index that could not be
-        built concurrently stays there, invalid, and IF NOT EXISTS would accept it.
-        """
-        return not NO_TRANSACTION.search(self.text)
-
-    @property
-    def statements(self) -> list[str]:
-        """The file in pieces that end with `;` at the end of a line."""
-        pieces = (piece.strip() for piece in END_OF_STATEMENT.split(self.text))
-        return [piece for piece in pieces if re.sub(r"--.*", "", piece).strip()]
-
-
-@dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of a schema, by the number within its source. `checksum` changes with the text of the file."""
+    """One step of a schema, by the number within its source, with the SQL that applies it and that takes it back."""
 
+    source: str
     number: int
     name: str
-    up: Script
-    down: Script | None
+    up: str
+    down: str | None
 
     @property
     def key(self) -> tuple[str, int]:
         """The step in a ledger: its source and its number."""
-        return self.up.source, self.number
+        return self.source, self.number
 
     @property
     def version(self) -> str:
@@ -75,7 +54,7 @@ class Migration:
     @property
     def checksum(self) -> str:
         """SHA-256 of the file's text, independent of its line ends."""
-        return hashlib.sha256(self.up.text.encode()).hexdigest()
+        return hashlib.sha256(self.up.encode()).hexdigest()
 
 
 def version_of(source: str, number: int) -> str:
@@ -83,29 +62,38 @@ def version_of(source: str, number: int) -> str:
     return f"{number:04d}" if source in (LIBRARY, APPLICATION) else f"{source}/{number:04d}"
 
 
+def is_transactional(text: str) -> bool:
+    """Return whether a file may run inside a transaction; not with a line `-- no-transaction`.
+
+    Such a file is repeated from the top after a crash, so it first drops its objects: an index that could not be
+    built concurrently stays there, invalid, and IF NOT EXISTS would accept it.
+    """
+    return not NO_TRANSACTION.search(text)
+
+
+def statements_of(text: str) -> list[str]:
+    """Return a file in pieces that end with `;` at the end of a line."""
+    pieces = (piece.strip() for piece in END_OF_STATEMENT.split(text))
+    return [piece for piece in pieces if re.sub(r"--.*", "", piece).strip()]
+
+
 @dataclass(frozen=True)
 class Files:
-    """The steps of a schema by version, in the order of their application, and the files of its functions by name.
+    """The steps of a schema by version, in the order of their application, and its functions: sources by name, and SQL.
 
     The steps of the library and of all capabilities share a transaction. The application's files come after them,
     without functions.
     """
 
-    steps: dict[str, Migration]
-    functions: dict[str, Script] | None
     sources: tuple[str, ...]
-
-    @cached_property
-    def function_sources(self) -> dict[str, str]:
-        """The source of each function that the files create."""
-        scripts = (self.functions or {}).values()
-        return {name: script.source for script in scripts for name in FUNCTION.findall(script.text)}
+    steps: dict[str, Migration]
+    function_sources: dict[str, str]
+    functions: str
 
     @cached_property
     def digest(self) -> str:
         """Changes whenever the text of a function does."""
-        texts = (script.text for _, script in sorted((self.functions or {}).items()))
-        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+        return hashlib.sha256(self.functions.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,23 +108,12 @@ class Migrations:
     def read(cls, root: Traversable, application: Traversable | None = None) -> Self:
         """Read `control` and `tenant` in this folder and in `sql` of each capability, and the application's steps."""
         steps = {} if application is None else _steps(application, APPLICATION)
-        return cls(_read(root, "control"), _read(root, "tenant"), Files(steps, None, (APPLICATION,)))
+        return cls(_read(root, "control"), _read(root, "tenant"), Files((APPLICATION,), steps, {}, ""))
 
     @property
     def of_tenant(self) -> tuple[Files, Files]:
         """The steps of a tenant's schema, in this order."""
         return self.tenant, self.application
-
-
-def _read(root: Traversable, part: str) -> Files:
-    folders: dict[str, Traversable] = {LIBRARY: root / part}
-    folders |= {one.name: folder for one in installed() if (folder := one.folder(f"sql/{part}")) is not None}
-    steps: dict[str, Migration] = {}
-    functions: dict[str, Script] = {}
-    for source, home in folders.items():
-        steps |= _steps(home / "schema", source)
-        _add_functions(functions, home / "functions", source)
-    return Files(steps, functions, (LIBRARY, *(one.name for one in installed())))
 
 
 @cache
@@ -145,37 +122,44 @@ def packaged(application: Path | None = None) -> Migrations:
     return Migrations.read(files("turno.migrations"), application)
 
 
+def _read(root: Traversable, part: str) -> Files:
+    folders: dict[str, Traversable] = {LIBRARY: root / part}
+    folders |= {one.name: folder for one in installed() if (folder := one.folder(f"sql/{part}")) is not None}
+    steps: dict[str, Migration] = {}
+    sources: dict[str, str] = {}
+    texts = []
+    for source, home in folders.items():
+        steps |= _steps(home / "schema", source)
+        for file, text in _texts(home / "functions"):
+            names = FUNCTION.findall(text)
+            if file.removesuffix(".sql") not in names or sources.keys() & {*names} or len({*names}) < len(names):
+                raise InvalidMigrations(f"{file}: {ONE_FUNCTION}")
+            sources |= dict.fromkeys(names, source)
+            texts.append(text)
+    return Files((LIBRARY, *(one.name for one in installed())), steps, sources, "\n".join(texts))
+
+
 def _steps(folder: Traversable, source: str) -> dict[str, Migration]:
-    ups: dict[int, tuple[str, Script]] = {}
-    downs: dict[str, Script] = {}
-    for file in sorted(folder.iterdir() if folder.is_dir() else (), key=lambda file: file.name):
-        if not file.name.endswith(".sql"):
-            continue
-        match = FILE.fullmatch(file.name)
-        if not match or (not match[3] and int(match[1]) in ups):
-            raise InvalidMigrations(f"{file.name}: {NAMED}")
-        script = Script(file.read_text(encoding="utf-8"), source)
-        if match[3]:
-            downs[f"{match[1]}_{match[2]}"] = script
-        else:
-            ups[int(match[1])] = f"{match[1]}_{match[2]}", script
-    if orphans := downs.keys() - {name for name, _ in ups.values()}:
+    ups: dict[str, str] = {}
+    downs: dict[str, str] = {}
+    for file, text in _texts(folder):
+        match = FILE.fullmatch(file)
+        if not match:
+            raise InvalidMigrations(f"{file}: {NAMED}")
+        (downs if match[2] else ups)[match[1]] = text
+    if orphans := downs.keys() - ups.keys():
         raise InvalidMigrations(f"{min(orphans)}.down.sql: {NAMED}")
-    for expected, version in enumerate(sorted(ups), start=1):
-        if version != expected:
-            raise InvalidMigrations(f"{ups[version][0]}.sql: no {expected:04d}_*.sql precedes it; {NUMBERED}")
-    steps = (Migration(number, name, up, downs.get(name)) for number, (name, up) in sorted(ups.items()))
+    steps = [Migration(source, int(name[:4]), name, text, downs.get(name)) for name, text in ups.items()]
+    for expected, step in enumerate(steps, start=1):
+        if step.number < expected:
+            raise InvalidMigrations(f"{step.name}.sql: {NAMED}")
+        if step.number > expected:
+            raise InvalidMigrations(f"{step.name}.sql: no {expected:04d}_*.sql precedes it; {NUMBERED}")
     return {step.version: step for step in steps}
 
 
-def _add_functions(functions: dict[str, Script], folder: Traversable, source: str) -> None:
-    created = {name for script in functions.values() for name in FUNCTION.findall(script.text)}
+def _texts(folder: Traversable) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each SQL file of a folder, which may be missing, by name."""
     for file in sorted(folder.iterdir() if folder.is_dir() else (), key=lambda file: file.name):
-        if not file.name.endswith(".sql"):
-            continue
-        script = Script(file.read_text(encoding="utf-8"), source)
-        names = FUNCTION.findall(script.text)
-        if file.name.removesuffix(".sql") not in names or created.intersection(names) or len(set(names)) < len(names):
-            raise InvalidMigrations(f"{file.name}: {ONE_FUNCTION}")
-        created.update(names)
-        functions[file.name.removesuffix(".sql")] = script
+        if file.name.endswith(".sql"):
+            yield file.name, file.read_text(encoding="utf-8")

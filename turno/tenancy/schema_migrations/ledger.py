@@ -1,5 +1,6 @@
 """The applied migrations of each schema: one table in the schema itself, restored with it, for all sources."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +10,13 @@ from psycopg import Connection, sql
 
 from turno.capability import LIBRARY
 from turno.tenancy.rights.schemas import Schema
-from turno.tenancy.schema_migrations.definitions import digest_of
-from turno.tenancy.schema_migrations.files import APPLICATION, Files, Migration, version_of
+from turno.tenancy.schema_migrations.files import APPLICATION, Files, version_of
 
 # One statement reads this many schemas: each costs two locks, and the server's lock table is finite.
 TOGETHER = 500
 Applied = dict[str, str]  # checksums by version
 # Not a migration: the checksum is the digest of the functions' text and the rights as the schema has them.
-DEFINITIONS = version_of(LIBRARY, 0)
+DEFINITIONS = LIBRARY, 0, "definitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Standing:
     def of(cls, schema: Schema, applied: Applied, files: Files) -> Self:
         """Compare the applied steps with the files."""
         applied = dict(applied)
-        digest = applied.pop(DEFINITIONS, None)
+        digest = applied.pop(version_of(*DEFINITIONS[:2]), None)
         known = files.steps
         return cls(
             schema=schema.name,
@@ -51,7 +51,7 @@ class Standing:
             pending=tuple(version for version in known if version not in applied),
             drifted=tuple(v for v in known if v in applied and known[v].checksum != applied[v]),
             unknown=tuple(sorted(applied.keys() - known.keys())),
-            redefine=files.functions is not None and digest != digest_of(schema.matrix.digest, files),
+            redefine=bool(files.functions) and digest != digest_of(schema, files),
         )
 
     @property
@@ -70,6 +70,11 @@ class Standing:
             changed = f"version {self.drifted[0]} was changed after it was applied here; restore the file"
             return f"{changed}, or make a new database (for the demo: remove its folder .turno)"
         return None
+
+
+def digest_of(schema: Schema, files: Files) -> str:
+    """Return a digest that changes with each right and with the text of each function."""
+    return hashlib.sha256(f"{schema.matrix.digest} {files.digest}".encode()).hexdigest()
 
 
 def read_ledgers(admin: Connection[Any], schemas: Sequence[str], files: Files) -> dict[str, Applied]:
@@ -99,19 +104,6 @@ def read_ledgers(admin: Connection[Any], schemas: Sequence[str], files: Files) -
 # The functions below work on the schema of the search_path.
 
 
-def record(admin: Connection[Any], step: Migration) -> None:
-    """Record an applied step."""
-    admin.execute(
-        "INSERT INTO schema_migrations (source, version, name, checksum) VALUES (%s, %s, %s, %s)",
-        [*step.key, step.name, step.checksum],
-    )
-
-
-def strike(admin: Connection[Any], step: Migration) -> None:
-    """Remove the record of a step that was rolled back."""
-    admin.execute("DELETE FROM schema_migrations WHERE source = %s AND version = %s", step.key)
-
-
 def applied_here(admin: Connection[Any]) -> set[tuple[str, int]]:
     """Return source and number of each applied step; create the ledger if it is missing."""
     admin.execute(
@@ -124,12 +116,17 @@ def applied_here(admin: Connection[Any]) -> set[tuple[str, int]]:
     return set(admin.execute("SELECT source, version FROM schema_migrations").fetchall())
 
 
-def record_definitions(admin: Connection[Any], digest: str) -> None:
-    """Record the digest of the functions and rights."""
+def record(admin: Connection[Any], source: str, number: int, name: str, checksum: str) -> None:
+    """Record an applied step, or the digest of the functions and rights."""
     admin.execute(
         """
-        INSERT INTO schema_migrations (source, version, name, checksum) VALUES (%s, 0, 'definitions', %s)
+        INSERT INTO schema_migrations (source, version, name, checksum) VALUES (%s, %s, %s, %s)
         ON CONFLICT (source, version) DO UPDATE SET checksum = excluded.checksum, applied_at = clock_timestamp()
         """,
-        [LIBRARY, digest],
+        [source, number, name, checksum],
     )
+
+
+def strike(admin: Connection[Any], source: str, number: int) -> None:
+    """Remove the record of a step that was rolled back."""
+    admin.execute("DELETE FROM schema_migrations WHERE source = %s AND version = %s", [source, number])

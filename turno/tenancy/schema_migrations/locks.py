@@ -7,7 +7,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeVar
+from functools import wraps
+from typing import Any, LiteralString, ParamSpec, TypeVar
 
 from psycopg import Connection, errors
 
@@ -16,6 +17,7 @@ LOCK_TIMEOUT = "2s"
 LOCK_TIMEOUT_SECONDS = 2.0
 LOCK_POLL_SECONDS = 0.02
 CONCURRENT = "tuple concurrently updated"  # PostgreSQL's message; the error has no specific SQLSTATE
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _ROLES = -1
@@ -62,16 +64,21 @@ def limit_lock_wait(admin: Connection[Any]) -> None:
     admin.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
 
 
-def retry_when_locked(work: Callable[[], Result]) -> Result:
-    """Return the result of `work`; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock.
+def retry_when_locked(work: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Repeat the decorated function up to LOCK_TRIES times after a lock timeout or a deadlock.
 
     Also after a concurrent change of the same catalog row, for example by a migration of the application.
     """
-    for attempt in range(1, LOCK_TRIES):
-        try:
-            return work()
-        except (errors.LockNotAvailable, errors.DeadlockDetected, errors.InternalError_) as error:
-            if isinstance(error, errors.InternalError_) and CONCURRENT not in str(error):
-                raise
-            time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - only spreads the tries
-    return work()
+
+    @wraps(work)
+    def tried(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        for attempt in range(1, LOCK_TRIES):
+            try:
+                return work(*arguments, **options)
+            except (errors.LockNotAvailable, errors.DeadlockDetected, errors.InternalError_) as error:
+                if isinstance(error, errors.InternalError_) and CONCURRENT not in str(error):
+                    raise
+                time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - only spreads the tries
+        return work(*arguments, **options)
+
+    return tried

@@ -1,30 +1,36 @@
-"""Bring one schema to this release's version: steps of the library, functions and rights, steps of the application."""
+"""Bring one schema to this release's version: steps of the library, functions and rights, steps of the application.
+
+Each function and table has the comment `turno/<source>`. Objects of a source without a folder stay, so that its
+triggers keep its tables consistent, and have no rights.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import Connection, sql
 
+from turno.capability import LIBRARY, installed
 from turno.errors import TurnoError
-from turno.tenancy.rights.apply_grants import apply_grants
-from turno.tenancy.rights.outside import grant_outside
-from turno.tenancy.rights.privileges import live_objects
-from turno.tenancy.rights.schemas import Schema
-from turno.tenancy.schema_migrations.definitions import define, digest_of
-from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, Script, packaged
-from turno.tenancy.schema_migrations.ledger import (
-    Standing,
-    applied_here,
-    read_ledgers,
-    record,
-    record_definitions,
-    strike,
+from turno.named import load
+from turno.tenancy.rights.live import KIND_SQL, LiveObject, apply_grants, live_objects
+from turno.tenancy.rights.matrix import Kind
+from turno.tenancy.rights.schemas import Schema, outside
+from turno.tenancy.schema_migrations import ledger
+from turno.tenancy.schema_migrations.files import (
+    Files,
+    Migration,
+    Migrations,
+    is_transactional,
+    packaged,
+    statements_of,
 )
+from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.locks import hold_schema_lock, limit_lock_wait, lock_schema, retry_when_locked
+
+UNCHECKED = "SET LOCAL check_function_bodies = {};"
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ class NotMigrated(TurnoError):
 def plan(admin: Connection[Any], schemas: Sequence[Schema], parts: Iterable[Files]) -> list[Planned]:
     """Return the state of each of these schemas; their ledgers are read together."""
     names = [schema.name for schema in schemas]
-    ledgers = [(files, read_ledgers(admin, names, files)) for files in parts if files.steps]
+    ledgers = [(files, ledger.read_ledgers(admin, names, files)) for files in parts if files.steps]
     return [
         Planned(one, tuple((Standing.of(one, found.get(one.name, {}), files), files) for files, found in ledgers))
         for one in schemas
@@ -103,8 +109,18 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
             _refuse(standing)
             if dry_run:
                 outcome.done += standing.pending
-            elif standing.pending or files.functions is not None:
-                changed |= _upgrade(admin, planned.schema, standing, files, outcome)
+                continue
+            together: list[Migration] = []
+            for step in (files.steps[version] for version in standing.pending):
+                together.append(step)
+                if not is_transactional(step.up):
+                    outcome.done += _run(admin, planned.schema, together[:-1])[0] if together[:-1] else ()
+                    outcome.done += _run_by_statement(admin, planned.schema, step)
+                    together = []
+            if standing.pending or files.functions:
+                done, redefined = _run(admin, planned.schema, together, files)
+                outcome.done += done
+                changed |= redefined
     outcome.redefined = changed and not outcome.done and not outcome.error
     return outcome
 
@@ -116,8 +132,15 @@ def take_back(admin: Connection[Any], planned: Planned, *, steps: int, dry_run: 
         for standing, files in planned.parts:
             _refuse(standing)
             for version in sorted(files.steps.keys() - {*standing.pending}, reverse=True)[:steps]:
-                down = partial(_down, admin, planned.schema, files.steps[version])
-                outcome.done += (version,) if dry_run else retry_when_locked(down)
+                step = files.steps[version]
+                if dry_run:
+                    outcome.done += (version,)
+                elif step.down is None:
+                    raise NotMigrated(f"{step.name}: a migration without a .down.sql cannot be rolled back")
+                elif is_transactional(step.down):
+                    outcome.done += _run(admin, planned.schema, [step], files, back=True)[0]
+                else:
+                    outcome.done += _run_by_statement(admin, planned.schema, step, back=True)
     return outcome
 
 
@@ -134,82 +157,111 @@ def _reported(outcome: Outcome) -> Iterator[None]:
         outcome.error = ": ".join([*getattr(error, "__notes__", []), str(error)])
 
 
-def _upgrade(admin: Connection[Any], schema: Schema, standing: Standing, files: Files, outcome: Outcome) -> bool:
-    """Apply the pending steps and add them to the outcome; return whether a right changed."""
-    together: list[Migration] = []
-    for step in (files.steps[version] for version in standing.pending):
-        if step.up.transactional:
-            together.append(step)
-            continue
-        if together:
-            outcome.done += retry_when_locked(partial(_up, admin, schema, together))[0]
-        together = []
-        outcome.done += retry_when_locked(partial(_by_statement, admin, schema, step, step.up, back=False))
-    versions, changed = retry_when_locked(partial(_up, admin, schema, together, files))
-    outcome.done += versions
-    return changed
-
-
-def _up(
-    admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None = None
+@retry_when_locked
+def _run(
+    admin: Connection[Any],
+    schema: Schema,
+    steps: Sequence[Migration],
+    files: Files | None = None,
+    *,
+    back: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
-    """Apply steps, and define the functions and rights of `files`, in one transaction; return the changes."""
+    """Apply steps or take them back, and define the functions and rights of `files`, in one transaction.
+
+    Returns the versions, and whether a right changed.
+    """
     changed = False
     with admin.transaction(), _as_owner(admin, schema):
         # Read under the lock: another process may have applied a step.
-        before = applied_here(admin)
-        missing = [step for step in steps if step.key not in before]
+        before = ledger.applied_here(admin)
+        missing = [step for step in steps if (step.key in before) is back]
         for step in missing:
             with _named(step.name):
-                admin.execute(step.up.text.encode(), prepare=False)
-            record(admin, step)
+                admin.execute(_script(step, back=back).encode(), prepare=False)
+            _note(admin, step, back=back)
         if files is not None:
             with _named("functions and rights"):
                 changed = _define(admin, schema, files)
     return tuple(step.version for step in missing), changed
 
 
-def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
-    if files.functions is None:
-        return apply_grants(admin, schema, live_objects(admin, [schema.name]))
-    changed = define(admin, schema, files)
-    record_definitions(admin, digest_of(schema.matrix.digest, files))
-    if schema.slug:
-        # Only the owner of a table, or a superuser, may grant rights on it.
-        admin.execute("SET LOCAL ROLE NONE")
-        changed |= grant_outside(admin, schema)
-    return changed
-
-
-def _down(admin: Connection[Any], schema: Schema, step: Migration) -> tuple[str, ...]:
-    if step.down is None:
-        raise NotMigrated(f"{step.name}: a migration without a .down.sql cannot be rolled back")
-    if not step.down.transactional:
-        return _by_statement(admin, schema, step, step.down, back=True)
-    with admin.transaction(), _as_owner(admin, schema):
-        if step.key not in applied_here(admin):
-            return ()
-        with _named(step.name):
-            admin.execute(step.down.text.encode(), prepare=False)
-        strike(admin, step)
-        apply_grants(admin, schema, live_objects(admin, [schema.name]))
-    return (step.version,)
-
-
-def _by_statement(
-    admin: Connection[Any], schema: Schema, step: Migration, script: Script, *, back: bool
+@retry_when_locked
+def _run_by_statement(
+    admin: Connection[Any], schema: Schema, step: Migration, *, back: bool = False
 ) -> tuple[str, ...]:
     """Run a file that cannot run inside a transaction; after a crash the next run repeats it from the top."""
     with hold_schema_lock(admin, schema.name):
         with admin.transaction(), _as_owner(admin, schema):
-            if (step.key in applied_here(admin)) is not back:
+            if (step.key in ledger.applied_here(admin)) is not back:
                 return ()
-        with _session_as_owner(admin, schema), _named(step.name):
-            for statement in script.statements:
-                admin.execute(statement.encode(), prepare=False)
+        _become_owner(admin, schema, local=False)
+        try:
+            with _named(step.name):
+                for statement in statements_of(_script(step, back=back)):
+                    admin.execute(statement.encode(), prepare=False)
+        finally:
+            admin.execute("RESET ROLE")
+            admin.execute("RESET search_path")
         with admin.transaction(), _as_owner(admin, schema):
-            (strike if back else record)(admin, step)
+            _note(admin, step, back=back)
     return (step.version,)
+
+
+def _script(step: Migration, *, back: bool) -> str:
+    return (step.down or "") if back else step.up
+
+
+def _note(admin: Connection[Any], step: Migration, *, back: bool) -> None:
+    if back:
+        ledger.strike(admin, *step.key)
+    else:
+        ledger.record(admin, *step.key, step.name, step.checksum)
+
+
+def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
+    """Define the functions and rights as the files and the matrix state; return whether a right changed.
+
+    A function of a present source that is no longer in the files is dropped; other functions stay.
+    Runs as the schema's owner on its search_path, inside the caller's transaction.
+    """
+    if not files.functions:
+        return apply_grants(admin, schema, live_objects(admin, [schema.name]))
+    # One message, unchecked until the first call outside the tests: both are expensive for each tenant.
+    texts = (UNCHECKED.format("off"), files.functions, UNCHECKED.format("on"))
+    admin.execute("\n".join(texts).encode(), prepare=False)
+    kept: list[LiveObject] = []
+    for one in live_objects(admin, [schema.name]):
+        kind, name = one.thing
+        if kind is Kind.FUNCTION and one.source in files.sources and name not in files.function_sources:
+            admin.execute(sql.SQL("DROP FUNCTION {}").format(sql.Identifier(name)))
+        else:
+            kept.append(one)
+    _comment(admin, schema, files, kept)
+    changed = apply_grants(admin, schema, kept)
+    ledger.record(admin, *ledger.DEFINITIONS, ledger.digest_of(schema, files))
+    if schema.slug:
+        # Only the owner of a table, or a superuser, may grant rights on it.
+        admin.execute("SET LOCAL ROLE NONE")
+        for further in outside():
+            changed |= load(further.grant)(admin, schema)
+    return changed
+
+
+def _comment(admin: Connection[Any], schema: Schema, files: Files, live: Iterable[LiveObject]) -> None:
+    """Write the source of each function and relation into the catalog."""
+    relations = dict.fromkeys(schema.matrix.relations, LIBRARY)
+    for one in installed():
+        relations |= dict.fromkeys((one.tenant if schema.slug else one.control).relations, one.name)
+    comments = []
+    for found in live:
+        kind, name = found.thing
+        source = (files.function_sources if kind is Kind.FUNCTION else relations).get(name)
+        if source not in (None, found.source):
+            word = sql.SQL("VIEW") if kind is Kind.VIEW else KIND_SQL[kind]
+            values = word, sql.Identifier(name), sql.Literal(f"turno/{source}")
+            comments.append(sql.SQL("COMMENT ON {} {} IS {}").format(*values))
+    if comments:
+        admin.execute(sql.SQL(";\n").join(comments))
 
 
 @contextmanager
@@ -225,17 +277,12 @@ def _named(name: str) -> Iterator[None]:
 def _as_owner(admin: Connection[Any], schema: Schema) -> Iterator[None]:
     limit_lock_wait(admin)
     lock_schema(admin, schema.name)
-    admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(schema.owner)))
-    admin.execute("SELECT set_config('search_path', %s, true)", [schema.path])
+    _become_owner(admin, schema, local=True)
     yield
 
 
-@contextmanager
-def _session_as_owner(admin: Connection[Any], schema: Schema) -> Iterator[None]:
-    admin.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(schema.owner)))
-    admin.execute("SELECT set_config('search_path', %s, false)", [schema.path])
-    try:
-        yield
-    finally:
-        admin.execute("RESET ROLE")
-        admin.execute("RESET search_path")
+def _become_owner(admin: Connection[Any], schema: Schema, *, local: bool) -> None:
+    admin.execute(
+        "SELECT set_config('role', %s, %s), set_config('search_path', %s, %s)",
+        [schema.owner, local, schema.path, local],
+    )

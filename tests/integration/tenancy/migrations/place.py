@@ -39,7 +39,7 @@ class Place:
     tenants: list[Tenant]
 
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url)
+        return psycopg.connect(self.url, autocommit=True)
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.tenancy.migrations.place import SLUGS, Place
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.provisioning.provision import add_tenant
 from turno.tenancy.schema_migrations.all_schemas import failed
 

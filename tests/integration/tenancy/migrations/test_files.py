@@ -2,12 +2,13 @@
 
 import threading
 
+import psycopg
 import pytest
 from psycopg import sql
 
 from tests.integration.tenancy.migrations.place import WIDGETS, Place
 from turno.servers.wait import wait_until
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.schema_migrations.all_schemas import failed, status
 from turno.tenancy.schema_migrations.files import InvalidMigrations
 from turno.tenancy.schema_migrations.one_schema import Outcome
@@ -47,8 +48,7 @@ def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
         "-- no-transaction\nCREATE INDEX CONCURRENTLY by_status ON background_jobs (status);\n",
     )
     outcomes: list[Outcome] = []
-    with place.connect() as slow, place.connect() as watch:
-        watch.autocommit = True
+    with psycopg.connect(place.url) as slow, place.connect() as watch:
         building = "SELECT 1 FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for old snapshots%'"
         # An old snapshot, as a report has it, keeps the first run building while the second waits for the lock.
         slow.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM turno.tenants")

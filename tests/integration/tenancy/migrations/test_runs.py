@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -9,14 +10,13 @@ import pytest
 from psycopg import sql
 
 from tests.integration.tenancy.migrations.place import KEY, PACKAGED, SLUGS, WIDGETS, Place
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.rights import grants
 from turno.tenancy.rights.matrix import Matrix
 from turno.tenancy.schema_migrations import ledger
-from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
-from turno.tenancy.schema_migrations.fan_out import fan_out
+from turno.tenancy.schema_migrations.all_schemas import failed, fan_out, migrate, status
 from turno.tenancy.schema_migrations.files import Migrations
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed, Outcome
 
@@ -50,7 +50,7 @@ def test_empty_database_can_be_inspected(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as admin:
         (control,) = status(admin, logins)
         assert (control.at, control.pending) == (0, steps)
-    (planned,) = migrate(lambda: psycopg.connect(database), logins, dry_run=True)
+    (planned,) = migrate(lambda: psycopg.connect(database, autocommit=True), logins, dry_run=True)
     assert planned.done == steps
 
 
@@ -132,7 +132,7 @@ def test_a_newer_schema_is_left_alone(place: Place) -> None:
 
 def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
     place.write("tenant/schema/0002_column.sql", "ALTER TABLE background_jobs ADD COLUMN colour text;")
-    with place.connect() as holder:
+    with psycopg.connect(place.url) as holder:
         holder.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(place.tenants[0].schema, "background_jobs")))
         release = threading.Timer(3, holder.rollback)
         release.start()
@@ -182,7 +182,8 @@ def test_a_broken_connection_costs_one_schema(database: str) -> None:
         admin.execute("SELECT 1")
         return "done"
 
-    told = fan_out(lambda: psycopg.connect(database), [1, 0, 2, 3], work, jobs=1, progress=lambda *_: None)
+    connect = partial(psycopg.connect, database, autocommit=True)
+    told = fan_out(connect, [1, 0, 2, 3], work, jobs=1, progress=lambda *_: None)
     assert told == ["done", "broken", "done", "done"]
 
 

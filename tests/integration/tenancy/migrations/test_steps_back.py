@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.tenancy.migrations.place import SLUGS, WIDGETS, Place
-from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog import check
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Check the live catalog against provisioning and the matrix of rights."""
