@@ -159,6 +159,7 @@ def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postg
         first.kill()
 
         told = done(script(second, "restore.sh", backup))
+        assert script(second, "restore.sh", backup).stderr.endswith("  dropdb --maintenance-db=template1 turno\n")
         reconnect(world, second.url_of("turno"))
         restored = {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE type = 'odd'")} - {long}
         assert before <= restored <= after

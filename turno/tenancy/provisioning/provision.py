@@ -38,7 +38,7 @@ class UnknownCompany(TurnoError):
     """A tenant belongs to a company that exists."""
 
     def __init__(self, slug: str) -> None:
-        super().__init__(f"no company is called {slug[:60]!r}; add it first")
+        super().__init__(f"no company is called {slug[:60]!r}; add it by `turno company add`")
 
 
 class TenantExists(TurnoError):
