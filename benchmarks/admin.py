@@ -21,7 +21,7 @@ from turno import Principal, Turno
 from turno.store.engine.engine import Engine
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.session import service_session
-from turno.web.services import NAME, services_of
+from turno.web.services import services_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,7 +187,7 @@ def _questions(bench: BenchEnvironment, operator: psycopg.Connection[Any]) -> di
     def lend() -> Iterator[psycopg.Connection[Any]]:
         yield operator
 
-    app.extensions[NAME] = replace(services_of(app), operator=lend)
+    services_of(app).operator = lend
     client = app.test_client()
 
     def get(address: str, headers: dict[str, str] | None = None) -> None:

@@ -180,6 +180,7 @@ def a_service(url: str) -> Iterator[Service]:
         from turno.capabilities.streams.stream_events import StreamEvents  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from turno.web import install as mount  # noqa: PLC0415
+        from turno.web.services import Services  # noqa: PLC0415
 
         hubs: list[LiveStreams] = []
 
@@ -210,11 +211,12 @@ def a_service(url: str) -> Iterator[Service]:
                 "connection": pool.connection,
                 "operator": operators.connection,
                 "live": hub,
-                "pages": PAGES,
             }
+            pages = changed.pop("pages", PAGES)
+            services = Services(**usual | changed)
             if host is None:
-                return create_app(**usual | changed)
-            mount(host, **usual | changed)
+                return create_app(services, pages)
+            mount(host, services, pages)
             return host
 
         yield Service(url, build(), queue, directory, tenants, build)

@@ -12,6 +12,7 @@ from turno.capabilities.streams.hub import Hub
 from turno.dispatch.dispatcher import Dispatcher
 from turno.tenancy.identity.directory import Directory
 from turno.web import create_app
+from turno.web.services import Services
 from turno.wiring.web import live_changes, operator_pool, web_pool
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
     """The web application over this installation; it offers its jobs to no worker."""
     live = live_changes(world.settings)
     with web_pool(world.settings) as pool, operator_pool(world.settings) as operators:
-        yield create_app(
+        services = Services(
             settings=world.settings,
             registry=registry or build_registry(),
             dispatcher=Dispatcher(
@@ -38,7 +39,7 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
             connection=pool.connection,
             operator=operators.connection,
             live=live,
-            pages=PAGES,
         )
+        yield create_app(services, PAGES)
     if isinstance(live, Hub):
         live.stop()

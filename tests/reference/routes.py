@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.greetings import build_registry
 from turno.settings import Settings
 from turno.web import create_app
+from turno.web.services import Services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +28,12 @@ def client_page() -> str:
 
 def _document() -> dict[str, Any]:
     nothing = cast("Any", None)
-    app = create_app(
+    services = Services(
         settings=Settings(jwt_key="a key for this document only, 32 bytes or more"),
         registry=build_registry(),
         dispatcher=nothing, directory=nothing, connection=nothing, live=nothing,
     )  # fmt: skip
-    return cast("dict[str, Any]", app.test_client().get("/openapi.json").get_json())
+    return cast("dict[str, Any]", create_app(services).test_client().get("/openapi.json").get_json())
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:

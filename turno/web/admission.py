@@ -164,102 +164,16 @@ DEFAULTS = {
     "X-Frame-Options": "DENY",
 }
 ONE_YEAR = "max-age=31536000"
-
-
-def install_security(turno: Blueprint) -> None:
-    """Check every request of the blueprint, and add the headers to every answer that does not set them itself."""
-    turno.before_request(_refuse_after_a_fork)
-    turno.before_request(_limit_the_body)
-    turno.before_request(_refuse_other_hosts)
-    turno.after_request(_complete)
-
-
-def _refuse_after_a_fork() -> Response | None:
-    """Say why nothing would work: the threads that keep connections open stayed in the process that made Turno."""
-    if services().process == os.getpid():
-        return None
-    told = "Turno was made before this process was forked: make it in each web process, so gunicorn without --preload."
-    log.error(told)
-    return problem_document(Problem(Kind.UNAVAILABLE, told))
-
-
-def _limit_the_body() -> None:
-    request.max_content_length = services().settings.limits.body_bytes
-
-
-def _refuse_other_hosts() -> Response | None:
-    """Refuse requests for hosts other than that of TURNO_PUBLIC_URL, except of probes and monitoring systems.
-
-    Otherwise a foreign host name that resolves to this server would count as our own origin.
-    """
-    public_url = services().settings.public_url
-    host = urlsplit(public_url).hostname
-    tag = getattr(current_app.blueprints.get(request.blueprint or ""), "tag", None)
-    if host is None or tag == ANY_NAME or host_is_trusted(request.host, [host]):
-        return None
-    told = f"This service answers at {public_url} alone; a proxy in front of it must pass Host on."
-    return problem_document(Problem(Kind.INVALID_REQUEST, told))
-
-
-def _complete(response: Response) -> Response:
-    for name, value in DEFAULTS.items():
-        response.headers.setdefault(name, value)
-    if over_https(request):
-        response.headers.setdefault("Strict-Transport-Security", ONE_YEAR)
-    if "turno_correlation_id" in g:
-        response.headers["X-Correlation-Id"] = g.turno_correlation_id
-    return response
-
-
-CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correlation-Id, X-Schema, traceparent"
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
-CORS_METHODS = "GET, POST, PATCH"
-PREFLIGHT_SECONDS = "600"
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PATCH",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correlation-Id, X-Schema, traceparent"
+    ),
+    "Access-Control-Max-Age": "600",
+}
 # The client library is public: it is the same for all users and contains no data.
 CLIENT = "turno-client.js"
-
-
-def install_cors(turno: Blueprint) -> None:
-    """Answer preflight requests, and add CORS headers to answers, for the origins in TURNO_ALLOWED_ORIGINS."""
-    turno.before_request(_preflight)
-    turno.after_request(_allow)
-
-
-def _preflight() -> Response | None:
-    asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-    if not (asks and _allowed()):
-        return None
-    return Response(
-        status=204,
-        headers={
-            "Access-Control-Allow-Methods": CORS_METHODS,
-            "Access-Control-Allow-Headers": CORS_HEADERS,
-            "Access-Control-Max-Age": PREFLIGHT_SECONDS,
-        },
-    )
-
-
-def _allow(response: Response) -> Response:
-    if request.endpoint == "turno.static" and (request.view_args or {}).get("filename") == CLIENT:
-        response.headers["Access-Control-Allow-Origin"] = "*"
-        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
-    # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
-    if _of_the_api() and services().settings.allowed_origins:
-        response.vary.add("Origin")
-        if _allowed():
-            response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
-            response.headers["Access-Control-Expose-Headers"] = EXPOSED
-    return response
-
-
-def _allowed() -> bool:
-    return _of_the_api() and request.headers.get("Origin") in services().settings.allowed_origins
-
-
-def _of_the_api() -> bool:
-    return request.path.startswith(f"{services().prefix}/api/")
-
-
 UNKNOWN = "turno.unknown"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -271,12 +185,67 @@ class AnyPath(PathConverter):
     part_isolating = False
 
 
-def install_unknown_address(turno: Blueprint) -> None:
-    """Have the blueprint answer all unknown addresses below its prefix; Flask prefers any other route."""
-    turno.record(_install)
+def install_admission(turno: Blueprint) -> None:
+    """Check every request of the blueprint, complete every answer, and answer all unknown addresses below its prefix.
+
+    Flask prefers any other route to an unknown address.
+    """
+    turno.before_request(_check)
+    turno.after_request(_complete)
+    turno.record(_add_unknown)
 
 
-def _install(state: BlueprintSetupState) -> None:
+def _check() -> Response | None:
+    """Limit the body; refuse a request after a fork or for a foreign host, and answer a preflight request."""
+    found = services()
+    request.max_content_length = found.settings.limits.body_bytes
+    if found.process != os.getpid():  # the threads that keep connections open stayed in the other process
+        text = "Turno was made before this process was forked: make it in each web process, gunicorn without --preload."
+        log.error(text)
+        return problem_document(Problem(Kind.UNAVAILABLE, text))
+    host = urlsplit(found.settings.public_url).hostname
+    tag = getattr(current_app.blueprints.get(request.blueprint or ""), "tag", None)
+    # A foreign host name that resolves to this server would count as our own origin.
+    if host and tag != ANY_NAME and not host_is_trusted(request.host, [host]):
+        text = f"This service answers at {found.settings.public_url} alone; a proxy in front of it must pass Host on."
+        return problem_document(Problem(Kind.INVALID_REQUEST, text))
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed():
+        return Response(status=204, headers=PREFLIGHT)
+    return None
+
+
+def _complete(response: Response) -> Response:
+    """Add the headers that an answer does not set itself, and CORS headers for the origins in TURNO_ALLOWED_ORIGINS."""
+    headers = response.headers
+    if request.endpoint == "turno.static" and (request.view_args or {}).get("filename") == CLIENT:
+        headers["Access-Control-Allow-Origin"] = "*"
+        headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
+    if services().settings.allowed_origins and _of_the_api():
+        response.vary.add("Origin")
+        if _allowed():
+            headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
+            headers["Access-Control-Expose-Headers"] = EXPOSED
+    if over_https(request):
+        headers.setdefault("Strict-Transport-Security", ONE_YEAR)
+    if "turno_correlation_id" in g:
+        headers["X-Correlation-Id"] = g.turno_correlation_id
+    present = {name.lower() for name, _ in headers}
+    for name, value in DEFAULTS.items():
+        if name.lower() not in present:
+            headers.add(name, value)
+    return response
+
+
+def _allowed() -> bool:
+    return _of_the_api() and request.headers.get("Origin") in services().settings.allowed_origins
+
+
+def _of_the_api() -> bool:
+    return request.path.startswith(f"{services().url_prefix}/api/")
+
+
+def _add_unknown(state: BlueprintSetupState) -> None:
     app, prefix = state.app, state.url_prefix or ""
     app.url_map.converters["turno_any"] = AnyPath
     # Not by Flask's `route`, which needs a list of methods: a client may send any.

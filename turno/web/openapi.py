@@ -310,7 +310,7 @@ def _taken_body(body: Document, schemas: Document) -> Document:
 
 
 def _submission_body(payload: Document, schemas: Document) -> Document:
-    schema = _shape(body_type())
+    schema = _shape(body_type(services().submission_parts))
     schema["properties"]["payload"] = payload
     example = {"payload": example_of(payload, schemas)}
     return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}

@@ -39,7 +39,7 @@ class FieldProblem:
 
 
 class Kind(Enum):
-    """A problem's name, which ends its `type`, with its status and title."""
+    """The kinds of problems: a name that ends the `type`, the HTTP status, and the summary."""
 
     INVALID_REQUEST = ("invalid-request", 400, "The request is not valid")
     NO_TENANT = ("tenant-missing", 400, "No tenant was chosen")
@@ -63,20 +63,10 @@ class Kind(Enum):
     BUSY = ("tenant-busy", 503, "The tenant has other work in hand")
     UNAVAILABLE = ("unavailable", 503, "The service cannot answer just now")
 
-    @property
-    def slug(self) -> str:
-        """Return the name that ends the problem's `type`."""
-        return self.value[0]
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status."""
-        return self.value[1]
-
-    @property
-    def title(self) -> str:
-        """Return the summary that is the same for every problem of this kind."""
-        return self.value[2]
+    def __init__(self, slug: str, status: int, title: str) -> None:
+        self.slug = slug
+        self.status = status
+        self.title = title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +207,7 @@ def over_quota(who_has: str) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem for any error."""
+    """Return the problem for any error; an outage and a fault of the service are logged under the problem's id."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RateLimited):
@@ -226,11 +216,31 @@ def problem_of(error: Exception) -> Problem:
         return invalid([FieldProblem(error.field, str(error))])
     if isinstance(error, HTTPException) and (code := error.code or Kind.FAULT.status) < Kind.FAULT.status:
         return Problem(*_FRAMEWORK.get(code, _UNREADABLE))
+    later = {"Retry-After": RETRY_SECONDS}
     if name := missing_in(error):
-        return _older_schema(name)
+        lack = f"the schema lacks {name}: run `turno db migrate`"
+        problem = Problem(Kind.UNAVAILABLE, f"T{lack[1:]}, then send the request again.", headers=later)
+        return _logged(problem, logging.ERROR, lack)
     if isinstance(error, OUTAGE):
-        return _unavailable(error, in_short(error))
-    return _fault(error)
+        if busy(error):
+            text = "Other work of this tenant blocks this request, so nothing was done. Send it again in a moment."
+            problem = Problem(Kind.BUSY, text, headers={"Retry-After": BUSY_SECONDS})
+            return _logged(problem, logging.WARNING, "not had in time: %s", in_short(error))
+        text = (
+            "The database cannot be reached; the state of this request is unknown. Send it again in a few seconds, "
+            "with the same Idempotency-Key if it submits a job."
+        )
+        problem = Problem(Kind.UNAVAILABLE, text, headers=later)
+        return _logged(problem, logging.ERROR, "database unavailable: %s", in_short(error))
+    problem = Problem(Kind.FAULT, "This is our fault, not the request's; it was logged under the id in `instance`.")
+    # The log has class and line only: the message may hold data of the request or the payload.
+    return _logged(problem, logging.ERROR, "request failed: %s at %s", type(error).__name__, line_of(error))
+
+
+def _logged(problem: Problem, level: int, text: str, *values: str | None) -> Problem:
+    about = {"error_id": problem.instance, "method": request.method, "endpoint": request.endpoint}
+    log.log(level, text, *values, extra=about)
+    return problem
 
 
 def problem_document(problem: Problem) -> Response:
@@ -238,44 +248,3 @@ def problem_document(problem: Problem) -> Response:
     response = answer(problem.document(at("")), problem.kind.status, problem.headers)
     response.mimetype = MEDIA_TYPE
     return response
-
-
-def _unavailable(error: Exception, told: str) -> Problem:
-    if busy(error):
-        problem = Problem(
-            Kind.BUSY,
-            "Other work of this tenant blocks this request, so nothing was done. Send it again in a moment.",
-            headers={"Retry-After": BUSY_SECONDS},
-        )
-        log.warning("not had in time: %s", told, extra=_where(problem))
-        return problem
-    problem = Problem(
-        Kind.UNAVAILABLE,
-        "The database cannot be reached; the state of this request is unknown. Send it again in a few seconds, "
-        "with the same Idempotency-Key if it submits a job.",
-        headers={"Retry-After": RETRY_SECONDS},
-    )
-    log.error("database unavailable: %s", told, extra=_where(problem))
-    return problem
-
-
-def _older_schema(name: str) -> Problem:
-    """Return the problem of a schema that is older than this release: its migration is still to come."""
-    problem = Problem(
-        Kind.UNAVAILABLE,
-        f"The schema lacks {name}: run `turno db migrate`, then send the request again.",
-        headers={"Retry-After": RETRY_SECONDS},
-    )
-    log.error("the schema lacks %s: run `turno db migrate`", name, extra=_where(problem))
-    return problem
-
-
-def _fault(error: Exception) -> Problem:
-    problem = Problem(Kind.FAULT, "This is our fault, not the request's; it was logged under the id in `instance`.")
-    # The log has class and line only: the message may hold data of the request or the payload.
-    log.error("request failed: %s at %s", type(error).__name__, line_of(error), extra=_where(problem))
-    return problem
-
-
-def _where(problem: Problem) -> dict[str, str | None]:
-    return {"error_id": problem.instance, "method": request.method, "endpoint": request.endpoint}

@@ -93,7 +93,6 @@ class Routes(Blueprint):
         answers: Mapping[int, Answer] | None = None,
         operator: bool = False,
         everybody: bool = False,
-        about: str = "",
         scope: Callable[[Request], Scope] = scope_of,
         **rules: Any,
     ) -> Callable[[View], View]:
@@ -111,34 +110,43 @@ class Routes(Blueprint):
             hints = get_type_hints(view, include_extras=True)
             if ("call" in hints) is everybody:
                 raise TypeError(f"{address}: a view has a parameter `call`, or is registered for everybody")
-            operation = replace(_described(address, view, hints, answers, about), **rules)
+            operation = replace(_described(address, view, hints, answers), **rules)
             if operator:
                 operation = replace(operation, access="operator")
 
             @wraps(view)
-            def asked(**path: str) -> Response:
+            def respond(**path: str) -> Response:
                 if operation.access is None:
-                    return _respond(operation, view, hints, **path)
+                    return _respond(operation, view, hints, path)
                 if not operation.one_tenant:
-                    return _respond(operation, view, hints, call=_admit_across(operation), **path)
+                    principal = principal_of(request)
+                    call = OperatorCall(principal, _admit(operation, principal))
+                    return _respond(operation, view, hints, {"call": call} | path)
                 found = scope(request)
                 with place_of(found.tenant):
-                    return _respond(operation, view, hints, call=_admit(operation, found), **path)
+                    within = Call(found, _admit(operation, found.principal))
+                    if operation.method not in SAFE and operation.counts:
+                        admit_command(found)
+                    return _respond(operation, view, hints, {"call": within} | path)
 
             self.operations[view.__name__] = operation
             methods = [operation.method]
-            self.add_url_rule(operation.rule, view.__name__, asked, methods=methods, provide_automatic_options=False)
+            self.add_url_rule(operation.rule, view.__name__, respond, methods=methods, provide_automatic_options=False)
             return view
 
         return register
 
 
-def _respond(operation: Operation, view: Callable[..., Any], hints: Mapping[str, Any], **given: Any) -> Response:
+def _respond(
+    operation: Operation, view: Callable[..., Any], hints: Mapping[str, Any], given: dict[str, Any]
+) -> Response:
+    """Return the response of a view to the present request; a body is read as its parameter `body` is annotated."""
     if operation.access or "query" in hints:
         query = read_query(request.args, operation.query)
         given |= {"query": query} if "query" in hints else {}
-    if "body" in hints:
-        given["body"] = _body(hints["body"])
+    if body := hints.get("body"):
+        changes = get_origin(body) is Changes
+        given["body"] = read_changes(request, *get_args(body)) if changes else read_body(request, body)
     found, status = view(**given), next(iter(operation.answers))
     if isinstance(found, Response):
         return found
@@ -146,56 +154,37 @@ def _respond(operation: Operation, view: Callable[..., Any], hints: Mapping[str,
 
 
 def _described(
-    address: str, view: Callable[..., Any], hints: Mapping[str, Any], answers: Mapping[int, Answer] | None, about: str
+    address: str, view: Callable[..., Any], hints: Mapping[str, Any], answers: Mapping[int, Answer] | None
 ) -> Operation:
     """Return the operation that a signature and a docstring describe."""
     method, _, rule = address.partition(" ")
     summary, _, more = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
-    returned, body = hints["return"], hints.get("body")
-    if answers is None:
-        known = {200: Answer(about=_first_sentence(returned), body=returned)}
-        answers = {204: Answer(about="It is done.")} if returned is NoneType else known
+    returned, body, call = hints["return"], hints.get("body"), hints.get("call")
+    if answers is None and returned is NoneType:
+        answers = {204: Answer(about="It is done.")}
+    elif answers is None:
+        first, _, _ = (returned.__doc__ or "").partition("\n\n")
+        answers = {200: Answer(about=" ".join(first.split()), body=returned)}
     return Operation(
         method=method,
         rule=rule,
         summary=summary.removesuffix("."),
-        about=about or " ".join(more.split()),
+        about=" ".join(more.split()),
         answers=answers,
         query=hints.get("query", NoQuery),
         body=get_args(body)[0] if get_origin(body) is Changes else body,
-        access=None if "call" not in hints else "operator" if hints["call"] is OperatorCall else "user",
-        one_tenant=hints.get("call") is not OperatorCall,
+        access=None if call is None else "operator" if call is OperatorCall else "user",
+        one_tenant=call is not OperatorCall,
     )
 
 
-def _first_sentence(kind: Any) -> str:
-    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
-
-
-def _body(kind: Any) -> Any:
-    """Return the body of the present request as the parameter `body` of a view is annotated."""
-    return read_changes(request, *get_args(kind)) if get_origin(kind) is Changes else read_body(request, kind)
-
-
-def _admit(operation: Operation, scope: Scope) -> Call:
-    _require_role(operation, scope.principal)
-    g.turno_correlation_id = correlation_id(request.headers)
-    if operation.method not in SAFE and operation.counts:
-        admit_command(scope)
-    return Call(scope, g.turno_correlation_id)
-
-
-def _admit_across(operation: Operation) -> OperatorCall:
-    principal = principal_of(request)
-    _require_role(operation, principal)
-    g.turno_correlation_id = correlation_id(request.headers)
-    return OperatorCall(principal, g.turno_correlation_id)
-
-
-def _require_role(operation: Operation, principal: Principal) -> None:
+def _admit(operation: Operation, principal: Principal) -> str:
+    """Return the correlation id of the request; raises Problem 403 if the role does not permit the operation."""
     if operation.access == "operator":
         require_operator(principal)
     if operation.everywhere:
         require_everywhere(principal)
     if operation.method not in SAFE and not operation.reads:
         require_change(principal)
+    named = g.turno_correlation_id = correlation_id(request.headers)
+    return named

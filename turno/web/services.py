@@ -6,18 +6,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import Flask, Request, Response, current_app, request
+from flask import Blueprint, Flask, Request, Response, current_app, request
 from markupsafe import Markup
 from msgspec import Meta
 
-from turno.capability import Link, installed
+from turno.capability import enabled, installed
+from turno.catalogue import catalogues
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.redaction import Redaction
+from turno.named import load
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
 from turno.store.operator.outcome_counts import Operator
@@ -25,7 +27,6 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 
 if TYPE_CHECKING:
-    from turno.catalogue import Catalogues
     from turno.web.api.submit import SubmissionPart
     from turno.web.auth import Principal, TokenCheck
     from turno.web.pages.page_routes import OperatorVisit
@@ -101,44 +102,63 @@ class NoLive:
         """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def utc_now() -> datetime:
+    """Return the time of this process."""
+    return datetime.now(UTC)
+
+
+@dataclass(kw_only=True)
 class Services:
     """Services of routes: settings, handlers, database connections, the dispatcher and live changes.
 
-    `operator` lends a session of the operator's login, for routes about many tenants. `tokens`, or the application's
-    `principal`, return the user of a request; `prefix` is the prefix of our addresses.
+    `connection` lends a web session in autocommit, `operator` one of the operator's login. `inline` runs a submission
+    at once and returns its result: given, POST answers 200 instead of 202. `readiness` returns the reason, a sentence,
+    why `/readyz` is not ready, or None. `principal` returns the user of a request and replaces the tokens; a request
+    without a user is redirected to the address `sign_in`. All addresses begin with `url_prefix`. Pages extend the
+    template `layout`, which has the blocks `title`, `turno_head` and `turno`.
     """
 
     settings: Settings
     registry: Registry
-    redaction: Redaction
     dispatcher: Dispatcher
     directory: Directory
     connection: WebConnection
-    operator: WebConnection | None
     live: Live
-    inline: Inline | None
-    readiness: Readiness | None
-    clock: Clock
-    tokens: "TokenCheck | None"
-    catalogues: "Catalogues"
-    published: Published
-    prefix: str
-    submission_parts: "tuple[SubmissionPart, ...]"
-    menu: tuple[Link, ...]
-    operator_menu: tuple[Link, ...]
-    job_sections: tuple[JobSection, ...]
-    operator_job_sections: tuple[OperatorJobSection, ...]
-    overview_sections: tuple[OverviewSection, ...]
-    principal: "AskPrincipal | None"
-    sign_in: str | None
-    layout: str | None
-    process: int = field(default_factory=getpid)  # which made it: its connections are no other's
+    operator: WebConnection | None = None
+    inline: Inline | None = None
+    readiness: Readiness | None = None
+    clock: Clock = utc_now
+    url_prefix: str = ""
+    principal: AskPrincipal | None = None
+    sign_in: str | None = None
+    layout: str | None = None
+    tokens: "TokenCheck | None" = field(init=False, default=None)  # set by `install`, as `published` is
+    published: Published = field(init=False)
+    process: int = field(init=False, default_factory=getpid)  # its connections belong to no other process
+
+    def __post_init__(self) -> None:
+        self.redaction = Redaction(self.settings.redact, self.registry.handlers)
+        self.catalogues = catalogues(self.registry)
+        self.menu = self._declared("menu")
+        self.operator_menu = self._declared("operator_menu")
+        self.routes: list[Blueprint] = self._loaded("routes")
+        self.submission_parts: tuple[SubmissionPart, ...] = (*self._loaded("submissions"),)
+        self.job_sections: list[JobSection] = self._loaded("job_sections")
+        self.operator_job_sections: list[OperatorJobSection] = self._loaded("operator_job_sections")
+        self.overview_sections: list[OverviewSection] = self._loaded("overview_sections")
+
+    def _declared(self, name: str) -> list[Any]:
+        """Return what the enabled capabilities declare in a field."""
+        return [value for one in enabled(self.settings.capabilities) for value in getattr(one, name)]
+
+    def _loaded(self, name: str) -> list[Any]:
+        return [load(place) for place in self._declared(name)]
 
 
 def services_of(app: Flask) -> Services:
     """Return an application's services; raises KeyError where there is no Turno in it."""
-    return cast("Services", app.extensions[NAME])
+    found: Services = app.extensions[NAME]
+    return found
 
 
 def services() -> Services:
@@ -158,7 +178,7 @@ def as_operator() -> AbstractContextManager[Operator]:
 
 def at(path: str) -> str:
     """Return the browser's address of a path of Turno; of "" the prefix of all addresses."""
-    return _mounted() + services().prefix + path
+    return _mounted() + services().url_prefix + path
 
 
 def asked_path() -> str:
@@ -192,8 +212,3 @@ def job_links(job_id: UUID, root: str) -> dict[str, str]:
     """Return the addresses of a job and of its subresources and commands."""
     address = f"{root}/api/jobs/{job_id}"
     return {"self": address} | {name: f"{address}/{name}" for name in LINKS}
-
-
-def utc_now() -> datetime:
-    """Return the time of this process."""
-    return datetime.now(UTC)

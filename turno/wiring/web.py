@@ -30,7 +30,7 @@ from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.schema_migrations.lacking import what_is_pending
 from turno.web import install
 from turno.web.pages.page_routes import Pages
-from turno.web.services import AskPrincipal, Live, NoLive, services_of
+from turno.web.services import AskPrincipal, Live, NoLive, Services, services_of
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
 
@@ -133,8 +133,7 @@ class Turno:
             command_limits=settings.limits.per_minute,
             announce=live.announce,
         )
-        install(
-            app,
+        services = Services(
             settings=settings,
             registry=registry,
             dispatcher=dispatcher,
@@ -146,12 +145,12 @@ class Turno:
             inline=None
             if settings.enable_background_jobs
             else inline_runner(settings, partial(_server_version, pool)).run,
-            pages=pages,
             url_prefix=url_prefix,
             principal=principal,
             sign_in=sign_in,
             layout=layout,
         )
+        install(app, services, pages)
         app.extensions[MAINTENANCE] = upkeep
 
 

@@ -14,6 +14,7 @@ from turno.web import create_app
 from turno.web.admission import UNKNOWN
 from turno.web.pages.page_routes import Pages
 from turno.web.responses import Kind
+from turno.web.services import Services
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -23,7 +24,7 @@ def build() -> Flask:
     """The application of wiring; no test here needs a database."""
     nothing = cast("Any", None)
     settings = Settings(jwt_key="a key that only tests know, 32 bytes or more")
-    return create_app(
+    services = Services(
         settings=settings,
         registry=build_registry(),
         dispatcher=nothing,
@@ -31,6 +32,7 @@ def build() -> Flask:
         connection=nothing,
         live=nothing,
     )
+    return create_app(services)
 
 
 FILE = "/api/files/{file_id}"

@@ -131,8 +131,16 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     now = services().clock()
     due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
     late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
-    parts = [part for part in services().submission_parts if _given(part, wanted)]
-    problems += _of_queue(handler, wanted.queue) + [it for part in parts for it in part.problems(call.scope, wanted)]
+    parts = [
+        part
+        for part in services().submission_parts
+        if any(getattr(wanted, field.name) != field.default for field in fields(part.body))
+    ]
+    problems += [problem for part in parts for problem in part.problems(call.scope, wanted)]
+    try:
+        queue_of(handler, wanted.queue)
+    except NotEnqueued as error:
+        problems.append(FieldProblem("queue", str(error)))
     repeated = partial(_used, call, handler.type, key)
     if problems or (late and not repeated()):
         raise invalid(problems + late)
@@ -152,14 +160,11 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     return new, [one for one in behind if one is not None]
 
 
-def body_type() -> type[SubmitBody]:
-    """Return the dataclass with the fields of the core and of the enabled capabilities."""
-    return _body_type(tuple(part.body for part in services().submission_parts))
-
-
 @cache
-def _body_type(parts: tuple[type[Any], ...]) -> type[SubmitBody]:
-    return cast("type[SubmitBody]", make_dataclass("SubmitBody", (), bases=(*parts, SubmitBody), frozen=True))
+def body_type(parts: tuple[SubmissionPart, ...]) -> type[SubmitBody]:
+    """Return the dataclass with the fields of the core and of these parts."""
+    bases = (*(part.body for part in parts), SubmitBody)
+    return cast("type[SubmitBody]", make_dataclass("SubmitBody", (), bases=bases, frozen=True))
 
 
 def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options: Any) -> NewJob:
@@ -189,7 +194,7 @@ def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody
     """Return the body, its payload in plain form, and the problems of both."""
     wanted, payload, problems = None, None, []
     try:
-        wanted = converter(body_type()).load(body.text)
+        wanted = converter(body_type(services().submission_parts)).load(body.text)
     except InvalidPayload as error:
         problems = field_problems(error)
     if "payload" in body.value:
@@ -197,18 +202,6 @@ def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody
         payload, found = check(handler, raw)
         problems += found
     return wanted, payload, problems
-
-
-def _given(part: SubmissionPart, wanted: SubmitBody) -> bool:
-    return any(getattr(wanted, field.name) != field.default for field in fields(part.body))
-
-
-def _of_queue(handler: type[JobHandler[Any]], queue: str | None) -> list[FieldProblem]:
-    try:
-        queue_of(handler, queue)
-    except NotEnqueued as problem:
-        return [FieldProblem("queue", str(problem))]
-    return []
 
 
 def _used(call: Call, job_type: str, key: str | None) -> bool:
@@ -288,8 +281,9 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     except LimitExceeded:  # the refused statement counted nothing
         admit_command(call.scope)
         raise
-    log.info("job %s", verdict.word, extra=_named(call, new, verdict))
     assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
+    about = {"tenant": call.scope.tenant.slug, "job_id": str(verdict.job_id), "type": new.type}
+    log.info("job %s", verdict.word, extra=about | {"correlation_id": call.correlation_id})
     response = accepted(verdict)
     return services().live.await_end(call, query, verdict.job_id, response) if query.wait else response
 
@@ -300,10 +294,8 @@ def submitted(verdict: Verdict) -> Verdict:
         case "quota":
             raise over_quota("You have")
         case "conflict":
-            raise Problem(
-                Kind.KEY_REUSED,
-                "This Idempotency-Key was used with another body; use a new key for a new request.",
-            )
+            text = "This Idempotency-Key was used with another body; use a new key for a new request."
+            raise Problem(Kind.KEY_REUSED, text)
     return verdict
 
 
@@ -330,12 +322,3 @@ def run_now(inline: Inline, scope: Scope, new: NewJob) -> dict[str, Any] | None:
         if not handler.is_for_users(error):
             raise  # a fault: logged, and answered by its id
         raise Problem(Kind.REFUSED, str(error) or "The work was refused.") from error
-
-
-def _named(call: Call, new: NewJob, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "tenant": call.scope.tenant.slug,
-        "job_id": str(verdict.job_id),
-        "type": new.type,
-        "correlation_id": call.correlation_id,
-    }
