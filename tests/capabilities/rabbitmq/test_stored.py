@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.installation import ExampleInstallation
-from turno.capabilities.rabbitmq import stored
-from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.message import Message, claim_message, mark_published, unpublish, unpublished
 from turno.jobs.job import Claim, Priority
 
 TYPES = [("batch_invoicing", 1)]
@@ -33,8 +32,8 @@ def put(
 
 
 def publish(world: ExampleInstallation, window: int = 4, limit: int = 100) -> list[Message]:
-    sent = stored.unpublished(world.engine, window, limit)
-    stored.mark_published(world.engine, sent)
+    sent = unpublished(world.engine, window, limit)
+    mark_published(world.engine, sent)
     return sent
 
 
@@ -49,7 +48,7 @@ def test_tenant_fills_its_window_once_and_after_each_drain(world: ExampleInstall
     assert {message.schema for message in first} == {world.one.schema}
     assert publish(world) == []
     worker = a_worker(world)
-    assert stored.claim_message(world.engine, worker, first[0], types=TYPES)
+    assert claim_message(world.engine, worker, first[0], types=TYPES)
     assert [message.job_id for message in publish(world)] == jobs[4:5]
 
 
@@ -59,9 +58,9 @@ def test_window_is_per_tenant_and_tenants_take_turns(world: ExampleInstallation)
     world.engine.start_worker(backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
     others = put(world, 2, other=True)
     (urgent,) = put(world, 1, priority=Priority.URGENT)
-    outgoing = stored.unpublished(world.engine, 4, 100)
+    outgoing = unpublished(world.engine, 4, 100)
     assert [sent.job_id for sent in outgoing] == [urgent, others[0], low[0], others[1], *low[1:3]]
-    assert len(stored.unpublished(world.engine, 4, 3)) == 3
+    assert len(unpublished(world.engine, 4, 3)) == 3
 
 
 def test_unknown_type_is_not_published_and_hides_nothing(world: ExampleInstallation) -> None:
@@ -112,7 +111,7 @@ class Broker:
         """Claim by the next message that brings something, as a free child would."""
         while self._queue:
             message = self._queue.popleft()
-            if claim := stored.claim_message(self._world.engine, self._worker, message, types=self.types):
+            if claim := claim_message(self._world.engine, self._worker, message, types=self.types):
                 return claim
         return None
 
@@ -207,7 +206,7 @@ def test_unclaimable_job_is_not_published(world: ExampleInstallation) -> None:
     sent = publish(world)
     assert Counter(message.schema for message in sent) == {world.one.schema: 2}
     worker = a_worker(world)
-    assert all(stored.claim_message(world.engine, worker, message, types=TYPES) for message in sent)
+    assert all(claim_message(world.engine, worker, message, types=TYPES) for message in sent)
     assert publish(world) == []
     world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
     world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 2)")
@@ -218,15 +217,15 @@ def test_unclaimable_job_is_not_published(world: ExampleInstallation) -> None:
 
 def test_a_mark_that_comes_late_touches_no_later_attempt(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
-    (message,) = stored.unpublished(world.engine, 4, 100)
+    (message,) = unpublished(world.engine, 4, 100)
     worker = a_worker(world)
-    assert stored.claim_message(world.engine, worker, message, types=TYPES)
-    stored.mark_published(world.engine, [message])
+    assert claim_message(world.engine, worker, message, types=TYPES)
+    mark_published(world.engine, [message])
     assert (world.ticket(job_id) or {})["published_at"] is None
     world.rows("UPDATE turno.tickets SET state = 'ready', worker_id = NULL, token = NULL")
-    stored.mark_published(world.engine, [message])
+    mark_published(world.engine, [message])
     assert (world.ticket(job_id) or {})["published_at"] is None
-    stored.mark_published(world.engine, [Message(job_id, message.schema, 1)])
+    mark_published(world.engine, [Message(job_id, message.schema, 1)])
     assert (world.ticket(job_id) or {})["published_at"] is not None
 
 
@@ -234,23 +233,23 @@ def test_untaken_message_is_published_again(world: ExampleInstallation) -> None:
     put(world, 2)
     publish(world)
     world.rows("UPDATE turno.tickets SET published_at = now() - interval '16 s'")
-    assert stored.unpublish(world.engine, timedelta(seconds=17)) == 0
-    assert stored.unpublish(world.engine, timedelta(seconds=15)) == 2
+    assert unpublish(world.engine, timedelta(seconds=17)) == 0
+    assert unpublish(world.engine, timedelta(seconds=15)) == 2
     assert len(publish(world)) == 2
     world.rows("UPDATE turno.tickets SET published_at = now() + interval '10 minutes'")  # the clock was set back
-    assert stored.unpublish(world.engine, timedelta(seconds=15)) == 2
+    assert unpublish(world.engine, timedelta(seconds=15)) == 2
 
 
 def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
     worker = a_worker(world)
-    assert stored.claim_message(world.engine, worker, Message(job_id, world.other.schema, 0), types=TYPES) is None
+    assert claim_message(world.engine, worker, Message(job_id, world.other.schema, 0), types=TYPES) is None
     right = Message(job_id, world.one.schema, 0)
-    assert stored.claim_message(world.engine, worker, right, types=[("something_else", 1)]) is None
-    claim = stored.claim_message(world.engine, worker, right, types=TYPES)
+    assert claim_message(world.engine, worker, right, types=[("something_else", 1)]) is None
+    claim = claim_message(world.engine, worker, right, types=TYPES)
     assert claim is not None
     assert claim.attempt == 1
-    assert stored.claim_message(world.engine, worker, right, types=TYPES) is None
+    assert claim_message(world.engine, worker, right, types=TYPES) is None
 
 
 def test_lease_is_renewed_and_taken_over_when_free(world: ExampleInstallation) -> None:

@@ -21,7 +21,7 @@ from psycopg import sql
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 from turno.capabilities.effects import intents, review
-from turno.capabilities.rabbitmq import stored
+from turno.capabilities.rabbitmq import message as messages
 from turno.runner.session import HandlerConnection
 from turno.store.api import jobs, notifications, watched_jobs
 from turno.store.handler import attempts
@@ -132,7 +132,7 @@ class Scene:
         for backend in ("exec", "pool", "rabbitmq"):
             engine.unclaimed(backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq')")
-        stored.unpublished(engine, 100, 100)
+        messages.unpublished(engine, 100, 100)
         engine.move_unserved("pool", NOW)
         self.operator_s_views_can_be_read()
         claimer = claiming.claimer(queues=queues, types=lanes, backend="pool")

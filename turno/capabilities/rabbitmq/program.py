@@ -14,12 +14,12 @@ from threading import Event, Thread
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
-from turno.capabilities.rabbitmq.broker_process import PACKET_BYTES
 from turno.capabilities.rabbitmq.command import BROKER_NEEDS
 from turno.capabilities.rabbitmq.message import Message
 from turno.capabilities.rabbitmq.publisher import Publisher
 from turno.capabilities.rabbitmq.receiver import Receiver
 from turno.capabilities.rabbitmq.relay import Relay
+from turno.capabilities.rabbitmq.source import PACKET_BYTES
 from turno.capabilities.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
 from turno.commands.failures import run_plainly
 from turno.environment import read_settings

@@ -10,7 +10,7 @@ from time import monotonic
 import psycopg
 
 from turno import crash_points
-from turno.capabilities.rabbitmq import stored
+from turno.capabilities.rabbitmq.message import mark_published, unpublish, unpublished
 from turno.capabilities.rabbitmq.publisher import Publisher
 from turno.errors import TurnoError
 from turno.store.engine.engine import HINTS, Engine
@@ -81,18 +81,13 @@ class Relay:
 
     def run_once(self) -> float:
         """Publish due tickets; return the seconds until the next round, which a hint starts at once."""
-        published = self._publish()
-        self._publish_lost_again()
-        self._rest = SHORTEST if published else min(LONGEST, self._rest * 2)
-        return 0.0 if published else self._rest
-
-    def _publish(self) -> bool:
-        outgoing = stored.unpublished(self._engine, self._window, PUBLISH_BATCH)
-        if outgoing:
+        if outgoing := unpublished(self._engine, self._window, PUBLISH_BATCH):
             sent = self._publisher.publish(outgoing)
             crash_points.reach("published")
-            stored.mark_published(self._engine, sent)
-        return bool(outgoing)
+            mark_published(self._engine, sent)
+        self._publish_lost_again()
+        self._rest = SHORTEST if outgoing else min(LONGEST, self._rest * 2)
+        return 0.0 if outgoing else self._rest
 
     def _publish_lost_again(self) -> None:
         """Publish messages again that the broker lost, or that no consumer took for very long."""
@@ -100,7 +95,7 @@ class Relay:
             return
         self._check_lost_at = monotonic() + LOST_CHECK_SECONDS
         lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
-        if lost := stored.unpublish(self._engine, lost_after):
+        if lost := unpublish(self._engine, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)
 
     def _wait(self, seconds: float) -> None:

@@ -2,17 +2,18 @@
 
 import logging
 import random
+import socket
+import subprocess
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from time import monotonic
 from uuid import UUID
 
 import psycopg
 
 from turno import crash_points
-from turno.capabilities.rabbitmq import stored
-from turno.capabilities.rabbitmq.broker_process import BrokerProcess, BrokerProcessGone, Launch
-from turno.capabilities.rabbitmq.message import Message
+from turno.capabilities.rabbitmq.message import Message, claim_message
 from turno.errors import TurnoError
 from turno.jobs.handler import Registry
 from turno.jobs.job import Batch
@@ -22,6 +23,9 @@ from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
+PACKET_BYTES = 1024  # at most, of the channel to the broker process
+Launch = Callable[[int], subprocess.Popen[bytes]]
+
 SILENT_AFTER = 2.0  # seconds without a message after which it polls for every free child; before that, for one job
 POLL_PAUSE = 0.1  # seconds between two polls beside a silent broker, in which its messages come first
 RESTART_PAUSE = 1.0  # seconds before a broker process that died is replaced
@@ -29,6 +33,56 @@ RESTART_PAUSE = 1.0  # seconds before a broker process that died is replaced
 
 class BrokerRefused(TurnoError):
     """The broker cannot be used in its present configuration; an operator must change it."""
+
+
+class BrokerProcess:
+    """The supervisor's end of the process that speaks AMQP, so that no broker delays the supervisor.
+
+    Its channel has short packets, each a word and its argument.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        """`launch` starts the process, with the descriptor of its end."""
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._process = launch(theirs.fileno())
+        except OSError:
+            self._channel.close()
+            raise
+        finally:
+            theirs.close()
+        self._channel.settimeout(0)
+        self.pid = self._process.pid
+        self.descriptor = self._channel.fileno()  # readable after each packet of the process
+        self.drop = self._channel.close
+
+    def send(self, word: str, argument: object = "") -> None:
+        """Send a packet; `packets` reports the end of the process."""
+        with suppress(BrokenPipeError, ConnectionResetError, BlockingIOError):
+            self._channel.send(f"{word} {argument}".encode())
+
+    def packets(self) -> Iterator[tuple[str, str]]:
+        """Yield the received packets, and "gone" as the last packet of an ended process."""
+        while True:
+            try:
+                packet = self._channel.recv(PACKET_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                packet = b""
+            word, _, argument = packet.decode().partition(" ")
+            yield word or "gone", argument
+            if not packet:
+                return
+
+    def dismiss(self) -> None:
+        """Close the channel, which ends the process, and reap it."""
+        self._channel.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 class BrokerSource(Source):
@@ -122,12 +176,8 @@ class BrokerSource(Source):
         """Read the packets of the broker process; raises BrokerRefused if an operator must change the broker."""
         if self._broker_process is None:
             return
-        try:
-            for word, argument in self._broker_process.packets():
-                self._act_on(word, argument)
-        except BrokerProcessGone:
-            self._broker_process.dismiss()
-            self._discard_process("died")
+        for word, argument in self._broker_process.packets():
+            self._act_on(word, argument)
 
     def drop_in_child(self) -> None:
         """Close this process's copy of the channel: it is the supervisor's."""
@@ -149,13 +199,16 @@ class BrokerSource(Source):
                 self._silent_at = self._poll_at = self._clock()
             case "refused":
                 raise BrokerRefused(argument)
+            case "gone" if self._broker_process is not None:
+                self._broker_process.dismiss()
+                self._discard_process("died")
 
     def _claim_messages(self, worker: UUID, free: int) -> list[Batch]:
         claims: list[Batch] = []
         while self._messages and len(claims) < free:
             receipt, message = self._messages[0]
             try:
-                claim = stored.claim_message(self._engine, worker, message, types=self.types)
+                claim = claim_message(self._engine, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break

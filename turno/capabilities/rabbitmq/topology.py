@@ -1,7 +1,9 @@
 """All objects in the broker: an exchange, a queue of jobs, and a quarantine."""
 
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import pika
@@ -15,6 +17,7 @@ JOBS, QUARANTINE = "jobs", "quarantine"  # routing keys
 QUEUE = f"{EXCHANGE}.{JOBS}"
 MOST_QUARANTINED = 10_000
 REFUSED, DIFFERENT = 403, 406  # reply codes
+Declare = Callable[..., None]  # (channel, passive=): declares an object, or with `passive` checks that it exists
 
 
 class TopologyDiffers(TurnoError):
@@ -23,13 +26,6 @@ class TopologyDiffers(TurnoError):
 
 class TopologyMissing(TurnoError):
     """The broker lacks an object that the user of the URL may not declare."""
-
-
-class Declare(Protocol):
-    """Declares an object, or with `passive` checks that it exists."""
-
-    def __call__(self, channel: BlockingChannel, *, passive: bool) -> object:
-        """Send the declaration; a refusal closes the channel."""
 
 
 def nodes(url: str) -> list[Any]:
@@ -51,48 +47,47 @@ def _parameters(url: str) -> Any:
 
 def prepare(url: str) -> None:
     """Declare missing objects and compare existing objects; raises TopologyDiffers or TopologyMissing."""
+    quorum = {"x-queue-type": "quorum"}
+    # The broker moves messages to the quarantine that a consumer rejects as undecodable.
+    dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
+    objects: dict[str, Declare] = {
+        f"exchange {EXCHANGE}": _declare_exchange,
+        f"queue {EXCHANGE}.{QUARANTINE}": partial(
+            _declare_queue, QUARANTINE, {**quorum, "x-max-length": MOST_QUARANTINED}
+        ),
+        f"queue {QUEUE}": partial(_declare_queue, JOBS, {**quorum, **dead_letters}),
+    }
     with closing(BlockingConnection(nodes(url))) as connection:
-        _have(
-            connection,
-            f"exchange {EXCHANGE}",
-            lambda channel, *, passive: channel.exchange_declare(EXCHANGE, "direct", durable=True, passive=passive),
-        )
-        _have_queue(connection, QUARANTINE, {"x-queue-type": "quorum", "x-max-length": MOST_QUARANTINED})
-        # The broker moves messages to the quarantine that a consumer rejects as undecodable.
-        dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
-        _have_queue(connection, JOBS, {"x-queue-type": "quorum", **dead_letters})
+        for name, declare in objects.items():
+            _have(connection, name, declare)
 
 
-def _have_queue(connection: BlockingConnection, key: str, arguments: dict[str, Any]) -> None:
+def _declare_exchange(channel: BlockingChannel, *, passive: bool) -> None:
+    channel.exchange_declare(EXCHANGE, "direct", durable=True, passive=passive)
+
+
+def _declare_queue(key: str, arguments: dict[str, Any], channel: BlockingChannel, *, passive: bool) -> None:
     name = f"{EXCHANGE}.{key}"
-
-    def declare(channel: BlockingChannel, *, passive: bool) -> None:
-        channel.queue_declare(name, durable=True, arguments=arguments, passive=passive)
-        if not passive:
-            channel.queue_bind(name, EXCHANGE, key)
-
-    _have(connection, f"queue {name}", declare)
+    channel.queue_declare(name, durable=True, arguments=arguments, passive=passive)
+    if not passive:
+        channel.queue_bind(name, EXCHANGE, key)
 
 
 def _have(connection: BlockingConnection, what: str, declare: Declare) -> None:
+    """Declare an object; check that it exists if this user may not. A refusal closes the channel: each has its own."""
     try:
-        # A refusal closes the channel: each declaration has its own.
         declare(connection.channel(), passive=False)
     except ChannelClosedByBroker as error:
-        match error.reply_code:
-            case code if code == DIFFERENT:
-                raise TopologyDiffers(
-                    f"the broker's {what} is not as Turno makes it ({error.reply_text}); nothing that waits in it is"
-                    " lost by deleting it, because the database knows every job: delete it and start again, or give"
-                    " Turno a separate virtual host"
-                ) from error
-            case code if code == REFUSED:
-                _must_exist(connection, what, declare)
-            case _:
-                raise
-
-
-def _must_exist(connection: BlockingConnection, what: str, declare: Declare) -> None:
+        if error.reply_code == DIFFERENT:
+            raise TopologyDiffers(
+                f"the broker's {what} is not as Turno makes it ({error.reply_text}); nothing that waits in it is"
+                " lost by deleting it, because the database knows every job: delete it and start again, or give"
+                " Turno a separate virtual host"
+            ) from error
+        if error.reply_code != REFUSED:
+            raise
+    else:
+        return
     try:
         declare(connection.channel(), passive=True)
     except ChannelClosedByBroker as error:
