@@ -16,9 +16,9 @@ MUTANTS = (
     Mutant(
         "a change that is no transition is audited",
         "section 4: the audit of transitions",
-        "turno/migrations/tenant/schema/0001_jobs.sql",
-        "WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL)",
-        "WHEN (NEW.worker IS NULL)",
+        "turno/migrations/tenant/functions/job_changed.sql",
+        "IF NEW.status <> OLD.status AND NEW.worker IS NULL THEN",
+        "IF NEW.worker IS NULL THEN",
         ("tests/integration/store/test_audit.py::test_a_statement_s_transitions_are_audited_and_nothing_else",),
     ),
     Mutant(

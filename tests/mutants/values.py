@@ -10,6 +10,7 @@ WRITTEN = f"{TESTS}::test_attempt_writes_beyond_a_limit_are_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 2: the end of a job commits with any result"
 CONTROL = "turno/migrations/control/schema/0001_control.sql"
+CHANGE = "turno/migrations/control/functions/tickets_change.sql"
 CAUGHT = "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN\n"
 
 
@@ -77,25 +78,25 @@ MUTANTS = (
     Mutant(
         "one ticket that is refused stops promoting",
         OWN,
-        "turno/migrations/control/functions/promote.sql",
-        f"    {CAUGHT}        made := 0;",
-        "    EXCEPTION WHEN raise_exception THEN\n        made := 0;",
+        CHANGE,
+        f"    {CAUGHT}        why := SQLERRM;",
+        "    EXCEPTION WHEN raise_exception THEN\n        why := SQLERRM;",
         (f"{TESTS}::test_unpromotable_ticket_blocks_no_ticket",),
     ),
     Mutant(
         "one ticket that cannot even be set aside stops promoting",
         OWN,
-        "turno/migrations/control/functions/set_aside.sql",
-        CAUGHT,
-        "EXCEPTION WHEN raise_exception THEN\n",
+        CHANGE,
+        f"    {CAUGHT}        why := why",
+        "    EXCEPTION WHEN raise_exception THEN\n        why := why",
         (f"{TESTS}::test_ticket_refusing_every_change_blocks_no_other",),
     ),
     Mutant(
         "one ticket that is refused stops a cut-over",
         "promise 6: switching the backend loses nothing",
-        "turno/migrations/control/functions/stamp_tickets.sql",
-        f"    {CAUGHT}        stamped := 0;",
-        "    EXCEPTION WHEN raise_exception THEN\n        stamped := 0;",
+        CHANGE,
+        "p_jobs[i:i], p_backends[i:i]",
+        "p_jobs[i:i], NULL",
         (f"{TESTS}::test_ticket_with_stuck_backend_blocks_no_other[reroute]",),
     ),
     Mutant(

@@ -53,7 +53,7 @@ _CONTROL = Matrix(
         (
             *names("enqueue uuid_v7 error_group due_state operator_act"),
             # Called by `claim`, `claim_job` and `promote` alone, which have pinned the path.
-            *names("due_of_each let_run make_ready parts_look tenant_capacity type_capacity worker_hold"),
+            *names("due_of_each let_run parts_look tenant_capacity type_capacity worker_hold"),
             # Called by the functions above, and by the trigger `key_moved`, which has pinned the path.
             *names("key_admit key_look key_next keys_look"),
             # Called by `enqueue`, `enqueue_many` and `publish` alone.

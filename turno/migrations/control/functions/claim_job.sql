@@ -24,9 +24,9 @@ BEGIN
     END IF;
     IF named.concurrency_key IS NOT NULL AND named.state = 'scheduled' THEN
         -- If the job is the next of its key, no worker has to promote the ticket first.
-        PERFORM make_ready(ARRAY(SELECT t.job_id FROM tickets t
-                                 WHERE t.job_id = p_job AND t.state = 'scheduled' AND t.run_at <= clock_timestamp()
-                                 FOR NO KEY UPDATE SKIP LOCKED));
+        PERFORM tickets_change(ARRAY(SELECT t.job_id FROM tickets t
+                                     WHERE t.job_id = p_job AND t.state = 'scheduled' AND t.run_at <= clock_timestamp()
+                                     FOR NO KEY UPDATE SKIP LOCKED));
         PERFORM key_look(named.tenant_id, named.concurrency_key);
     END IF;
     RETURN QUERY

@@ -15,5 +15,5 @@ BEGIN
     jobs := ARRAY(SELECT t.job_id FROM tickets t
                   WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at <= clock_timestamp() - p_waiting_for
                   LIMIT 1000 FOR UPDATE SKIP LOCKED);
-    RETURN stamp_tickets(jobs, array_fill(target, ARRAY[cardinality(jobs)]));
+    RETURN tickets_change(jobs, array_fill(target, ARRAY[cardinality(jobs)]));
 END $$;

@@ -1,44 +1,3 @@
--- Make these tickets ready, or waiting if they have a key; returns how many.
-CREATE OR REPLACE FUNCTION let_run(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    let bigint;
-BEGIN
-    WITH made AS (
-        UPDATE tickets SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'waiting' END
-        WHERE job_id = ANY (p_jobs)
-        RETURNING tenant_id, concurrency_key
-    ), keys AS (
-        SELECT DISTINCT m.tenant_id, m.concurrency_key AS key FROM made m WHERE m.concurrency_key IS NOT NULL
-    ), locks AS (  -- in one order, because another promote that inserts the same key waits
-        INSERT INTO key_locks (tenant_id, key) SELECT k.tenant_id, k.key FROM keys k ORDER BY 1, 2 ON CONFLICT DO NOTHING
-    ), looks AS (
-        INSERT INTO key_looks (tenant_id, key, at, start) SELECT k.tenant_id, k.key, clock_timestamp(), false FROM keys k
-    )
-    SELECT count(*) INTO let FROM made;
-    RETURN let;
-END $$;
-
--- Make these tickets ready; a ticket that the database refuses is set aside and delays no other. Returns how many are ready.
-CREATE OR REPLACE FUNCTION make_ready(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    made bigint;
-    one uuid;
-BEGIN
-    BEGIN
-        made := let_run(p_jobs);
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
-        made := 0;
-        FOREACH one IN ARRAY p_jobs LOOP
-            BEGIN
-                made := made + let_run(ARRAY[one]);
-            EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
-                PERFORM set_aside(one, SQLERRM);
-            END;
-        END LOOP;
-    END;
-    RETURN made;
-END $$;
-
 -- The oldest due ticket of each tenant that has one.
 CREATE OR REPLACE FUNCTION due_of_each(p_until timestamptz, p_limit integer) RETURNS uuid[] LANGUAGE plpgsql AS $$
 BEGIN
@@ -88,6 +47,6 @@ BEGIN
         due := due || due_of_each(now, p_limit);
     END IF;
     due := due || parts_look();
-    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END;
+    promoted := CASE WHEN due = '{}' THEN 0 ELSE tickets_change(due) END;
     promoted := promoted + keys_look(p_limit);
 END $$;

@@ -12,6 +12,6 @@ BEGIN
         WHERE w.state <> 'running' AND w.backend <> c.backend
         LIMIT 1000 FOR UPDATE OF w SKIP LOCKED
     )
-    SELECT array_agg(job_id), array_agg(backend) INTO jobs, backends FROM waiting;
-    RETURN stamp_tickets(jobs, backends);
+    SELECT array_agg(job_id), coalesce(array_agg(backend), '{}') INTO jobs, backends FROM waiting;
+    RETURN tickets_change(jobs, backends);
 END $$;

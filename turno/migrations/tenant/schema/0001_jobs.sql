@@ -221,14 +221,11 @@ SELECT j.id, j.id AS job_id, j.user_id::text AS user_id, j.status::text AS kind,
 FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.awaited_by IS NULL;
 CREATE VIEW notifications AS SELECT * FROM notifications_of_reviews UNION ALL SELECT * FROM notifications_of_ends;
 
--- Declared here for the triggers; the bodies are in ../functions.
-CREATE FUNCTION job_revise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE FUNCTION job_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+-- Declared here for the trigger; the body is in ../functions.
+CREATE FUNCTION job_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 -- The user's reading of a notification is no change of the job.
-CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW
-    WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_revise();
-CREATE TRIGGER audit AFTER UPDATE ON background_jobs FOR EACH ROW
-    WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.worker IS NULL) EXECUTE FUNCTION job_audit();
+CREATE TRIGGER changed BEFORE UPDATE ON background_jobs FOR EACH ROW
+    WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_changed();
 
 -- Log lines of attempts: written by the worker, outside the job's transaction, so they survive its rollback.
 CREATE TABLE background_job_logs (
