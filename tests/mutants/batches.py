@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a name that hides a function of ours is not reported",
         "the check reports names that hide ours",
-        "turno/capabilities/adoption/check.py",
+        "turno/capabilities/adoption/grants.py",
         "    for what, hiding in hiding_names(admin, adopted.name):\n",
         "    for what, hiding in ():\n",
         ("tests/capabilities/adoption/test_adopting.py::test_check_reports_names_that_hide_ours",),

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from turno.capabilities.adoption.adopted import TableRights
 from turno.capabilities.adoption.adopting import Adoption, adopt
-from turno.capabilities.adoption.table_rights import TableRights
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session

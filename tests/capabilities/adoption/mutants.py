@@ -12,7 +12,7 @@ WAY_BACK = "tests/capabilities/adoption/test_uninstall.py"
 GUEST = "promise 10: Turno is a guest, and leaves as it came"
 APART = "promise 5: no tenant can read or change another's data"
 ADOPTED = "turno/capabilities/adoption/adopted.py"
-RIGHTS = "turno/capabilities/adoption/table_rights.py"
+RIGHTS = "turno/capabilities/adoption/adopted.py"
 GRANTS = "turno/capabilities/adoption/grants.py"
 ADOPTION = "turno/capabilities/adoption/adopting.py"
 UNINSTALL = "turno/capabilities/adoption/uninstall.py"
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a view on a view into another schema is given with the profile",
         APART,
-        "turno/capabilities/adoption/reach.py",
+        "turno/capabilities/adoption/grants.py",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation\n",
         "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation AND false\n",
         (f"{TESTS}::test_view_over_another_schema_is_granted_only_if_listed[cluster]",),

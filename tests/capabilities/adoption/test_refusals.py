@@ -10,8 +10,8 @@ import pytest
 from psycopg import sql
 
 from tests.capabilities.adoption.host_application import Host
+from turno.capabilities.adoption.adopted import InvalidRights, TableRights
 from turno.capabilities.adoption.adopting import Adoption, CannotAdopt, adopt
-from turno.capabilities.adoption.table_rights import InvalidRights, TableRights
 from turno.capabilities.adoption.uninstall import obstacles, uninstall
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check

@@ -8,7 +8,7 @@ _HERE = "turno.capabilities.adoption"
 CAPABILITY = Capability(
     name="adoption",
     control=Matrix(relations={"adoptions": {}}, policies={("adoptions", "own_adoptions"): Policy("*", OWN_ROWS, None)}),
-    outside=Outside(f"{_HERE}.grants:grant", f"{_HERE}.grants:revoke", f"{_HERE}.check:check"),
+    outside=Outside(f"{_HERE}.grants:grant", f"{_HERE}.grants:revoke", f"{_HERE}.grants:check"),
     commands={
         "schema": Command(f"{_HERE}.command:schema", "Adopt schemas of the application; share look-up schemas."),
         "host": Command(f"{_HERE}.command:host", "Give roles of the application the rights of PUBLIC before Turno."),

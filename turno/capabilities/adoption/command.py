@@ -4,10 +4,11 @@ from typing import TextIO
 
 import click
 
-from turno.capabilities.adoption.adopting import Adoption, adopt
-from turno.capabilities.adoption.listed import Added, adopt_listed, read_list
+from turno.administration import Administration
+from turno.capabilities.adoption.adopted import WRITE
+from turno.capabilities.adoption.adopting import Added, adopt_listed, read_list
+from turno.capabilities.adoption.program import adopt
 from turno.capabilities.adoption.sharing import share, unshare
-from turno.capabilities.adoption.table_rights import WRITE, TableRights
 from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
 from turno.capabilities.adoption.uninstall import uninstall as remove_turno
 from turno.commands.output import print_message
@@ -17,7 +18,7 @@ from turno.jobs.label import counted
 from turno.store.operator.acts import record
 from turno.tenancy.rights.public_rights import hosts, join_host
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import admin_session, migrations, provisioner, tenant_connections
 
 STEP = 100  # tenants between two lines of progress
 
@@ -59,19 +60,7 @@ def adopt_command(
         return _adopt_listed(source, jobs=jobs)
     if name is None or source is not None:
         raise click.UsageError("give either SCHEMA or --from")
-    adoption = Adoption(name, owner, TableRights.parse(rights))
-    slug = slug or name
-    settings = read_settings()
-    with provisioner(settings)() as admin:
-        tenant = adopt(
-            admin,
-            logins_of(settings),
-            slug,
-            adoption,
-            company=company or slug,
-            connections=tenant_connections(admin, settings),
-            migrations=migrations(),
-        )
+    tenant = adopt(Administration(), slug or name, name, company=company, owner=owner, rights=rights)
     print_message(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
     return 0
 
@@ -103,7 +92,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
 def share_command(names: tuple[str, ...]) -> None:
     """Let the handlers of every tenant read each SCHEMA; repeat it for tables of a further owner."""
     settings = read_settings()
-    with provisioner(settings)() as admin:
+    with admin_session(settings) as admin:
         share(admin, logins_of(settings), names)
     print_message(f"every handler may read {', '.join(names)}")
 
@@ -113,7 +102,7 @@ def share_command(names: tuple[str, ...]) -> None:
 def unshare_command(names: tuple[str, ...]) -> None:
     """Revoke from the handlers of every tenant the right to read each SCHEMA."""
     settings = read_settings()
-    with provisioner(settings)() as admin:
+    with admin_session(settings) as admin:
         unshare(admin, logins_of(settings), names)
     print_message(f"no handler reads {', '.join(names)} by a right of all handlers")
 
@@ -131,7 +120,7 @@ def add(role: str) -> None:
     Roles that existed before Turno was installed have these rights already.
     """
     settings = read_settings()
-    with provisioner(settings)() as admin, admin.transaction():
+    with admin_session(settings) as admin, admin.transaction():
         known = {one.name: one for one in hosts(admin)}
         if role not in known:
             named = ", ".join(known) or "none"
@@ -156,7 +145,7 @@ def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     """
     settings = read_settings()
     logins = logins_of(settings)
-    with provisioner(settings)() as admin:
+    with admin_session(settings) as admin:
         if plan:
             for line in [*obstacles(admin, logins, drop_tenants=drop_tenants), *plan_removal(admin, logins)]:
                 print_message(line)

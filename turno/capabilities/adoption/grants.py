@@ -1,13 +1,16 @@
-"""Grant rights on the application's objects in an adopted schema, and revoke only these rights."""
+"""The rights of our roles on the application's objects in an adopted schema: grant, revoke and check these rights."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
 from turno.capabilities.adoption.adopted import NO_DEFAULTS, Adopted, Defaults
-from turno.capabilities.adoption.reach import numbered_tables, reaching_out
+from turno.capabilities.adoption.adopting import hiding_names
+from turno.tenancy.catalog import REGRANT, Finding, findings_of
+from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.rights.live import Difference, live_objects, make_equal
+from turno.tenancy.rights.matrix import Kind
 from turno.tenancy.rights.schemas import ApplicationChanged, Schema, shared_schemas
 
 _ON = {"r": sql.SQL("TABLES"), "S": sql.SQL("SEQUENCES")}
@@ -46,10 +49,43 @@ def revoke(admin: Connection[Any], schema: Schema) -> None:
     _set_defaults(admin, adopted, NO_DEFAULTS)
 
 
+def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:
+    """Yield missing and surplus rights of our roles on the application's objects, and further roles with rights."""
+    adopted = Adopted.read(admin, schema)
+    if adopted is None:
+        return
+    name = f"schema {adopted.name} of {adopted.slug}"
+    try:
+        check_present(admin, adopted)
+    except ApplicationChanged as changed:
+        problem, _, remedy = str(changed).partition(": ")
+        yield Finding(name, problem, remedy)
+        return
+    for difference in differences(admin, adopted):
+        kind, thing = difference.thing
+        place = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{thing} of {adopted.slug}"
+        yield from findings_of(place, difference)
+    for what, hiding in hiding_names(admin, adopted.name):
+        problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
+        yield Finding(f"{what} {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
+    for what, caller, function in foreign_functions(admin, [adopted.name]):
+        problem = f"calls {function}, so no report of the company reads it"
+        yield Finding(f"{what} {caller} of {adopted.slug}", problem, "remove the call, if reports are needed")
+    if live_defaults(admin, adopted) != adopted.defaults:
+        yield Finding(name, "gives other rights on future tables than its adoption states", REGRANT)
+    if admin.execute(
+        "SELECT FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %s AND a.grantee = 0",
+        [adopted.name],
+    ).rowcount:
+        remedy = f"GRANT USAGE to the roles that need it, and REVOKE ALL ON SCHEMA {adopted.name} FROM PUBLIC"
+        yield Finding(name, "may be used by every role (PUBLIC), other tenants' handlers included", remedy)
+
+
 def differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference]:
     """Yield the deviations of our roles' rights on the application's objects from the adoption."""
-    shared = shared_schemas(admin, f"{adopted.prefix}handlers")
-    reaching, tables = reaching_out(admin, adopted.name, shared), numbered_tables(admin, adopted.name)
+    shared = ["pg_catalog", *shared_schemas(admin, f"{adopted.prefix}handlers")]
+    reaching = {name for (name,) in admin.execute(_REACHING, {"schema": adopted.name, "shared": shared})}
+    tables = dict(admin.execute(_NUMBERED, {"schema": adopted.name}).fetchall())
     for found in live_objects(admin, [adopted.name]):
         name = found.thing.name
         wanted = adopted.wanted(found, reaches_out=name in reaching, numbered=tables.get(name))
@@ -102,3 +138,41 @@ def _set_defaults(admin: Connection[Any], adopted: Adopted, wanted: Defaults) ->
                 to = sql.SQL(preposition), sql.Identifier(role)
                 admin.execute(alter.format(owner, schema, words, _ON[kind], *to))
     return live != wanted
+
+
+# The relations that read other schemas or servers without a right of the reader, directly or not: a view runs as its
+# owner, and a table reads its partitions. Schemas that every handler may read do not count.
+_REACHING: LiteralString = """
+WITH RECURSIVE relations AS (
+    SELECT c.oid, c.relname, c.relnamespace, c.relkind
+    FROM pg_catalog.pg_namespace n
+    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_namespace'::regclass AND d.refobjid = n.oid
+    JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid
+    WHERE n.nspname = %(schema)s AND c.relkind IN ('p', 'r', 'f', 'v', 'm')
+), reads AS (
+    SELECT c.oid AS relation, c.relnamespace AS home, d.refobjid AS other
+    FROM relations c
+    JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                               AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid <> c.oid
+    UNION ALL
+    SELECT c.oid, c.relnamespace, i.inhrelid FROM relations c JOIN pg_catalog.pg_inherits i ON i.inhparent = c.oid
+), reaching (relation) AS (
+    SELECT oid FROM relations WHERE relkind = 'f'
+    UNION
+    SELECT r.relation FROM reads r JOIN pg_catalog.pg_class o ON o.oid = r.other
+    WHERE o.relnamespace <> r.home AND o.relnamespace::regnamespace::text <> ALL (%(shared)s)
+    UNION
+    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation
+)
+SELECT c.relname FROM reaching x JOIN relations c ON c.oid = x.relation
+"""
+# The table that each sequence of the schema numbers.
+_NUMBERED: LiteralString = """
+SELECT s.relname, t.relname
+FROM pg_catalog.pg_class s
+JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = s.oid
+                           AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'a'
+JOIN pg_catalog.pg_class t ON t.oid = d.refobjid
+WHERE s.relkind = 'S' AND s.relnamespace = to_regnamespace(quote_ident(%(schema)s))
+"""

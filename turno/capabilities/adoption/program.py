@@ -1,8 +1,8 @@
 """Adopt schemas of the application from a program that creates customers."""
 
 from turno.administration import Administration
+from turno.capabilities.adoption.adopted import WRITE, InvalidRights, TableRights
 from turno.capabilities.adoption.adopting import Adoption, CannotAdopt
-from turno.capabilities.adoption.table_rights import WRITE, InvalidRights, TableRights
 from turno.tenancy.identity.tenant import Tenant
 
 __all__ = ["CannotAdopt", "InvalidRights", "adopt"]
