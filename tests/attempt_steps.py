@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from turno.jobs.job import Claim
-    from turno.store.handler.attempts import Started
+    from turno.store.handler.pipeline import Started
 
     Session = psycopg.Connection[Any]
 

@@ -112,6 +112,10 @@ class CancelRequested(EndsAttempt):
     """Raised inside a handler after a request to stop its job; let it pass."""
 
 
+class HandBack(EndsAttempt):
+    """The worker is stopping, and the job is at a safe place."""
+
+
 class Waits(EndsAttempt):
     """The job waits for other jobs, and the end of its attempt is committed; their end calls `handle` again."""
 

@@ -1,6 +1,11 @@
-"""The hook for spans of jobs: a tracer without spans, or the tracer of the capability that declares one."""
+"""The trace of a job, a W3C traceparent that is stored with it, and the hook for its spans.
+
+Without a capability that declares a tracer, no spans are recorded.
+"""
 
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -8,7 +13,6 @@ from typing import cast
 
 from turno.capability import installed
 from turno.named import load
-from turno.traces import continued
 
 Attributes = Mapping[str, str | int]
 
@@ -53,3 +57,20 @@ def flush() -> None:
     """Export the remaining spans of this process, if it recorded any."""
     if tracer.cache_info().currsize:
         tracer().flush()
+
+
+TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def continued(traceparent: str | None) -> str:
+    """Return the caller's traceparent, or that of a new trace if it is missing or not valid, as W3C has it."""
+    if traceparent is not None and TRACEPARENT.fullmatch(traceparent):
+        return traceparent
+    made = secrets.token_hex(24)
+    return f"00-{made[:32]}-{made[32:]}-00"
+
+
+def trace_id(traceparent: str | None) -> str | None:
+    """Return the trace's id, by which a tracing system finds it; None for a job that belongs to no trace."""
+    found = TRACEPARENT.fullmatch(traceparent or "")
+    return found[1] if found else None

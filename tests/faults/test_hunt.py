@@ -17,8 +17,8 @@ NOTICED = Mutant(
     "four attempts are five",
     "a rule for this test",
     "turno/jobs/outcome.py",
-    "if errors + 1 >= max_attempts:",
-    "if errors >= max_attempts:",
+    "if errors + 1 < max_attempts:",
+    "if errors < max_attempts:",
     ("tests/unit/jobs/test_outcome.py::test_handler_without_retry_fails_at_first_error",),
 )
 TOO_SHORT = """

@@ -199,8 +199,8 @@ MUTANTS = (
         "a fifth error is allowed",
         CRASHES,
         "turno/jobs/outcome.py",
-        "if errors + 1 >= max_attempts:",
-        "if errors >= max_attempts:",
+        "if errors + 1 < max_attempts:",
+        "if errors < max_attempts:",
         ("tests/unit/jobs/test_outcome.py::test_outcome_has_its_consequence",),
     ),
     Mutant(

@@ -364,7 +364,7 @@ MUTANTS = (
         "the role of a cleaned session is not checked",
         "section 5: between two jobs a session is made clean, and it is asserted",
         "turno/runner/session.py",
-        "            believe_confined(connection.cleaned, login.role)\n",
+        "            connection.believe_confined(login.role)\n",
         "",
         ("tests/integration/runner/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
     ),

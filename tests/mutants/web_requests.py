@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(
         "a payload of another version is tried again",
         "section 6: the payload is validated before any row exists",
-        "turno/runner/attempt.py",
+        "turno/jobs/outcome.py",
         "PermanentFailure() | HandlerMisuse() | InvalidPayload() | InvalidResult()",
         "PermanentFailure() | HandlerMisuse() | InvalidResult()",
         (f"{TYPES}::test_wrong_payload_from_sql_fails_once_with_its_field[another version]",),
@@ -217,8 +217,8 @@ MUTANTS = (
         "a decimal may be no number",
         "section 10: money is numeric, never a float",
         "turno/jobs/converter.py",
-        "isinstance(plain, str) and _infinite(plain)",
-        "False",
+        "str() if _infinite(plain):",
+        "str() if False:",
         (f"{TYPES}::test_wrong_payload_from_sql_fails_once_with_its_field[no number]",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turno.traces import continued, trace_id
+from turno.tracing import continued, trace_id
 
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

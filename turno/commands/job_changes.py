@@ -25,12 +25,12 @@ from turno.commands.tenant_session import TenantSession, all_tenants, session_of
 from turno.dispatch.across_tenants import command_across
 from turno.environment import read_settings
 from turno.errors import InvalidPayload, NotEnqueued, TurnoError
+from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.job import Priority
 from turno.jobs.label import counted
 from turno.jobs.new_job import NewJob, untimely
 from turno.jobs.operator_command import CommandReport, OperatorCommand
-from turno.jobs.payload import check_payload
 from turno.store.api import jobs as stored
 from turno.web.requests import IDEMPOTENCY_KEY
 

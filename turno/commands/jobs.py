@@ -25,7 +25,7 @@ from turno.jobs.label import found_label, label, outcome, waiting_for
 from turno.jobs.redaction import Redaction
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import GroupBy, JobsWanted, find_jobs, group_jobs
-from turno.traces import trace_id
+from turno.tracing import trace_id
 from turno.wiring.logins import operator_session
 
 MOST_ITEMS = 1000

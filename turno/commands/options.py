@@ -11,12 +11,12 @@ import click
 from turno.capability import job_filters
 from turno.environment import read_settings, setting
 from turno.errors import InvalidPayload, TurnoError
+from turno.jobs.converter import check_payload, payload_text
 from turno.jobs.handler import named_handlers
 from turno.jobs.job import Priority, Status
 from turno.jobs.json_text import NotJson
 from turno.jobs.label import Outcome
 from turno.jobs.moment import moment_of
-from turno.jobs.payload import check_payload, payload_text
 from turno.jobs.recurrence import MISSED, InvalidRule
 from turno.jobs.recurring_job import RecurringJob
 from turno.process_name import person

@@ -9,13 +9,16 @@ from decimal import Decimal, InvalidOperation
 from enum import Flag
 from functools import cache
 from itertools import chain, islice, repeat
-from typing import Annotated, Any, NewType, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NewType, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import inspect as shapes
 
 from turno.errors import InvalidPayload
-from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, is_finite
+from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, NotJson, is_finite, json_text, parse_json
+
+if TYPE_CHECKING:
+    from turno.jobs.handler import JobHandler
 
 NOT_A_FIELD = "is not a field of this request"
 MISSING_FIELD = "is missing"
@@ -53,9 +56,6 @@ _EXAMPLES = {
     "Invalid base64 encoded string": "must be base64 text",
 }
 
-# Takes a plain value and its path, returns the value with sets in order and defaults filled in, and adds to a list the
-# values that only the decoder accepts: unknown fields, infinite decimals.
-Step = Callable[[Any, str, "Found"], Any]
 Found = list[tuple[str, str]]
 
 
@@ -65,17 +65,37 @@ class Converter:
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
         self._decoder = msgspec.json.Decoder(annotation)
-        self._step = _step_of(shapes.type_info(annotation))
+        self._root = shapes.type_info(annotation)
+        # The shapes that need a check or an order, themselves or in a part of them, and the fields of the objects.
+        every = {id(shape): shape for shape in _reachable(self._root)}
+        self._walked = {key for key, one in every.items() if isinstance(one, (*_OBJECTS, *_SETS, shapes.DecimalType))}
+        while more := {
+            key for key, one in every.items() if key not in self._walked and self._walked & {*map(id, _below(one))}
+        }:
+            self._walked |= more
+        self._fields = {key: self._fields_of(one) for key, one in every.items() if isinstance(one, _OBJECTS)}
+
+    def _fields_of(self, shape: Any) -> tuple[dict[str, None], list[tuple[str, Any]], dict[str, Any]]:
+        """Return an object's names, its fields to check, and its defaults, of which the encoder omits some."""
+        given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
+        walked = [(field.encode_name, field.type) for field in shape.fields if id(field.type) in self._walked]
+        return (
+            dict.fromkeys(field.encode_name for field in shape.fields),
+            walked,
+            msgspec.to_builtins(given, str_keys=True),
+        )
 
     def load(self, text: str | bytes | msgspec.Raw) -> Any:
         """Return the value of a JSON text; raises InvalidPayload with each field that does not fit."""
         text = bytes(text) if isinstance(text, msgspec.Raw) else text
         try:
             value = self._decoder.decode(text)
-            plain = msgspec.json.decode(text) if self._step else None
         except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set with unhashable items
             raise InvalidPayload(self._problems(text, error)) from None
-        if found := self._unfit(plain):
+        found: Found = []
+        if self._walked:
+            self._stored(self._root, msgspec.json.decode(text), "", found)
+        if found:
             raise InvalidPayload(_named(found))
         return value
 
@@ -85,117 +105,51 @@ class Converter:
 
     def plain(self, value: Any) -> Any:
         """Return a value in its one form of plain JSON: decimals and dates as text, sets in order."""
-        plain = msgspec.to_builtins(value, str_keys=True)
-        return self._step(plain, "", []) if self._step else plain
-
-    def _unfit(self, plain: Any) -> Found:
-        found: Found = []
-        if self._step:
-            self._step(plain, "", found)
-        return found
+        return self._stored(self._root, msgspec.to_builtins(value, str_keys=True), "", [])
 
     def _problems(self, text: str | bytes, error: Exception) -> list[dict[str, str]]:
         try:
             plain = json.loads(text)
         except ValueError as problem:
             return [{"field": "", "problem": f"is not valid JSON: {problem}"}]
-        unfit = chain(_misfits(self.annotation, plain, ""), self._unfit(plain))
-        found = list(dict.fromkeys(islice(unfit, MOST_PROBLEMS + 1)))
-        return _named(found or [("", _sentence(error))])
+        misfits = list(islice(_misfits(self.annotation, plain, ""), MOST_PROBLEMS + 1))
+        found: Found = []
+        self._stored(self._root, plain, "", found)
+        return _named(list(dict.fromkeys(misfits + found)) or [("", _sentence(error))])
+
+    def _stored(self, shape: Any, plain: Any, path: str, found: Found) -> Any:
+        """Return a plain value with sets in order and defaults filled in.
+
+        `found` receives the values that only the decoder accepts: unknown fields, infinite decimals.
+        """
+        inner = f"{path}." if path else ""
+        match shape, plain:
+            case shapes.DataclassType() | shapes.TypedDictType() | shapes.StructType(), dict():
+                known, walked, defaults = self._fields[id(shape)]
+                found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
+                whole = defaults | plain
+                for name, part in walked:
+                    if name in whole:
+                        whole[name] = self._stored(part, whole[name], f"{inner}{name}", found)
+                return {name: whole[name] for name in known if name in whole}
+            case shapes.DictType(value_type=part), dict() if id(part) in self._walked:
+                return {name: self._stored(part, item, f"{inner}{name}", found) for name, item in plain.items()}
+            case shapes.UnionType(), _:
+                member = next((member for member in shape.types if _may_be(member, plain)), None)
+                return self._stored(member, plain, path, found)
+            case shapes.Metadata(), _:
+                return self._stored(shape.type, plain, path, found)
+            case shapes.DecimalType(), str() if _infinite(plain):
+                found.append((path, NOT_FINITE))
+            case _, (list() | tuple()) if isinstance(shape, (*_LISTS, *_TUPLES)) and id(shape) in self._walked:
+                parts = enumerate(zip(_parts(shape), plain, strict=False))
+                items = [self._stored(part, item, f"{inner}{number}", found) for number, (part, item) in parts]
+                return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
+        return plain
 
 
 # The converter of an annotation, made once.
 converter: Callable[[Any], Converter] = cache(Converter)
-
-
-def _step_of(root: Any) -> Step | None:
-    """Return the step of a type; None if neither the type nor a part of it needs a check or an order."""
-    everything = {id(shape): shape for shape in _reachable(root)}
-    walked = {key for key, shape in everything.items() if isinstance(shape, (*_OBJECTS, *_SETS, shapes.DecimalType))}
-    while more := {
-        key for key, shape in everything.items() if key not in walked and walked & {id(one) for one in _below(shape)}
-    }:
-        walked |= more
-    steps: dict[int, Step] = {}
-    makers = {key: next(make for kinds, make in _STEPS if isinstance(everything[key], kinds)) for key in walked}
-    # A step finds the steps of its parts when it runs: a type may contain itself.
-    steps.update({key: make(everything[key], steps) for key, make in makers.items()})
-    return steps.get(id(root))
-
-
-def _of_object(shape: Any, steps: dict[int, Step]) -> Step:
-    known = {field.encode_name: field.type for field in shape.fields}
-    # The encoder omits a default that is an attribute of the class alone.
-    given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
-    defaults = msgspec.to_builtins(given, str_keys=True)
-
-    def step(plain: Any, path: str, found: Found) -> Any:
-        if not isinstance(plain, dict):
-            return plain
-        inner = f"{path}." if path else ""
-        found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
-        whole = defaults | plain
-        for name, part in known.items():
-            if id(part) in steps and name in whole:
-                whole[name] = steps[id(part)](whole[name], f"{inner}{name}", found)
-        return {name: whole[name] for name in known if name in whole}
-
-    return step
-
-
-def _of_dict(shape: Any, steps: dict[int, Step]) -> Step:
-    def step(plain: Any, path: str, found: Found) -> Any:
-        inner, below = f"{path}." if path else "", steps.get(id(shape.value_type))
-        if below is None or not isinstance(plain, dict):
-            return plain
-        return {name: below(item, f"{inner}{name}", found) for name, item in plain.items()}
-
-    return step
-
-
-def _of_items(shape: Any, steps: dict[int, Step]) -> Step:
-    def step(plain: Any, path: str, found: Found) -> Any:
-        if not isinstance(plain, list | tuple):
-            return plain
-        inner, parts = f"{path}." if path else "", zip(_parts(shape), plain, strict=False)
-        items = [
-            steps[id(part)](item, f"{inner}{number}", found) if id(part) in steps else item
-            for number, (part, item) in enumerate(parts)
-        ]
-        return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
-
-    return step
-
-
-def _of_union(shape: Any, steps: dict[int, Step]) -> Step:
-    def step(plain: Any, path: str, found: Found) -> Any:
-        member = next((member for member in shape.types if _may_be(member, plain)), None)
-        return steps[id(member)](plain, path, found) if id(member) in steps else plain
-
-    return step
-
-
-def _of_metadata(shape: Any, steps: dict[int, Step]) -> Step:
-    return lambda plain, path, found: steps[id(shape.type)](plain, path, found)  # noqa: PLW0108 - made later
-
-
-def _of_decimal(shape: Any, steps: dict[int, Step]) -> Step:  # noqa: ARG001 - as the others
-    def step(plain: Any, path: str, found: Found) -> Any:
-        if isinstance(plain, str) and _infinite(plain):
-            found.append((path, NOT_FINITE))
-        return plain
-
-    return step
-
-
-_STEPS: tuple[tuple[Any, Callable[[Any, dict[int, Step]], Step]], ...] = (
-    (_OBJECTS, _of_object),
-    ((*_LISTS, *_TUPLES), _of_items),
-    (shapes.DictType, _of_dict),
-    (shapes.UnionType, _of_union),
-    (shapes.Metadata, _of_metadata),
-    (shapes.DecimalType, _of_decimal),
-)
 
 
 def _reachable(root: Any) -> Iterator[Any]:
@@ -368,3 +322,38 @@ def _hashable(shape: Any) -> bool:
         return (get_origin(shape.cls) or shape.cls).__hash__ is not None
     unhashable = (shapes.ListType, shapes.DictType, shapes.SetType, shapes.TypedDictType, shapes.ByteArrayType)
     return not isinstance(shape, unhashable)
+
+
+def load_payload(handler: "type[JobHandler[Any]]", text: str | bytes | msgspec.Raw) -> Any:
+    """Return a payload as the type that its handler declares; raises InvalidPayload naming each field."""
+    return converter(handler.payload_type).load(text)
+
+
+def restore_payload(handler: "type[JobHandler[Any]]", plain: Any) -> Any:
+    """Return the payload of its plain JSON form; raises InvalidPayload naming each field."""
+    return load_payload(handler, json.dumps(plain))
+
+
+def check_payload(handler: "type[JobHandler[Any]]", value: Any) -> Any:
+    """Return the payload in its plain JSON form, defaults filled in; raises InvalidPayload naming each field.
+
+    `value` is a mapping, the payload's own dataclass, or the JSON text of a request as msgspec.Raw.
+    """
+    checked = converter(handler.payload_type)
+    payload = checked.load(value if isinstance(value, msgspec.Raw) else text_of(value))
+    handler.validate(payload)
+    return checked.plain(payload)
+
+
+def payload_text(text: str) -> msgspec.Raw:
+    """Return a caller's JSON text for `check_payload`; raises NotJson."""
+    parse_json(text)
+    return msgspec.Raw(text.encode())
+
+
+def text_of(value: Any) -> str:
+    """Return a value as JSON text; raises InvalidPayload with each field that has no JSON form."""
+    try:
+        return json_text(value)
+    except NotJson as error:
+        raise InvalidPayload([{"field": path, "problem": problem} for path, problem in error.problems]) from None

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from turno.errors import NotEnqueued
+from turno.jobs.converter import restore_payload
 from turno.jobs.handler import Handler, JobHandler
 from turno.jobs.job import Priority
-from turno.jobs.payload import restore_payload
 
 UNIQUE_WHILE = ("open", "for ever")
 LONGEST_KEY = 255  # bytes

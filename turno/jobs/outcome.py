@@ -1,11 +1,22 @@
 """The end of an attempt as a value, the retry policy, and the decision that follows; the runner writes it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any, Literal
 
-from turno.errors import InvalidResult
+from turno.errors import (
+    CancelRequested,
+    HandBack,
+    HandlerMisuse,
+    InDoubt,
+    InvalidPayload,
+    InvalidResult,
+    NeedsReview,
+    PermanentFailure,
+    Postponed,
+)
 
 LONGEST = 10 * 365 * 86_400.0  # seconds
 Jitter = Literal["none", "percent", "decorrelated"]
@@ -56,6 +67,7 @@ class RetryPolicy:
 
 
 CENTURY = timedelta(days=36_525)
+POSTPONED = timedelta(seconds=5)  # until a job checks again whether another job has done the work that both need
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,41 +122,7 @@ class Cancel:
             raise InvalidResult("the reason of Cancel holds a NUL character or half a surrogate pair; remove it")
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The handler raised; the error is its record already.
-
-    `doubt` names the possible effects outside in spite of the error.
-    """
-
-    error: dict[str, Any]
-    permanent: bool = False
-    doubt: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HandedBack:
-    """The worker is stopping; another worker continues the job from its last checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snooze:
-    """The job needs the work of another job; it runs again `after` seconds."""
-
-    after: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Park:
-    """Something outside, named by `doubt`, may have happened; a person must settle it."""
-
-    doubt: str
-    error: dict[str, Any]
-
-
-NotCompleted = Reschedule | Cancel | Raised | HandedBack | Snooze | Park
-Outcome = Completed | NotCompleted
+Outcome = Completed | Reschedule | Cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +151,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelJob:
-    """End the job as cancelled."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class AwaitReview:
     """Wait until a person settles `doubt`; the attempt does not count."""
 
@@ -188,44 +159,43 @@ class AwaitReview:
     error: dict[str, Any]
 
 
-Decision = Retry | Fail | Release | CancelJob | AwaitReview
+Decision = Retry | Fail | Release | Cancel | AwaitReview
 
 
 def decide(
-    outcome: NotCompleted, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
+    outcome: Reschedule | Cancel | Exception,
+    describe: Callable[[Exception], dict[str, Any]],
+    *,
+    errors: int,
+    max_attempts: int,
+    policy: RetryPolicy,
+    now: Callable[[], datetime],
+    chance: float,
 ) -> Decision:
     """Return the record of an outcome; the result of a completed job is written unchanged, with its transaction.
 
-    `errors` were counted before this attempt, `now` is the database's clock where the outcome needs one,
-    `chance` is drawn from [0, 1).
+    `describe` returns the stored form of an error, `now` the time of the database. `errors` were counted before this
+    attempt, `chance` is drawn from [0, 1).
     """
     match outcome:
-        case Cancel(reason):
-            return CancelJob(reason)
+        case Cancel():
+            return outcome
+        case CancelRequested():
+            return Cancel("cancelled on request")
         case Reschedule():
-            return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
-        case HandedBack():
-            return Release(_needed(now), "released", "handed back by a stopping worker")
-        case Snooze(after, reason):
-            return Release(_needed(now) + timedelta(seconds=after), "released", reason)
-        case Park(doubt, error):
+            return Release(outcome.due(now()), "rescheduled", "rescheduled by its handler")
+        case HandBack():
+            return Release(now(), "released", "handed back by a stopping worker")
+        case Postponed():
+            return Release(now() + POSTPONED, "released", str(outcome))
+    error = describe(outcome)
+    match outcome:
+        case NeedsReview(doubt=doubt):
             return AwaitReview(doubt, f"{doubt} is in doubt: {error['message']}", error)
-        case Raised(error, permanent=True):
+        case PermanentFailure() | HandlerMisuse() | InvalidPayload() | InvalidResult():
             return Fail("failed for good", error)
-        case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
-            return _give_up(error, doubt)
-        case Raised(error):
-            return Retry(policy.delay(errors + 1, chance), error)
-
-
-def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
-    if doubt is None:
-        return Fail("no attempts left", error)
-    # A failure would hide that something outside may have happened.
-    return AwaitReview(doubt, f"no attempts left: {error['message']}", error)
-
-
-def _needed(now: datetime | None) -> datetime:
-    if now is None:
-        raise ValueError("deciding when to run again needs the database's clock")
-    return now
+    if errors + 1 < max_attempts:
+        return Retry(policy.delay(errors + 1, chance), error)
+    if isinstance(outcome, InDoubt):  # a failure would hide that something outside may have happened
+        return AwaitReview(outcome.doubt, f"no attempts left: {error['message']}", error)
+    return Fail("no attempts left", error)

@@ -12,48 +12,30 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import psycopg
 
-from turno.errors import (
-    CancelRequested,
-    ClaimLost,
-    HandlerMisuse,
-    InDoubt,
-    InvalidPayload,
-    InvalidResult,
-    NeedsReview,
-    PermanentFailure,
-    Postponed,
-    Waits,
-)
+from turno.errors import ClaimLost, HandlerMisuse, InvalidResult, Waits
+from turno.jobs.converter import load_payload
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Claim
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import (
     AwaitReview,
     Cancel,
-    CancelJob,
     Completed,
     Decision,
     Fail,
-    HandedBack,
-    NotCompleted,
     Outcome,
-    Park,
-    Raised,
     Release,
     Reschedule,
     Retry,
-    Snooze,
     decide,
 )
-from turno.jobs.payload import load_payload
 from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
 from turno.runner.resource_limits import limited_memory
 from turno.runner.session import HandlerConnection
-from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
-from turno.store.handler.attempts import Started
+from turno.store.handler.pipeline import Started
 from turno.tracing import Spans
 
 log = logging.getLogger(__name__)
@@ -69,7 +51,6 @@ REFUSED = (
     psycopg.IntegrityError,
     psycopg.ProgrammingError,
 )
-POSTPONED_SECONDS = 5.0  # until a job checks again whether another job has finished the work that both need
 # Yields the functions to call, and receives their results.
 Steps: TypeAlias = Generator[Callable[[], Any], Any, Any]
 
@@ -117,15 +98,16 @@ class Attempt:
             return answer
         return Completed(serialise(answer))
 
-    def record(self, outcome: NotCompleted | Exception, chance: float) -> str:
+    def record(self, outcome: Reschedule | Cancel | Exception, chance: float) -> str:
         """Record an outcome other than completed; returns the job's new status.
 
-        An outcome that cannot be stored fails the job for good. Raises ClaimLost, and the errors that end the process.
+        An outcome that cannot be stored fails the job for good. Raises ClaimLost, and MemoryError, which ends the
+        process.
         """
         if isinstance(outcome, Waits):
             return "pending"  # as it was committed
-        if isinstance(outcome, Exception):
-            outcome = self._outcome_of(outcome)
+        if isinstance(outcome, ClaimLost | MemoryError):
+            raise outcome
         try:
             return self._write(self._decision(outcome, chance))
         except REFUSED as error:
@@ -139,38 +121,14 @@ class Attempt:
         """Take note that the attempt's record is committed as `status`, or that its claim was lost."""
         self.spans.end(status)
 
-    def _outcome_of(self, error: Exception) -> NotCompleted:
-        """Return the outcome that a handler's error is; raises it again if it ends the attempt or the process."""
-        describe = self.context.errors.describe
-        match error:
-            case ClaimLost():
-                raise error
-            case CancelRequested():
-                return Cancel("cancelled on request")
-            case HandBack():
-                return HandedBack()
-            case NeedsReview():
-                return Park(error.doubt, describe(error))
-            case InDoubt():
-                return Raised(describe(error), doubt=error.doubt)
-            case Postponed():
-                return Snooze(POSTPONED_SECONDS, str(error))
-            case PermanentFailure() | HandlerMisuse() | InvalidPayload() | InvalidResult():
-                return Raised(describe(error), permanent=True)
-            case MemoryError():
-                raise error
-            case _:
-                return Raised(describe(error))
-
-    def _decision(self, outcome: NotCompleted, chance: float) -> Decision:
-        timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
-        now = self.transaction.retry_on_new_session(attempts.now) if timed else None
+    def _decision(self, outcome: Reschedule | Cancel | Exception, chance: float) -> Decision:
         return decide(
             outcome,
+            self.context.errors.describe,
             errors=0 if self._resets_errors else self.started.errors,
             max_attempts=self.started.max_attempts,
             policy=self.handler.retry,
-            now=now,
+            now=lambda: self.transaction.retry_on_new_session(attempts.now),
             chance=chance,
         )
 
@@ -202,7 +160,7 @@ class Attempt:
                 return attempts.fail(session, claim, cause, error, None, reset_errors=self._resets_errors)
             case Release(run_at, outcome, reason):
                 return attempts.release(session, claim, outcome, reason, run_at)
-            case CancelJob(reason):
+            case Cancel(reason):
                 return attempts.cancel(session, claim, reason)
             case AwaitReview(doubt, reason, error):
                 log.warning("a person must decide: %s", reason, extra=self.context.log_fields)

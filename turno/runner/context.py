@@ -11,21 +11,21 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from turno.errors import CancelRequested, HandlerMisuse, PermanentFailure
+from turno.errors import CancelRequested, HandBack, HandlerMisuse, PermanentFailure
+from turno.jobs.converter import check_payload
 from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
-from turno.jobs.payload import check_payload
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import AttemptLedger, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
-from turno.runner.shared_state import HandBack, SharedState
+from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
 from turno.store.handler import attempts
-from turno.store.handler.attempts import Started
+from turno.store.handler.pipeline import Started
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.identity.tenant import CompanyLogin
 

@@ -16,7 +16,7 @@ from turno import crash_points, tracing
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.handler import Registry
 from turno.jobs.job import Batch, Claim
-from turno.jobs.outcome import Completed, NotCompleted
+from turno.jobs.outcome import Cancel, Completed, Reschedule
 from turno.runner.attempt import Attempt
 from turno.runner.context import AttemptContext
 from turno.runner.session import Sessions, collided
@@ -180,7 +180,7 @@ class Run:
         spans = tracing.tracer().attempt(started.trace_context, _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
-    def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
+    def _alone(self, number: int, attempt: Attempt, outcome: Reschedule | Cancel | Exception, tries: int) -> None:
         """Commit the jobs before a job that did not complete, then repeat or record this job."""
         shared = bool(self._kept)
         if (error := self._transaction.undo()) is not None:
@@ -192,7 +192,7 @@ class Run:
         else:
             self._settle(number, attempt, outcome, tries)
 
-    def _settle(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
+    def _settle(self, number: int, attempt: Attempt, outcome: Reschedule | Cancel | Exception, tries: int) -> None:
         if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:
             sleep(0.05 * tries * self._executor.chance())
             self._again(number, tries + 1)

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 import psycopg
 
 from turno.errors import InvalidResult, PermanentFailure
+from turno.jobs.converter import restore_payload
 from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.payload import restore_payload
 from turno.runner.attempt import run_to_end
 from turno.runner.items import Ledger, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection

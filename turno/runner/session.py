@@ -16,13 +16,14 @@ from psycopg.rows import TupleRow
 from turno.errors import HandlerMisuse
 from turno.store.handler.pipeline import Pipeline, Statement
 from turno.tenancy.identity.connections import ConfirmedConnection
-from turno.tenancy.identity.session import UNCHANGED, NotConfined, believe_confined
+from turno.tenancy.identity.session import NotConfined
 from turno.tenancy.identity.tenant import HandlerLogin
 
 RV = TypeVar("RV")
 
 # The parts of DISCARD ALL without the loss of plans: a plan holds no data, and planning the functions of a tenant again
-# costs a job more than its own statements. The last statement returns the user of the session.
+# costs a job more than its own statements. The last statement returns the user of the session: the login has proved the
+# rights of its role, and no job can change them.
 CLEAN: tuple[Statement, ...] = (
     ("CLOSE ALL", ()),
     ("SET SESSION AUTHORIZATION DEFAULT", ()),
@@ -31,7 +32,7 @@ CLEAN: tuple[Statement, ...] = (
     ("DISCARD TEMP", ()),
     ("DISCARD SEQUENCES", ()),
     ("DEALLOCATE ALL", ()),
-    (UNCHANGED, ()),
+    ("SELECT session_user, current_user = session_user", ()),
 )
 UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 IDLE_SECONDS = 30.0
@@ -99,6 +100,11 @@ class HandlerConnection(ConfirmedConnection):
         self.refusal = "this session went back when its job ended; use job.connection of the present job"
         self._pool = None  # so that psycopg does not warn: the connection is not left open, the new object has it
         return fresh
+
+    def believe_confined(self, role: str) -> None:
+        """Raise NotConfined unless the session had this user after its cleaning."""
+        if self.cleaned != (role, True):
+            raise NotConfined(role)
 
     @property
     def cleaning(self) -> Sequence[Statement]:
@@ -207,7 +213,7 @@ class Sessions:
                 connection = connection.rewrapped()
                 psycopg.Connection.rollback(connection)
                 connection.clean()
-            believe_confined(connection.cleaned, login.role)
+            connection.believe_confined(login.role)
         except (psycopg.Error, NotConfined):
             return None
         connection.cleaned = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from types import FrameType
 
-from turno.errors import EndsAttempt
 from turno.runner import line_ring
 from turno.runner.line_ring import LineRing
 
@@ -17,10 +16,6 @@ WORDS = 9 * 8  # bytes
 SIZE = WORDS + line_ring.SIZE
 NOWHERE = -1
 NS = 1e9
-
-
-class HandBack(EndsAttempt):
-    """The worker is stopping, and the job is at a safe place."""
 
 
 class SharedState:

@@ -15,11 +15,10 @@ from turno.jobs.job import Batch, Claim
 from turno.runner.session import HandlerConnection, Sessions, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts
-from turno.store.handler.attempts import Started
-from turno.store.handler.pipeline import JobPipeline, Result
+from turno.store.handler.pipeline import JobPipeline, Result, Started
 from turno.store.outage import in_short, unreachable
 from turno.store.statements import named_refusals
-from turno.tenancy.identity.session import NotConfined, believe_confined
+from turno.tenancy.identity.session import NotConfined
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -252,7 +251,7 @@ class BatchTransaction:
             (session.cleaned,) = pipeline.rows(ended - 1)
         if following:
             try:
-                believe_confined(session.cleaned, self._login.role)
+                session.believe_confined(self._login.role)
                 pipeline.raise_refusal()
                 self._begun(following, pipeline)
             except (psycopg.Error, NotConfined):

@@ -16,9 +16,9 @@ from psycopg.rows import dict_row
 
 from turno.capability import installed
 from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
+from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.new_job import NewJob
-from turno.jobs.payload import check_payload
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins

@@ -17,11 +17,10 @@ from werkzeug.datastructures import Headers, MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from turno.errors import InvalidPayload
-from turno.jobs.converter import alternatives, converter
+from turno.jobs.converter import alternatives, check_payload, converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, parse_json
 from turno.jobs.moment import moment_of
-from turno.jobs.payload import check_payload
 from turno.web.responses import FieldProblem, Kind, Problem, invalid
 
 # The only form of an id in this API; UUID() would also take braces, urn: and missing hyphens.

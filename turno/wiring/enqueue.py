@@ -10,10 +10,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from turno.environment import setting
 from turno.errors import NotEnqueued
+from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, Registry, named_handlers
 from turno.jobs.job import PriorityName
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, is_keyed, payload_of
-from turno.jobs.payload import check_payload
 from turno.store import host
 
 __all__ = ["Enqueued", "enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async"]

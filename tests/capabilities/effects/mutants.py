@@ -134,8 +134,8 @@ MUTANTS = (
         "a job in doubt fails",
         BY_PEOPLE,
         "turno/jobs/outcome.py",
-        "    if doubt is None:\n",
-        "    if True:\n",
+        "    if isinstance(outcome, InDoubt):",
+        "    if False:",
         (f"{REVIEW}::test_job_without_attempts_left_is_parked_in_doubt",),
     ),
     Mutant(

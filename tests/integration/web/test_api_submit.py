@@ -12,7 +12,7 @@ import pytest
 from tests.api import SETTINGS, Caller, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
-from turno.traces import trace_id
+from turno.tracing import trace_id
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -2,23 +2,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turno.jobs.outcome import (
-    AwaitReview,
-    Cancel,
-    CancelJob,
-    Decision,
-    Fail,
-    HandedBack,
-    NotCompleted,
-    Park,
-    Raised,
-    Release,
-    Reschedule,
-    Retry,
-    RetryPolicy,
-    Snooze,
-    decide,
+from turno.errors import (
+    CancelRequested,
+    HandBack,
+    InDoubt,
+    InvalidPayload,
+    NeedsReview,
+    PermanentFailure,
+    Postponed,
 )
+from turno.jobs.outcome import AwaitReview, Cancel, Decision, Fail, Release, Reschedule, Retry, RetryPolicy, decide
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ERROR = {"class": "ValueError", "message": "no"}
@@ -27,16 +20,18 @@ ERROR = {"class": "ValueError", "message": "no"}
 @pytest.mark.parametrize(
     ("outcome", "errors", "decision"),
     [
-        (Cancel("no orders left"), 0, CancelJob("no orders left")),
-        (Raised(ERROR), 0, Retry(5.0, ERROR)),
-        (Raised(ERROR), 2, Retry(20.0, ERROR)),  # the third error, a fourth attempt follows
-        (Raised(ERROR), 3, Fail("no attempts left", ERROR)),
-        (Raised(ERROR), 9, Fail("no attempts left", ERROR)),
-        (Raised(ERROR, doubt="cae"), 2, Retry(20.0, ERROR)),
-        (Raised(ERROR, doubt="cae"), 3, AwaitReview("cae", "no attempts left: no", ERROR)),
-        (Park("cae", ERROR), 0, AwaitReview("cae", "cae is in doubt: no", ERROR)),
-        (Snooze(5, "another does it"), 3, Release(NOW + timedelta(seconds=5), "released", "another does it")),
-        (Raised(ERROR, permanent=True), 0, Fail("failed for good", ERROR)),
+        (Cancel("no orders left"), 0, Cancel("no orders left")),
+        (CancelRequested(), 0, Cancel("cancelled on request")),
+        (ValueError(), 0, Retry(5.0, ERROR)),
+        (ValueError(), 2, Retry(20.0, ERROR)),  # the third error, a fourth attempt follows
+        (ValueError(), 3, Fail("no attempts left", ERROR)),
+        (ValueError(), 9, Fail("no attempts left", ERROR)),
+        (InDoubt("cae", "no"), 2, Retry(20.0, ERROR)),
+        (InDoubt("cae", "no"), 3, AwaitReview("cae", "no attempts left: no", ERROR)),
+        (NeedsReview("cae", "no"), 0, AwaitReview("cae", "cae is in doubt: no", ERROR)),
+        (Postponed("another does it"), 3, Release(NOW + timedelta(seconds=5), "released", "another does it")),
+        (PermanentFailure(), 0, Fail("failed for good", ERROR)),
+        (InvalidPayload([]), 0, Fail("failed for good", ERROR)),
         (Reschedule(after=90), 3, Release(NOW + timedelta(seconds=90), "rescheduled", "rescheduled by its handler")),
         (
             Reschedule(after=timedelta(hours=2)),
@@ -44,22 +39,27 @@ ERROR = {"class": "ValueError", "message": "no"}
             Release(NOW + timedelta(hours=2), "rescheduled", "rescheduled by its handler"),
         ),
         (Reschedule(at=NOW), 0, Release(NOW, "rescheduled", "rescheduled by its handler")),
-        (HandedBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
+        (HandBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
     ],
 )
-def test_outcome_has_its_consequence(outcome: NotCompleted, errors: int, decision: Decision) -> None:
-    policy = RetryPolicy(jitter="none")
-    assert decide(outcome, errors=errors, max_attempts=4, policy=policy, now=NOW, chance=0.5) == decision
+def test_outcome_has_its_consequence(outcome: Reschedule | Cancel | Exception, errors: int, decision: Decision) -> None:
+    assert decided(outcome, errors, RetryPolicy(jitter="none")) == decision
 
 
 def test_handler_without_retry_fails_at_first_error() -> None:
-    decided = decide(Raised(ERROR), errors=0, max_attempts=1, policy=RetryPolicy.never(), now=None, chance=0.5)
-    assert decided == Fail("no attempts left", ERROR)
+    assert decided(ValueError(), 0, RetryPolicy.never()) == Fail("no attempts left", ERROR)
 
 
-def test_running_again_at_a_time_needs_the_clock() -> None:
-    with pytest.raises(ValueError, match="clock"):
-        decide(HandedBack(), errors=0, max_attempts=4, policy=RetryPolicy(), now=None, chance=0.5)
+def decided(outcome: Reschedule | Cancel | Exception, errors: int, policy: RetryPolicy) -> Decision:
+    return decide(
+        outcome,
+        lambda _: ERROR,
+        errors=errors,
+        max_attempts=policy.max_attempts,
+        policy=policy,
+        now=lambda: NOW,
+        chance=0.5,
+    )
 
 
 @pytest.mark.parametrize("wrong", [{}, {"at": NOW, "after": 5.0}, {"at": datetime(2026, 1, 1)}])  # noqa: DTZ001

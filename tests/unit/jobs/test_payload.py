@@ -17,9 +17,8 @@ from msgspec import Meta
 
 from tests.payload_types import VALUES, Colour, Line, texts, types_in
 from turno.errors import InvalidPayload
-from turno.jobs.converter import unsupported
+from turno.jobs.converter import check_payload, load_payload, unsupported
 from turno.jobs.handler import JobHandler
-from turno.jobs.payload import check_payload, load_payload
 
 
 class Shade(Flag):

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from turno.errors import InvalidPayload
+from turno.jobs.converter import load_payload, text_of
 from turno.jobs.handler import Handler
-from turno.jobs.payload import load_payload, text_of
 
 
 def check_event(handlers: Iterable[Handler], event: str, data: Any) -> Any:

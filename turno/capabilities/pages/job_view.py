@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from turno.errors import UnknownJobType
+from turno.jobs.converter import restore_payload
 from turno.jobs.error_record import line_of
 from turno.jobs.job import Status
-from turno.jobs.payload import restore_payload
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import JobBody, job_body
 from turno.web.pages.visit import Visit

@@ -9,13 +9,13 @@ from psycopg.rows import tuple_row
 
 from turno import crash_points
 from turno.errors import HandlerMisuse, PartsFailed, Waits
+from turno.jobs.converter import check_payload, restore_payload
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Claim, Status
 from turno.jobs.job_context import JobContext, Part
 from turno.jobs.json_text import serialise
 from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.jobs.payload import check_payload, restore_payload
 from turno.runner.attempt import run_to_end
 from turno.runner.context import AttemptContext
 from turno.store.statements import named_refusals, qualified, row_of

@@ -18,8 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context, set_t
 from opentelemetry.trace import Tracer as OpenTelemetryTracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from turno.traces import continued
-from turno.tracing import Attributes, Spans, Tracer
+from turno.tracing import Attributes, Spans, Tracer, continued
 
 FLUSH_SECONDS = 2.0  # wait of an ending process for the export of its last spans
 ENDS = {"completed": "job.complete", "failed": "job.fail", "pending": "job.retry"}

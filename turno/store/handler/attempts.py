@@ -1,7 +1,6 @@
 """The statements of an attempt about its job, as the tenant's handler role and under the token of the claim."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 from uuid import UUID
@@ -13,31 +12,10 @@ from psycopg.types.json import Jsonb
 from turno.errors import NotEnqueued
 from turno.jobs.job import Claim
 from turno.jobs.new_job import Enqueued, NewJob, as_json
+from turno.store.handler.pipeline import keys
 from turno.store.statements import named_refusals, qualified, row_of, value_of
-from turno.traces import trace_id
 
 Session = psycopg.Connection[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A job at the begin of its attempt; `errors` were counted before."""
-
-    payload: str  # JSON text, so that no number passes through a float
-    user_id: str
-    correlation_id: str | None
-    trace_context: str | None
-    attempt: int
-    errors: int
-    max_attempts: int
-    checkpoint: Any
-    expired: bool
-    cancelled: bool
-
-    @property
-    def log_fields(self) -> dict[str, object]:
-        """Return the ids of the request that enqueued the job, for lines of the log."""
-        return {"correlation_id": self.correlation_id, "trace_id": trace_id(self.trace_context)}
 
 
 def prove(session: Session, transaction: str, schema: str) -> None:
@@ -180,16 +158,6 @@ def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
 def lost(session: Session, claims: Sequence[Claim]) -> None:
     """Count the attempts that lost their claims and have no recorded end."""
     session.execute(qualified("SELECT {}.claims_lost(%s, %s)", claims[0].login.schema), keys(claims))
-
-
-def keys(claims: Sequence[Claim]) -> tuple[str, str]:
-    """Return the ids and the tokens of these claims as two arrays in SQL."""
-    return array(claim.job_id.hex for claim in claims), array(claim.token.hex for claim in claims)
-
-
-def array(elements: Iterable[str]) -> str:
-    """Return an array in SQL: psycopg takes some five microseconds for each element of a list."""
-    return f"{{{','.join(elements)}}}"
 
 
 def _under_claim(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:

@@ -1,6 +1,6 @@
 """Statements that are one message to the server, and the verbs that fetch and complete the jobs of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, pairwise
@@ -16,8 +16,8 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from turno.jobs.job import Claim
-from turno.store.handler.attempts import Started, array, keys
 from turno.store.statements import named_refusals, qualified
+from turno.tracing import trace_id
 
 # Parameters are $1, $2, … in the text: never part of it, as a text may end up in the server's log.
 Statement: TypeAlias = tuple[LiteralString, Sequence[object]]
@@ -89,6 +89,27 @@ class Pipeline:
         value = self._answers[number].get_value(0, 0)
         assert value is not None, "the statement always has a value"  # noqa: S101
         return value.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job at the begin of its attempt; `errors` were counted before."""
+
+    payload: str  # JSON text, so that no number passes through a float
+    user_id: str
+    correlation_id: str | None
+    trace_context: str | None
+    attempt: int
+    errors: int
+    max_attempts: int
+    checkpoint: Any
+    expired: bool
+    cancelled: bool
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return the ids of the request that enqueued the job, for lines of the log."""
+        return {"correlation_id": self.correlation_id, "trace_id": trace_id(self.trace_context)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +215,13 @@ def _answers(pgconn: PGconn, units: Sequence[int]) -> PQGen[list[PGresult]]:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", r"\\").replace('"', r"\"") + '"'
+
+
+def keys(claims: Sequence[Claim]) -> tuple[str, str]:
+    """Return the ids and the tokens of these claims as two arrays in SQL."""
+    return array(claim.job_id.hex for claim in claims), array(claim.token.hex for claim in claims)
+
+
+def array(elements: Iterable[str]) -> str:
+    """Return an array in SQL: psycopg takes some five microseconds for each element of a list."""
+    return f"{{{','.join(elements)}}}"

@@ -42,6 +42,9 @@ C = TypeVar("C", bound=psycopg.Connection[Any])
 class NotConfined(Exception):
     """The session could reach beyond one tenant: it is a superuser, bypasses row security, or is member of a role."""
 
+    def __init__(self, role: str) -> None:
+        super().__init__(f"the session of {role} is not confined to one tenant; run `turno db check`")
+
 
 class LoginRefused(psycopg.OperationalError):
     """The server refused this tenant's login; `turno tenant reset-login` mends a changed password."""
@@ -103,7 +106,6 @@ def handler_session(
 
 
 # A handler may be in one group, which reads shared look-up schemas and is itself in none.
-# Without parameters, so that it can be sent together with other commands.
 CONFINED: LiteralString = """
 SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
        AND NOT EXISTS (
@@ -113,19 +115,11 @@ SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.ro
 FROM pg_roles r WHERE r.rolname = session_user
 """
 
-# Read between two jobs. The login has proved the rights of its role, and no job can change them.
-UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
-
 
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
     """Raise NotConfined unless this is `role`, in no group but the handlers', and has no power over row security."""
-    believe_confined(connection.execute(CONFINED).fetchone(), role)
-
-
-def believe_confined(row: TupleRow | None, role: str) -> None:
-    """Raise NotConfined unless this answer to CONFINED or UNCHANGED is that of a session confined as `role`."""
-    if row is None or row[0] != role or not row[1]:
-        raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno db check`")
+    if connection.execute(CONFINED).fetchone() != (role, True):
+        raise NotConfined(role)
 
 
 def assert_pinned(connection: psycopg.Connection[Any], role: str) -> None:

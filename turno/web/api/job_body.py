@@ -9,7 +9,7 @@ from uuid import UUID
 
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, Outcome, label, outcome, waiting_for
-from turno.traces import trace_id
+from turno.tracing import trace_id
 from turno.web.responses import from_row
 from turno.web.services import job_links
 

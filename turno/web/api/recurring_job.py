@@ -8,10 +8,9 @@ import msgspec
 from flask import request
 
 from turno.errors import InvalidPayload
-from turno.jobs.converter import converter
+from turno.jobs.converter import converter, payload_text
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
-from turno.jobs.payload import payload_text
 from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.jobs.recurring_job import RecurringJob
 from turno.web.api.submit import Band, QueueName, known_handler
