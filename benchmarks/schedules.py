@@ -17,7 +17,7 @@ from benchmarks.latency_probe import Ring
 from benchmarks.report import Report
 from benchmarks.resident import resident
 from benchmarks.sampling import quantile
-from turno.capabilities.schedules.maintenance import SOURCE, fire_due
+from turno.capabilities.schedules.firing import due_tenants, fire_due
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
@@ -147,7 +147,7 @@ def _asked(engine: Engine) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()
-        found = SOURCE.tenants(engine)
+        found = due_tenants(engine)
         took.append((time.perf_counter() - start) * 1000)
         assert found == [], "nothing is due"  # noqa: S101
     return took

@@ -66,8 +66,8 @@ def test_imports_keep_every_contract() -> None:
 @pytest.mark.parametrize(
     ("file", "line", "contract"),
     [
-        ("maintenance/tasks.py", "import turno.capabilities.schedules.changes", "Layers of the library"),
-        ("capabilities/files/api.py", "import turno.capabilities.schedules.changes", "imports no other capability"),
+        ("maintenance/tasks.py", "import turno.capabilities.schedules.stored", "Layers of the library"),
+        ("capabilities/files/api.py", "import turno.capabilities.schedules.stored", "imports no other capability"),
         ("runner/executor.py", "import turno.store.engine.engine", "without the engine's login"),
         ("store/api/jobs.py", "import flask", "Flask serves the web"),
         ("jobs/payload.py", "import psycopg", "no I/O"),

@@ -298,7 +298,6 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
         "rescued",
         "scheduled",
         "schedules repaired",
-        "templates fired",
         "events purged",
         "files purged",
         "promoted",

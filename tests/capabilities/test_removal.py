@@ -44,15 +44,15 @@ ROWS = {
     "admin": "SELECT",  # it has neither tables nor views
     "pages": "SELECT",  # it has neither tables nor views
     "audit": "INSERT INTO turno.operator_acts (action, subject) VALUES ('host add', 'erp')",
-    "schedule_templates": "INSERT INTO turno.schedule_templates"
+    "schedules": "INSERT INTO job_schedules"
+    " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+    " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour');"
+    "INSERT INTO turno.schedule_templates"
     " (name, type, payload, priority, user_id, every, zone, spread, missed)"
     " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once') ON CONFLICT DO NOTHING;"
     "INSERT INTO turno.template_zones SELECT id, 'UTC' FROM turno.tenants WHERE schema = current_schema();"
     "INSERT INTO turno.template_runs SELECT gen_random_uuid(), n.id, t.id, now()"
     " FROM turno.schedule_templates t CROSS JOIN turno.tenants n WHERE n.schema = current_schema()",
-    "schedules": "INSERT INTO job_schedules"
-    " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
-    " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour')",
     "streams": "INSERT INTO turno.stream_tickets VALUES"
     " (sha256(random()::text::bytea), 'suc0001', 'ana', false, NULL, 0, 1, 'infinity')",
     "sql_api": "SELECT",  # it has functions alone

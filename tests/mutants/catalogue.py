@@ -12,7 +12,6 @@ from tests.capabilities.files import mutants as files
 from tests.capabilities.pages import mutants as tenant_pages
 from tests.capabilities.parts import mutants as parts
 from tests.capabilities.rabbitmq import mutants as rabbitmq
-from tests.capabilities.schedule_templates import mutants as schedule_templates
 from tests.capabilities.schedules import mutants as schedules
 from tests.capabilities.statistics import mutants as statistics
 from tests.capabilities.streams import mutants as streams
@@ -95,7 +94,6 @@ MUTANTS = (
     *webhooks.MUTANTS,
     *audit.MUTANTS,
     *statistics.MUTANTS,
-    *schedule_templates.MUTANTS,
     *tags.MUTANTS,
     *tax_authority.MUTANTS,
 )

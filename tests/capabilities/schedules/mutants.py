@@ -1,4 +1,4 @@
-"""Guards of schedules: one job a moment from any sweep, and none without permission."""
+"""Guards of schedules and templates: one job for each moment, none while paused, and none without permission."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ RULES = "tests/unit/jobs/test_recurrence.py"
 FIRING = "tests/unit/jobs/test_firing.py"
 FIRE = "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql"
 PUT = "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql"
-TASK = "turno/maintenance/recurring.py"
+TASK = "turno/capabilities/schedules/firing.py"
 DUE = "turno/capabilities/schedules/sql/control/functions/schedules_due.sql"
+CONTROL = "turno/capabilities/schedules/sql/control/functions"
+TENANT = "turno/capabilities/schedules/sql/tenant/functions"
+TEMPLATES = "tests/capabilities/schedules/test_templates_firing.py"
+TEMPLATES_API = "tests/capabilities/schedules/test_templates_api.py"
+TEMPLATES_ONCE = "issue 25: one firing for each tenant and moment across hosts"
 
 MUTANTS = (
     Mutant(
         "a sweep with an older state of a schedule fires it",
         ONCE,
         FIRE,
-        "s.id = p_schedule AND s.next_at = p_was FOR UPDATE",
-        "s.id = p_schedule FOR UPDATE",
+        "s.id = p_rule AND s.next_at = p_was FOR UPDATE",
+        "s.id = p_rule FOR UPDATE",
         (f"{SWEEPS}::test_outdated_schedule_makes_no_job",),
     ),
     Mutant(
@@ -42,7 +47,7 @@ MUTANTS = (
         "a schedule ignores its queue",
         "a schedule may choose one of the queues of its type",
         FIRE,
-        "coalesce(s.queue, h.queue)",
+        "coalesce(rule.queue, h.queue)",
         "h.queue",
         (f"{SWEEPS}::test_a_job_waits_in_the_queue_of_its_schedule",),
     ),
@@ -90,7 +95,7 @@ MUTANTS = (
         "a schedule continues when a hundred of its jobs wait",
         "issue 17: missed runs have a bound",
         FIRE,
-        "ELSIF cardinality(own.open_jobs) >= p_most_open THEN",
+        "ELSIF cardinality(rule.open_jobs) >= p_most_open THEN",
         "ELSIF false THEN",
         (f"{SWEEPS}::test_an_unknown_type_and_a_backlog_say_so_and_make_nothing",),
     ),
@@ -114,8 +119,8 @@ MUTANTS = (
         "an ended job counts as open",
         "a job that stays open stops no schedule",
         FIRE,
-        "j.id = ANY (own.open_jobs) AND j.finished_at IS NULL",
-        "j.id = ANY (own.open_jobs)",
+        "j.id = ANY (rule.open_jobs) AND j.finished_at IS NULL",
+        "j.id = ANY (rule.open_jobs)",
         (f"{SWEEPS}::test_a_job_that_stays_open_stops_no_schedule",),
     ),
     Mutant(
@@ -154,8 +159,8 @@ MUTANTS = (
         "jobs of schedules bypass their user's quota",
         "schedules count in the user's quota of open jobs",
         "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql",
-        "    ELSIF cardinality(own.open_jobs) > 0\n",
-        "    ELSIF false\n",
+        "AND quota_reached(rule.user_id, user_limit)",
+        "AND false",
         ("tests/capabilities/schedules/test_firing_due.py::test_open_jobs_of_schedules_count_in_the_quota",),
     ),
     Mutant(
@@ -165,5 +170,77 @@ MUTANTS = (
         "WHERE user_id = new.user_id) >= p_most / 10",
         "WHERE user_id = new.user_id) >= p_most",
         ("tests/capabilities/schedules/test_firing_due.py::test_a_user_saves_at_most_a_tenth_of_the_schedules",),
+    ),
+    Mutant(
+        "an outdated copy of a template fires",
+        TEMPLATES_ONCE,
+        FIRE,
+        "c.template_id = p_rule AND c.next_at = p_was FOR UPDATE",
+        "c.template_id = p_rule FOR UPDATE",
+        (f"{TEMPLATES}::test_an_outdated_state_makes_no_job",),
+    ),
+    Mutant(
+        "a template fires into a queue that its type lost",
+        "a template may choose one of the queues of its type",
+        FIRE,
+        " AND (rule.queue IS NULL OR rule.queue = ANY (h.other_queues || h.queue::text))",
+        "",
+        (f"{TEMPLATES}::test_a_job_waits_in_the_queue_of_its_template",),
+    ),
+    Mutant(
+        "a changed template repeats a moment",
+        TEMPLATES_ONCE,
+        FIRE,
+        "AND r.template_id = p_rule AND r.moment = m.moment",
+        "AND r.template_id = p_rule AND r.moment > m.moment",
+        (f"{TEMPLATES}::test_changed_rule_or_clock_makes_no_moment_twice",),
+    ),
+    Mutant(
+        "a new tenant has no copies",
+        "issue 25: a template applies to present and future tenants",
+        f"{CONTROL}/template_tenant_changed.sql",
+        "IF NEW.state = 'active' THEN",
+        "IF NEW.state = 'nowhere' THEN",
+        (f"{TEMPLATES}::test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none",),
+    ),
+    Mutant(
+        "a template ignores the zone of the tenant",
+        "issue 25: in the tenant's time zone",
+        DUE,
+        "coalesce(z.zone, t.zone), t.spread",
+        "t.zone, t.spread",
+        (f"{TEMPLATES}::test_a_tenant_s_zone_replaces_the_template_s",),
+    ),
+    Mutant(
+        "a paused copy of a template fires",
+        "issue 25: a tenant may pause its copy",
+        f"{TENANT}/template_copy_switch.sql",
+        "WHEN p_pause OR own.all_paused THEN 'infinity'",
+        "WHEN own.all_paused THEN 'infinity'",
+        (f"{TEMPLATES}::test_a_paused_copy_makes_no_job_and_misses_none",),
+    ),
+    Mutant(
+        "a resumed copy of a paused template fires",
+        "issue 25: operators manage templates",
+        f"{TENANT}/template_copy_switch.sql",
+        "WHEN p_pause OR own.all_paused THEN 'infinity'",
+        "WHEN p_pause THEN 'infinity'",
+        (f"{TEMPLATES}::test_a_resumed_copy_of_a_paused_template_rests",),
+    ),
+    Mutant(
+        "the templates of a paused tenant fire",
+        "section 8: an operator may pause a tenant",
+        DUE,
+        "n.state = 'active' AND n.paused_at IS NULL",
+        "n.state = 'active'",
+        (f"{TEMPLATES}::test_a_paused_tenant_waits",),
+    ),
+    Mutant(
+        "an operator of one company changes all tenants",
+        "section 5: operators of a company change no other company",
+        "turno/capabilities/schedules/template_operator.py",
+        '"POST /api/admin/templates/<name>/pause", everywhere=True,',
+        '"POST /api/admin/templates/<name>/pause",',
+        (f"{TEMPLATES_API}::test_only_operators_of_every_company_change_templates",),
     ),
 )

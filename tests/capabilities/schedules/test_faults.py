@@ -25,7 +25,7 @@ FROM generate_series(1, %s) AS n
 SWEEP = """
 import os
 from turno.environment import read_settings
-from turno.capabilities.schedules.maintenance import fire_due
+from turno.capabilities.schedules.firing import fire_due
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session

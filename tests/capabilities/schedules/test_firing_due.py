@@ -11,12 +11,12 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
-from turno.capabilities.schedules import changes
-from turno.capabilities.schedules.maintenance import SOURCE, fire_due, repair
+from turno.capabilities.schedules import firing
+from turno.capabilities.schedules import stored as changes
+from turno.capabilities.schedules.firing import DueRule, fire_due, repair
 from turno.jobs.recurrence import Firing
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant, TaskReport
-from turno.maintenance.recurring import DueRule, RuleSource
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
@@ -61,7 +61,7 @@ def sweep(world: ExampleInstallation) -> int:
 
 
 def fire_one(engine: Engine, world: ExampleInstallation, due: DueRule, moment: datetime, next_at: datetime) -> int:
-    return SOURCE.fire(engine, world.one.schema, due, Firing([moment], next_at, 0), None)
+    return firing.fire(engine, world.one.schema, due, Firing([moment], next_at, 0), None)
 
 
 def moments(world: ExampleInstallation) -> list[datetime]:
@@ -116,7 +116,7 @@ def test_sweep_killed_before_commit_fires_at_the_next(world: ExampleInstallation
     with service_session(world.logins, world.logins.engine, application="test") as session:
         session.autocommit = False
         engine = Engine.on(session)
-        (one,) = SOURCE.due(engine, world.one.id)
+        (one,) = firing.due(engine, world.one.id)
         assert fire_one(engine, world, one, noon, noon + MINUTE) == 1
         world.admin.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
@@ -128,7 +128,7 @@ def test_sweep_killed_before_commit_fires_at_the_next(world: ExampleInstallation
 
 def test_outdated_schedule_makes_no_job(world: ExampleInstallation, noon: datetime) -> None:
     save(world)
-    (one,) = SOURCE.due(world.engine, world.one.id)
+    (one,) = firing.due(world.engine, world.one.id)
     assert sweep(world) == 2
     assert fire_one(world.engine, world, one, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
     assert moments(world) == [noon, noon + MINUTE]
@@ -273,13 +273,13 @@ def test_a_locked_table_costs_one_lock_timeout(
 ) -> None:
     other, fires = world.tenants["suc0002"], list[str]()
     slugs = {tenant.schema: slug for slug, tenant in world.tenants.items()}
-    real = RuleSource.fire
+    real = firing.fire
 
-    def recorded(source: RuleSource, engine: Engine, schema: str, *given: Any) -> int:
+    def recorded(engine: Engine, schema: str, *given: Any) -> int:
         fires.append(slugs[schema])
-        return real(source, engine, schema, *given)
+        return real(engine, schema, *given)
 
-    monkeypatch.setattr(RuleSource, "fire", recorded)
+    monkeypatch.setattr(firing, "fire", recorded)
     world.rows(FILL, noon, 5)
     world.rows(FILL, noon, 1, tenant=other)
     with psycopg.connect(world.url) as locking:

@@ -17,8 +17,8 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
-from turno.capabilities.schedules.changes import save
-from turno.capabilities.schedules.maintenance import fire_due
+from turno.capabilities.schedules.firing import fire_due
+from turno.capabilities.schedules.stored import save
 from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob

@@ -25,7 +25,6 @@ NOTHING = {
     "scheduled": 0,
     "schedules repaired": 0,
     "events purged": 0,
-    "templates fired": 0,
     "files purged": 0,
     "promoted": 0,
     "repaired": 0,

@@ -81,7 +81,7 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
     covered = {(method, path.format(named.get(kind, "{job_id}")).replace("/0", "/{n}")) for method, path, kind in BY_ID}
     covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings"), ("POST", "/api/files")}
     covered |= {("PUT", "/api/schedules/{name}")}  # for another's: tests/capabilities/schedules
-    # A template belongs to no tenant; its copies: tests/capabilities/schedule_templates/test_api.py.
+    # A template belongs to no tenant; its copies: tests/capabilities/schedules/test_templates_api.py.
     covered |= {("GET", "/api/templates"), *(("POST", f"/api/templates/{{name}}/{act}") for act in ("pause", "resume"))}
     # tests/capabilities/streams/test_streams.py requests another user's rows from these two.
     covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}

@@ -1,1 +1,1 @@
-"""Schedules: jobs of one tenant at the moments of a recurrence rule."""
+"""Schedules: jobs at the moments of a recurrence rule, of one tenant or, by a template, of every tenant."""

@@ -1,20 +1,63 @@
 """/api/schedules: jobs that are made again and again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from itertools import islice
+from typing import Any, Literal
+from urllib.parse import quote
+from uuid import UUID
 
 from flask import Response
 
-from turno.capabilities.schedules import changes, stored
-from turno.capabilities.schedules.body import ScheduleBody, ScheduleSummary, schedule_body
+from turno.capabilities.schedules import stored
+from turno.jobs.job import Priority
+from turno.jobs.recurrence import InvalidRule
+from turno.jobs.recurring_job import stored_rule
+from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
-from turno.web.api.recurring_job import RecurringJobBody, read_recurring_job
+from turno.web.api.recurring_job import RecurringJobBody, SavedRecurringJob, read_recurring_job
 from turno.web.requests import KeyPageQuery
-from turno.web.responses import Kind, Problem, answer, page_of
+from turno.web.responses import Kind, Problem, answer, from_row, page_of
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 
 schedules = Routes("schedules", __name__, tag="schedules")
+
+NEXT_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last moment that has a job, the job, and its status."""
+
+    moment: datetime
+    job_id: UUID
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSummary(SavedRecurringJob):
+    """One schedule. `problem` is the reason of a moment without a job."""
+
+    schedule_id: UUID
+    priority: Literal["urgent", "normal", "low"]
+    user: str
+    paused_at: datetime | None
+    next_runs: list[datetime]
+    last_run: LastRun | None
+    problem: str | None
+    missed_runs: int
+    created_at: datetime
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleBody(ScheduleSummary):
+    """One schedule with its payload."""
+
+    payload: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +149,12 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
     """Make or replace a schedule: created, changed, or exists unless it may `replace`; raises Problem otherwise."""
     wanted = read_recurring_job(name, body, scope.principal.user, scope.tenant.slug)
     with services().connection() as connection:
-        word = changes.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
+        word = stored.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
     match word:
         case "unknown":
             raise Problem(Kind.NOT_FOUND, "Another user has a schedule of this name; choose another name.")
         case "full":
-            most = changes.MOST_SCHEDULES
+            most = stored.MOST_SCHEDULES
             problem = f"A tenant has at most {most} schedules, of which a user may save {most // 10}; remove one first."
             raise Problem(Kind.REFUSED, problem)
     return word
@@ -120,20 +163,47 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
 def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
     """Pause or resume a schedule; raises 404 if the user may not see it."""
     with services().connection() as connection:
-        if changes.switch(connection, scope.tenant, _storable(name), on=on, only=scope.visible_user) == "unknown":
+        if stored.switch(connection, scope.tenant, _storable(name), on=on, only=scope.visible_user) == "unknown":
             raise no_such_schedule()
 
 
 def remove_schedule(scope: Scope, name: str) -> None:
     """Remove a schedule; raises 404 if the user may not see it."""
     with services().connection() as connection:
-        if not changes.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
+        if not stored.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
             raise no_such_schedule()
 
 
 def no_such_schedule() -> Problem:
     """Return the 404 of every schedule that this user cannot see."""
     return Problem(Kind.NOT_FOUND, "There is no such schedule among yours.")
+
+
+def schedule_body(
+    kind: type[Any], row: Mapping[str, Any], tenant: Tenant, root: str, *, shown: int = NEXT_SHOWN
+) -> Any:
+    """Return a stored schedule as ScheduleSummary or ScheduleBody, with as many of its next moments."""
+    problem, moments = row["problem"], []
+    try:
+        if row["paused_at"] is None:
+            moments = list(islice(stored_rule(row, tenant.slug).after(row["now"]), shown))
+    except InvalidRule as error:
+        problem = f"cannot be read by this host: {error}"
+    if row["type"] not in {handler.type for handler in services().registry.handlers}:
+        problem = f"no handler has the type {row['type']}"
+    here = f"{root}/api/schedules/{quote(row['name'], safe='')}"
+    last = LastRun(row["last_at"], row["last_job_id"], row["last_status"]) if row["last_at"] else None
+    return from_row(
+        kind,
+        row,
+        schedule_id=row["id"],
+        priority=Priority(row["priority"]).word,
+        user=row["user_id"],
+        next_runs=moments,
+        last_run=last,
+        problem=problem,
+        links={"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"},
+    )
 
 
 def _storable(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from turno.capabilities.schedules import changes, stored
+from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.listed import all_schedules
 from turno.commands.options import changed_options, given_options, job_options, recurring_job, rule_options
 from turno.commands.output import print_message, show, text
@@ -84,7 +84,7 @@ def list_all(*, tenant: str | None, everybody: bool) -> None:
 def pause(*, tenant: str, name: str) -> None:
     """Pause the schedule NAME: it makes no jobs until it is resumed."""
     with session_of(tenant) as session:
-        _told(changes.switch(session.connection, session.tenant, name, on=False, only=None), name, tenant, "is paused")
+        _told(stored.switch(session.connection, session.tenant, name, on=False, only=None), name, tenant, "is paused")
 
 
 @schedule.command(epilog="Example: turno schedule resume --tenant suc0001 nightly")
@@ -93,7 +93,7 @@ def pause(*, tenant: str, name: str) -> None:
 def resume(*, tenant: str, name: str) -> None:
     """Let the schedule NAME fire again, from its next moment on."""
     with session_of(tenant) as session:
-        _told(changes.switch(session.connection, session.tenant, name, on=True, only=None), name, tenant, "fires again")
+        _told(stored.switch(session.connection, session.tenant, name, on=True, only=None), name, tenant, "fires again")
 
 
 @schedule.command(epilog="Example: turno schedule remove --tenant suc0001 nightly")
@@ -102,7 +102,7 @@ def resume(*, tenant: str, name: str) -> None:
 def remove(*, tenant: str, name: str) -> None:
     """Remove the schedule NAME; its past jobs stay."""
     with session_of(tenant) as session:
-        gone = changes.remove(session.connection, session.tenant, name, only=None)
+        gone = stored.remove(session.connection, session.tenant, name, only=None)
     _told("changed" if gone else "unknown", name, tenant, "is removed")
 
 
@@ -132,13 +132,13 @@ def preview(*, tenant: str | None, name: str | None, count: int, **options: Any)
 
 def _save(session: TenantSession, name: str, job_type: str, user: str, given: dict[str, Any], *, create: bool) -> None:
     wanted = recurring_job(name, job_type, user, given, session.tenant.slug)
-    word = changes.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
+    word = stored.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
     row = _found(session, name)
     match word:
         case "exists":
             raise ScheduleRefused(f"{session.tenant.slug} has a schedule {name}; change it by `turno schedule set`")
         case "full":
-            raise ScheduleRefused(f"{session.tenant.slug} has {changes.MOST_SCHEDULES} schedules; remove one first")
+            raise ScheduleRefused(f"{session.tenant.slug} has {stored.MOST_SCHEDULES} schedules; remove one first")
     moment = _next(row, session)
     print_message(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)}' if moment else 'paused'}")
 

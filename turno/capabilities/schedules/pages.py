@@ -1,4 +1,4 @@
-"""GET /schedules and /schedules/<name>: the branch's schedules, and the forms that make, change and remove them."""
+"""/schedules: the schedules of a tenant, with forms that change them; /admin/schedules: those of all tenants."""
 
 import json
 from collections.abc import Mapping
@@ -9,20 +9,29 @@ from typing import Any
 from flask import Response, request
 
 from turno.capabilities.schedules import stored
-from turno.capabilities.schedules.api import find_schedule, remove_schedule, save_schedule, switch_schedule
-from turno.capabilities.schedules.body import ScheduleSummary, schedule_body
+from turno.capabilities.schedules.api import (
+    ScheduleSummary,
+    find_schedule,
+    remove_schedule,
+    save_schedule,
+    schedule_body,
+    switch_schedule,
+)
+from turno.capabilities.schedules.listed import all_schedules
 from turno.store.api import notifications
 from turno.web.api.recurring_job import NEW, form_fields, save_form
 from turno.web.pages.drawing import draw, go
-from turno.web.pages.page_routes import PageQuery, Pages
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit, PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 from turno.web.requests import NOT_GIVEN, Text
 from turno.web.responses import FieldProblem, Kind
-from turno.web.services import at
+from turno.web.services import as_operator, at
 
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
+schedule_list = OperatorPages("operator_schedules", __name__)
 
 SHOWN = 50
+SHOWN_TO_OPERATORS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,3 +128,22 @@ def _one(
         schedule=schedule,
         fields=form_fields(values, problems, visit.localizer),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleListQuery:
+    """Behind which tenant and which of its schedules the page begins."""
+
+    tenant: Text = ""
+    name: Text = ""
+
+
+@schedule_list.page("/admin/schedules")
+def all_tenants(visit: OperatorVisit, asked: ScheduleListQuery) -> Response:
+    """List schedules by tenant and name."""
+    with as_operator() as operator:
+        after = (asked.tenant, asked.name)
+        found = all_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
+    page = found[:SHOWN_TO_OPERATORS]
+    last = page[-1] if len(found) > SHOWN_TO_OPERATORS else None
+    return draw("turno/admin/schedules.html", visit=visit, asked=asked, schedules=page, last=last)

@@ -1,9 +1,19 @@
-"""Read a tenant's schedules, and the statements that change them, as its API role."""
+"""Read, save, pause, resume and remove a tenant's schedules, as its API role; the database's clock decides moments."""
 
 from datetime import datetime
-from typing import LiteralString, cast
+from typing import Any, LiteralString, cast
 
+import psycopg
+from psycopg.types.json import Jsonb
+
+from turno.jobs.recurring_job import RecurringJob, stored_rule
 from turno.store.api.jobs import Reader, Row
+from turno.store.statements import named_refusals
+from turno.tenancy.identity.session import as_api, call_as_api
+from turno.tenancy.identity.tenant import Tenant
+
+MOST_SCHEDULES = 1000  # of a tenant
+Connection = psycopg.Connection[Any]
 
 # Returns verdict: created, changed, exists, unknown or full.
 PUT: LiteralString = "SELECT {}.schedule_put(%s, %s, %s, %s, %s, %s) AS verdict"
@@ -57,3 +67,43 @@ def present(reader: Reader) -> datetime:
     """Return the database's time, by which every moment is decided."""
     reader.execute("SELECT clock_timestamp() AS now")
     return cast("datetime", cast("Row", reader.fetchone())["now"])
+
+
+def save(
+    connection: Connection,
+    tenant: Tenant,
+    wanted: RecurringJob,
+    *,
+    only: str | None,
+    create: bool = True,
+    replace: bool = True,
+) -> str:
+    """Save the schedule: created, changed, exists, unknown or full, as `schedule_put` returns it.
+
+    `only` restricts changes to this user's schedules; None for an operator. Raises InvalidRule, and LimitExceeded if a
+    value in it is too large to be stored.
+    """
+    rule = wanted.rule(tenant.slug)
+    with as_api(connection, tenant) as reader:
+        now = present(reader)
+    with named_refusals():
+        given = Jsonb(wanted.columns), rule.next_after(now), only, create, replace, MOST_SCHEDULES
+        row = call_as_api(connection, tenant, PUT, given)
+    return str(row["verdict"])
+
+
+def switch(connection: Connection, tenant: Tenant, name: str, *, on: bool, only: str | None) -> str:
+    """Resume the schedule from its next moment on, or pause it; returns changed, same or unknown."""
+    next_at = None
+    if on:
+        with as_api(connection, tenant) as reader:
+            row = find(reader, name, only)
+        if row is None:
+            return "unknown"
+        next_at = stored_rule(row, tenant.slug).next_after(row["now"])
+    return str(call_as_api(connection, tenant, SWITCH, (name, next_at, only))["verdict"])
+
+
+def remove(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> bool:
+    """Remove it; false if there was none. Its jobs stay, except jobs for future moments."""
+    return bool(call_as_api(connection, tenant, REMOVE, (name, only))["removed"])

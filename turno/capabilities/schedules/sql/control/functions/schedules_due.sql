@@ -1,4 +1,4 @@
--- The ids of the active tenants, not paused, that have a schedule to fire within p_ahead.
+-- The ids of the active tenants, not paused, that have a schedule to fire within p_ahead, or a template to fire or to decide.
 CREATE OR REPLACE FUNCTION schedule_tenants(p_ahead interval) RETURNS integer[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -10,25 +10,35 @@ BEGIN
             UNION
             -- Decided in the future: the clock was set back since, and next_at is that clock's.
             SELECT s.tenant_id FROM schedules s
-            WHERE s.next_at IS NOT NULL AND s.decided_at > present + interval '2 minutes') AS due
+            WHERE s.next_at IS NOT NULL AND s.decided_at > present + interval '2 minutes'
+            UNION
+            SELECT c.tenant_id FROM template_copies c WHERE c.next_at <= present) AS due
         JOIN tenants n ON n.id = due.tenant_id
         WHERE n.state = 'active' AND n.paused_at IS NULL);
 END $$;
 
--- A tenant's schedules to fire within p_ahead, the earliest first.
+-- A tenant's schedules to fire within p_ahead, and its copies of templates to fire or to decide, the earliest first. A copy
+-- is not fired ahead of its moment, so that a pause or a change of the template has no job to take back.
 CREATE OR REPLACE FUNCTION schedules_due(p_tenant integer, p_ahead interval)
 RETURNS TABLE (
-    rule_id uuid, name text, cron text, every integer, zone text, spread integer, missed text, next_at timestamptz,
-    restart boolean, now timestamptz, backend text)
+    template boolean, rule_id uuid, name text, cron text, every integer, zone text, spread integer, missed text,
+    next_at timestamptz, restart boolean, now timestamptz, backend text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
-    SELECT d.schedule_id, d.name, d.cron, d.every, d.zone, d.spread, d.missed, d.next_at, d.restart, present,
-           backend_now(p_tenant)
-    FROM (SELECT s.*, s.decided_at > present + interval '2 minutes' AS restart FROM schedules s
-          WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL) AS d
+    SELECT d.*, present, backend_now(p_tenant)
+    FROM (
+        SELECT false, s.schedule_id AS id, s.name, s.cron, s.every, s.zone, s.spread, s.missed, s.next_at,
+               s.decided_at > present + interval '2 minutes' AS restart
+        FROM schedules s WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL
+        UNION ALL
+        SELECT true, t.id, t.name, t.cron, t.every, coalesce(z.zone, t.zone), t.spread, t.missed, c.next_at,
+               c.decided_at IS NULL
+        FROM template_copies c JOIN schedule_templates t ON t.id = c.template_id
+        LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id
+        WHERE c.tenant_id = p_tenant AND c.next_at <= present) AS d
     WHERE d.next_at <= present + p_ahead OR d.restart
-    ORDER BY d.next_at, d.schedule_id;
+    ORDER BY d.next_at, d.id;
 END $$;

@@ -31,3 +31,88 @@ CREATE VIEW schedules_listed AS
 SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.name, s.type, s.queue, s.cron, s.every, s.zone, s.spread,
        s.missed, s.paused_at, s.next_at, s.decided_at, s.problem
 FROM schedules s JOIN tenants n ON n.id = s.tenant_id WHERE n.state = 'active';
+
+-- Recurring jobs of all active tenants. Operators write these rows; a trigger resets the copies of a changed rule.
+CREATE TABLE schedule_templates (
+    id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    name        text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+    type        type_name NOT NULL,
+    payload     job_payload NOT NULL,
+    priority    smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    -- One of the queues of the type; NULL: the queue of the type.
+    queue       queue_name,
+    -- The user of the jobs.
+    user_id     user_name NOT NULL,
+    concurrency_key concurrency_key,
+    cron        text CHECK (length(cron) BETWEEN 1 AND 200),
+    every       integer CHECK (every BETWEEN 60 AND 31622400),
+    -- The time zone of tenants without a row in template_zones.
+    zone        text NOT NULL CHECK (length(zone) BETWEEN 1 AND 64),
+    spread      integer NOT NULL CHECK (spread BETWEEN 0 AND 86400),
+    missed      text NOT NULL CHECK (missed IN ('skip', 'once', 'all')),
+    paused_at   timestamptz,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK (num_nulls(cron, every) = 1)
+);
+
+CREATE TABLE template_zones (
+    tenant_id integer PRIMARY KEY,
+    zone      text NOT NULL CHECK (length(zone) BETWEEN 1 AND 64)
+);
+
+-- A template in a tenant. Triggers insert one row for each active tenant and template.
+CREATE TABLE template_copies (
+    template_id uuid NOT NULL REFERENCES schedule_templates ON DELETE CASCADE,
+    tenant_id   integer NOT NULL,
+    -- Paused by the tenant.
+    paused_at   timestamptz,
+    paused_by   text,
+    -- The first moment that has no job yet; infinity while the copy or its template is paused. Without decided_at no moment
+    -- has been decided since the copy was created or changed.
+    next_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    decided_at  timestamptz,
+    open_jobs   uuid[] NOT NULL DEFAULT '{}',
+    missed_runs integer NOT NULL DEFAULT 0,
+    problem     text,
+    PRIMARY KEY (tenant_id, template_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+CREATE INDEX template_copies_due ON template_copies (next_at, tenant_id);
+CREATE INDEX template_copies_of_template ON template_copies (template_id);
+CREATE INDEX template_copies_with_problem ON template_copies (tenant_id) WHERE problem IS NOT NULL;
+
+-- The job of each moment. A moment has at most one job, even if the rule or the clock changes.
+CREATE TABLE template_runs (
+    job_id      uuid PRIMARY KEY,
+    tenant_id   integer NOT NULL,
+    template_id uuid NOT NULL REFERENCES schedule_templates ON DELETE CASCADE,
+    moment      timestamptz NOT NULL,
+    UNIQUE (tenant_id, template_id, moment)
+);
+CREATE INDEX template_runs_of_template ON template_runs (template_id, job_id);
+
+ALTER TABLE template_copies ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_template_copies ON template_copies USING (tenant_id = (SELECT tenant_of(current_user)));
+ALTER TABLE template_runs ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_template_runs ON template_runs USING (tenant_id = (SELECT tenant_of(current_user)));
+
+-- The copies of every active tenant, as operators see them.
+CREATE VIEW template_copies_listed AS
+SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, t.name, coalesce(z.zone, t.zone) AS zone,
+       c.paused_at, c.paused_by, CASE WHEN isfinite(c.next_at) AND c.decided_at IS NOT NULL THEN c.next_at END AS next_at,
+       c.decided_at, c.missed_runs, c.problem
+FROM template_copies c JOIN schedule_templates t ON t.id = c.template_id JOIN tenants n ON n.id = c.tenant_id
+LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id WHERE n.state = 'active';
+
+CREATE VIEW template_jobs AS
+SELECT r.job_id, t.name FROM template_runs r JOIN schedule_templates t ON t.id = r.template_id;
+
+-- Declared for the triggers; the bodies are in ../functions.
+CREATE FUNCTION template_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON schedule_templates
+    FOR EACH ROW EXECUTE FUNCTION template_changed();
+CREATE FUNCTION template_zone_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON template_zones
+    FOR EACH ROW EXECUTE FUNCTION template_zone_changed();
+CREATE FUNCTION template_tenant_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER template_tenant_changed AFTER INSERT OR UPDATE OF state ON tenants
+    FOR EACH ROW EXECUTE FUNCTION template_tenant_changed();

@@ -1,18 +1,25 @@
-"""/api/templates: the templates of operators in a tenant."""
+"""/api/templates and /templates: the templates of operators in a tenant, which may pause them."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
+from flask import Response
+
+from turno.store.api import notifications
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
 from turno.web.api.recurring_job import SavedRecurringJob
+from turno.web.pages.drawing import draw, go
+from turno.web.pages.page_routes import PageQuery, Pages
+from turno.web.pages.visit import Visit, reading
 from turno.web.responses import Kind, Problem, from_row
 from turno.web.routes import Call, Routes
 from turno.web.services import services
 
 templates = Routes("templates", __name__, tag="schedules")
+template_pages = Pages("template_pages", __name__, template_folder="templates")
 
 SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"
 
@@ -84,3 +91,25 @@ def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
             raise unknown
     (copy,) = [one for one in list_copies(scope) if one.name == name]
     return copy
+
+
+@template_pages.page("/templates")
+def show_copies(visit: Visit, asked: PageQuery) -> Response:
+    """List the templates in this tenant."""
+    with reading(visit) as reader:
+        unread = notifications.count_unread(reader, visit.user)
+    return draw("turno/templates.html", visit=visit, asked=asked, unread=unread, copies=list_copies(visit.scope))
+
+
+@template_pages.form("/templates/<name>/pause")
+def pause_form(visit: Visit, name: str) -> Response:
+    """Pause a template in this tenant."""
+    switch_copy(visit.scope, name, pause=True)
+    return go(visit.to("/templates"))
+
+
+@template_pages.form("/templates/<name>/resume")
+def resume_form(visit: Visit, name: str) -> Response:
+    """Resume a template in this tenant."""
+    switch_copy(visit.scope, name, pause=False)
+    return go(visit.to("/templates"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
-from turno.capabilities.schedule_templates import firing, stored
+from turno.capabilities.schedules import firing, template_rows
 from turno.jobs.recurrence import Firing
 from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
@@ -53,7 +53,7 @@ def save(operator: psycopg.Connection[Any], name: str = "nightly", **options: An
     usual: dict[str, Any] = {"cron": "0 * * * *", "payload": {"order_ids": [1]}, "user_id": "ops"}
     wanted = RecurringJob(name=name, handler=BatchInvoicing, **usual | options)
     wanted.rule("")
-    return stored.save(operator, wanted, by="eva")
+    return template_rows.save(operator, wanted, by="eva")
 
 
 def fire(engine: Engine) -> int:
@@ -102,16 +102,16 @@ def test_concurrent_maintenance_makes_no_job_twice(
 
 def test_a_tenant_s_zone_replaces_the_template_s(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     save(operator, cron="0 9 * * *", zone="UTC")
-    assert stored.set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
+    assert template_rows.set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
     fire(world.engine)
     world.clock.freeze(NOON + MINUTE)
     assert fire(world.engine) == 1
     assert [moments(world, slug) for slug in TENANTS] == [[], [NOON]]  # nine o'clock in Buenos Aires
-    assert stored.set_zone(operator, "suc0002", None, by="eva")
+    assert template_rows.set_zone(operator, "suc0002", None, by="eva")
     fire(world.engine)
     world.clock.freeze(NOON + 21 * HOUR + MINUTE)
     assert fire(world.engine) == 2
-    assert not stored.set_zone(operator, "nowhere", "UTC", by="eva")
+    assert not template_rows.set_zone(operator, "nowhere", "UTC", by="eva")
 
 
 def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
@@ -120,7 +120,7 @@ def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
     save(operator)
     new = add_tenant(world.admin, world.logins, "suc0009", "northwind")
     try:
-        stored.set_zone(operator, "suc0009", "UTC", by="eva")
+        template_rows.set_zone(operator, "suc0009", "UTC", by="eva")
         fire(world.engine)
         world.clock.freeze(NOON + MINUTE)
         assert fire(world.engine) == 3
@@ -157,22 +157,22 @@ def test_a_paused_template_rests_in_all_tenants(world: ExampleInstallation, oper
     save(operator)
     fire(world.engine)
     assert switch(world, pause=True) == "changed"
-    assert stored.switch(operator, "nightly", pause=True, by="eva")
+    assert template_rows.switch(operator, "nightly", pause=True, by="eva")
     world.clock.freeze(NOON + MINUTE)
     assert fire(world.engine) == 0
-    assert stored.switch(operator, "nightly", pause=False, by="eva")
+    assert template_rows.switch(operator, "nightly", pause=False, by="eva")
     fire(world.engine)
     world.clock.freeze(NOON + HOUR + MINUTE)
     assert fire(world.engine) == 1
     assert [moments(world, slug) for slug in TENANTS] == [[], [NOON + HOUR]]
-    assert not stored.switch(operator, "other", pause=True, by="eva")
+    assert not template_rows.switch(operator, "other", pause=True, by="eva")
 
 
 def test_a_resumed_copy_of_a_paused_template_rests(
     world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    stored.switch(operator, "nightly", pause=True, by="eva")
+    template_rows.switch(operator, "nightly", pause=True, by="eva")
     assert [switch(world, pause=True), switch(world, pause=False)] == ["changed", "changed"]
     fire(world.engine)
     world.clock.freeze(NOON + MINUTE)
@@ -196,10 +196,10 @@ def test_an_outdated_state_makes_no_job(world: ExampleInstallation, operator: ps
     save(operator)
     fire(world.engine)
     world.clock.freeze(NOON + MINUTE)
-    (due,) = firing.SOURCE.due(world.engine, world.one.id)
+    (due,) = firing.due(world.engine, world.one.id)
     assert fire(world.engine) == 2
     late = Firing([NOON + MINUTE], NOON + 9 * HOUR, 0)
-    assert firing.SOURCE.fire(world.engine, world.one.schema, due, late, None) == 0
+    assert firing.fire(world.engine, world.one.schema, due, late, None) == 0
     assert moments(world, "suc0001") == [NOON]
 
 
@@ -285,10 +285,10 @@ def test_runs_go_with_their_jobs(world: ExampleInstallation, operator: psycopg.C
     fire(world.engine)
     world.rows("DELETE FROM background_jobs")
     assert len(world.rows("SELECT FROM turno.template_runs")) == 1
-    assert stored.remove(operator, "nightly", by="eva")
+    assert template_rows.remove(operator, "nightly", by="eva")
     assert (
         world.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
         == []
     )
     assert len(moments(world, "suc0002")) == 1
-    assert not stored.remove(operator, "nightly", by="eva")
+    assert not template_rows.remove(operator, "nightly", by="eva")

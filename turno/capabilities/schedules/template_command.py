@@ -7,7 +7,7 @@ from typing import Any
 import click
 import psycopg
 
-from turno.capabilities.schedule_templates import stored
+from turno.capabilities.schedules import template_rows
 from turno.commands.options import NotSaved, changed_options, given_options, job_options, recurring_job
 from turno.commands.output import print_message, show
 from turno.environment import read_settings
@@ -47,9 +47,9 @@ def add(*, name: str, job_type: str, user: str, by: str, **options: Any) -> None
     """Add the template NAME to every active tenant, present and future."""
     wanted = recurring_job(name, job_type, user, {"payload": {}} | given_options(options), ANY_TENANT)
     with _operator() as operator:
-        if stored.save(operator, wanted, by=by, replace=False) == "exists":
+        if template_rows.save(operator, wanted, by=by, replace=False) == "exists":
             raise NotSaved(f"there is a template {name}; change it by `turno template set`")
-        (row,) = stored.list_templates(operator, name)
+        (row,) = template_rows.list_templates(operator, name)
     print_message(f"{name} is added to {counted(row['tenants'], 'tenant')}")
 
 
@@ -65,7 +65,7 @@ def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
         row = _found(operator, name)
         changed = changed_options(row, given)
         wanted = recurring_job(name, job_type or row["type"], row["user_id"], changed, ANY_TENANT)
-        stored.save(operator, wanted, by=by, create=False)
+        template_rows.save(operator, wanted, by=by, create=False)
     print_message(f"{name} is changed")
 
 
@@ -73,7 +73,7 @@ def change(*, name: str, job_type: str | None, by: str, **options: Any) -> None:
 def list_all() -> None:
     """List the templates with the numbers of their tenants."""
     with _operator() as operator:
-        rows = stored.list_templates(operator)
+        rows = template_rows.list_templates(operator)
     lines = [
         (row["name"], row["type"], row["queue"], row["cron"] or f"every {row['every']} s", row["zone"], row["tenants"],
          row["paused"], row["problems"], "paused" if row["paused_at"] else "on")
@@ -88,7 +88,7 @@ def show_copies(*, name: str) -> None:
     """Show the copies of the template NAME by tenant."""
     with _operator() as operator:
         row = _found(operator, name)
-        copies = stored.list_copies(operator, name, limit=MOST)
+        copies = template_rows.list_copies(operator, name, limit=MOST)
     lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], _state(row, one)) for one in copies]
     show(row | {"copies": copies}, COPY_HEADERS, lines)
 
@@ -117,7 +117,7 @@ def resume(*, name: str, by: str) -> None:
 def remove(*, name: str, by: str) -> None:
     """Remove the template NAME; the jobs that it made stay."""
     with _operator() as operator:
-        if not stored.remove(operator, name, by=by):
+        if not template_rows.remove(operator, name, by=by):
             raise UnknownTemplate(name)
     print_message(f"{name} is removed")
 
@@ -131,7 +131,7 @@ def zone(*, tenant: str, zone: str | None, by: str) -> None:
     if zone is not None and not known_zone(zone):
         raise NotSaved(f"{zone[:60]!r} is no time zone known here, such as America/Argentina/Buenos_Aires")
     with _operator() as operator:
-        if not stored.set_zone(operator, tenant, zone, by=by):
+        if not template_rows.set_zone(operator, tenant, zone, by=by):
             raise UnknownTenant(tenant)
     print_message(f"{tenant} has the time zone {zone or 'of each template'}")
 
@@ -141,7 +141,7 @@ def _operator() -> AbstractContextManager[psycopg.Connection[Any]]:
 
 
 def _found(operator: psycopg.Connection[Any], name: str) -> dict[str, Any]:
-    rows = stored.list_templates(operator, name)
+    rows = template_rows.list_templates(operator, name)
     if not rows:
         raise UnknownTemplate(name)
     return rows[0]
@@ -149,7 +149,7 @@ def _found(operator: psycopg.Connection[Any], name: str) -> dict[str, Any]:
 
 def _switch(name: str, by: str, *, pause: bool) -> None:
     with _operator() as operator:
-        if not stored.switch(operator, name, pause=pause, by=by):
+        if not template_rows.switch(operator, name, pause=pause, by=by):
             raise UnknownTemplate(name)
 
 

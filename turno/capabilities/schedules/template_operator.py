@@ -1,23 +1,33 @@
-"""/api/admin/templates: recurring jobs of all tenants, and the time zones of tenants."""
+"""/api/admin/templates and /admin/templates: recurring jobs of all tenants; the time zones of tenants."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from flask import Response
+from flask import Response, request
 
-from turno.capabilities.schedule_templates import stored
+from turno.capabilities.schedules import template_rows
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import known_zone
-from turno.web.api.recurring_job import RecurringJobBody, SavedRecurringJob, read_recurring_job
+from turno.web.api.recurring_job import (
+    NEW,
+    RecurringJobBody,
+    SavedRecurringJob,
+    form_fields,
+    read_recurring_job,
+    save_form,
+)
+from turno.web.pages.drawing import draw, go
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
 from turno.web.requests import KeyPageQuery, described
 from turno.web.responses import FieldProblem, Kind, Problem, answer, from_row, invalid, page_of
 from turno.web.routes import Answer, OperatorCall, Routes
 from turno.web.services import as_operator
 
 admin_templates = Routes("admin_templates", __name__, tag="administration")
+template_list = OperatorPages("operator_templates", __name__, template_folder="templates")
 
 USER = "template"  # of the jobs that templates of the API and the page make
 ANY_TENANT = ""  # the rule is checked without the delay of a tenant
@@ -84,7 +94,7 @@ def copies(call: OperatorCall, query: KeyPageQuery, name: str) -> CopyPage:
     """List the copies of a template."""
     find_template(name)
     with as_operator() as operator:
-        rows = stored.list_copies(
+        rows = template_rows.list_copies(
             operator, name, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1
         )
     return CopyPage(*page_of(rows, query.limit, partial(from_row, TenantCopy), "tenant"))
@@ -137,20 +147,20 @@ def put_zone(call: OperatorCall, body: ZoneBody, tenant: str) -> None:
     if body.zone is not None and not known_zone(body.zone):
         raise invalid([FieldProblem("zone", "is no time zone known here, such as America/Argentina/Buenos_Aires")])
     with as_operator() as operator:
-        if "\0" in tenant or not stored.set_zone(operator, tenant, body.zone, by=call.principal.user):
+        if "\0" in tenant or not template_rows.set_zone(operator, tenant, body.zone, by=call.principal.user):
             raise Problem(Kind.NOT_FOUND, "There is no such tenant.")
 
 
 def list_all(companies: Collection[str] | None) -> list[TemplateBody]:
     """Return all templates, with the numbers of copies in the tenants of these companies."""
     with as_operator() as operator:
-        return [_body(row) for row in stored.list_templates(operator, companies=companies)]
+        return [_body(row) for row in template_rows.list_templates(operator, companies=companies)]
 
 
 def find_template(name: str) -> TemplateBody:
     """Return a template; raises Problem 404 for an unknown name."""
     with as_operator() as operator:
-        found = [] if "\0" in name else stored.list_templates(operator, name)
+        found = [] if "\0" in name else template_rows.list_templates(operator, name)
     if not found:
         raise Problem(Kind.NOT_FOUND, "There is no such template.")
     return _body(found[0])
@@ -160,14 +170,14 @@ def save_template(name: str, body: RecurringJobBody, by: str, *, replace: bool =
     """Save a template: created, changed, or exists unless it may `replace`; raises Problem for an invalid one."""
     wanted = read_recurring_job(name, body, USER, ANY_TENANT)
     with as_operator() as operator:
-        return stored.save(operator, wanted, by=by, replace=replace)
+        return template_rows.save(operator, wanted, by=by, replace=replace)
 
 
 def switch_template(name: str, by: str, *, pause: bool) -> TemplateBody:
     """Pause or resume a template; raises Problem 404 for an unknown name."""
     find_template(name)
     with as_operator() as operator:
-        stored.switch(operator, name, pause=pause, by=by)
+        template_rows.switch(operator, name, pause=pause, by=by)
     return find_template(name)
 
 
@@ -175,8 +185,43 @@ def remove_template(name: str, by: str) -> None:
     """Remove a template; raises Problem 404 for an unknown name."""
     find_template(name)
     with as_operator() as operator:
-        stored.remove(operator, name, by=by)
+        template_rows.remove(operator, name, by=by)
 
 
 def _body(row: dict[str, Any]) -> TemplateBody:
     return from_row(TemplateBody, row, priority=Priority(row["priority"]).word, user=row["user_id"])
+
+
+@template_list.page("/admin/templates")
+def listed(visit: OperatorVisit) -> Response:
+    """List the templates, with a form for a new one."""
+    return _page(visit, NEW, [])
+
+
+@template_list.form("/admin/templates", everywhere=True)
+def change(visit: OperatorVisit) -> Response:
+    """Add, pause, resume or remove a template."""
+    name, by = request.form.get("name", "").strip(), visit.principal.user
+    match request.form.get("do"):
+        case "add":
+            problems = save_form(lambda body: save_template(name, body, by, replace=False))
+            if problems:
+                return _page(visit, request.form, problems)
+        case "pause" | "resume" as do:
+            switch_template(name, by, pause=do == "pause")
+        case "remove":
+            remove_template(name, by)
+        case _:
+            raise invalid([])
+    return go(visit.to("/templates"))
+
+
+def _page(visit: OperatorVisit, values: Mapping[str, str], problems: list[FieldProblem]) -> Response:
+    return draw(
+        "turno/admin/templates.html",
+        status=Kind.INVALID_REQUEST.status if problems else 200,
+        visit=visit,
+        live=False,
+        templates=list_all(visit.companies),
+        fields=form_fields(values, problems, visit.localizer),
+    )
