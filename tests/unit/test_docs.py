@@ -142,6 +142,14 @@ def test_commands_write_times_by_one_function() -> None:
     assert found == [("command.py", "isoformat()")]
 
 
+def test_the_library_refers_to_no_file_of_this_repository_alone() -> None:
+    files = [file for ending in ("py", "sql", "html", "js", "po") for file in (ROOT / "turno").rglob(f"*.{ending}")]
+    absent = re.compile(
+        r"\b(?:docs|deploy|tests|benchmarks|nemesis|examples)/[\w/-]+\.\w+|\bDESIGN\.md|\b0\d{3}-[a-z-]+"
+    )
+    assert [(file.name, name) for file in files for name in absent.findall(file.read_text(encoding="utf-8"))] == []
+
+
 def test_settings_of_the_tax_authority_are_documented() -> None:
     page = text_of(ROOT / "docs" / "examples.md")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []

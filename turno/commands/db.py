@@ -153,7 +153,7 @@ def status() -> int:
 @click.command(epilog="Example: turno db check --managed")
 @click.option("--managed", is_flag=True, help="Omit findings that only a superuser can correct.")
 def check(*, managed: bool) -> int:
-    """Show rights that differ from docs/roles.md. Exit status 1 if a right differs."""
+    """Show rights that differ from the rights of this release. Exit status 1 if a right differs."""
     settings = read_settings()
     with admin_session(settings) as admin:
         found = check_catalog(admin, logins_of(settings))

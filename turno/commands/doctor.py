@@ -152,7 +152,7 @@ WHERE n.state = 'active' AND r.rolconnlimit BETWEEN 0 AND %s - 1
 
 
 def sessions_of_a_host(settings: Settings) -> int:
-    """Return how many sessions one host's web and workers may open with these settings; docs/operations.md counts."""
+    """Return how many sessions one host's web and workers may open with these settings."""
     return sessions_of_a_web(settings) + sessions_of_a_worker(settings)
 
 

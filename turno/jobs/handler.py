@@ -41,7 +41,7 @@ Middleware = Callable[[JobContext], AbstractContextManager[object]]
 class JobHandler(ABC, Generic[P]):
     """The code of a job type; it calls an existing service, which does not depend on jobs.
 
-    `JobHandler[P]` names the type of the payload: a frozen dataclass. The guide is `docs/writing-handlers.md`.
+    `JobHandler[P]` names the type of the payload: a frozen dataclass.
     """
 
     type: ClassVar[str]
@@ -64,7 +64,7 @@ class JobHandler(ABC, Generic[P]):
     reads_company: ClassVar[bool] = False  # for reports over all branches of a company, by `job.company`
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # errors of the service, with messages for users
     middleware: ClassVar[tuple[Middleware, ...]] = ()  # around each attempt, in its transaction, the first outermost
-    words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language, see docs/mounting.md
+    words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language
     redact: ClassVar[tuple[str, ...]] = ()  # fields of payload and result that only admins among operators read
     payload_type: ClassVar[builtins.type[Any]]
 
@@ -178,8 +178,8 @@ class Registry:
     def __init__(self, paths: Mapping[str, str], *, locale: Path | None = None) -> None:
         """`paths` gives for each type `package.module:Class`, written in code and never read from data.
 
-        `locale` is the folder of the application's gettext catalogues (docs/mounting.md). Raises InvalidSettings, which
-        names each type with a class that cannot be loaded.
+        `locale` is the folder of the application's gettext catalogues. Raises InvalidSettings, which names each
+        type with a class that cannot be loaded.
         """
         self.locale = locale
         self._handlers: dict[str, Handler] = {}

@@ -1,4 +1,4 @@
-"""Run a task in one tenant after another. No other code loops over tenants; tests/test_architecture.py refuses it.
+"""Run a task in one tenant after another. No other code loops over tenants.
 
     EXPIRE = TenantTask(name="expire", every=timedelta(minutes=5))
     report = each_tenant.run(EXPIRE, lambda engine, tenant: engine.expire(tenant.schema))

@@ -1,1 +1,1 @@
-"""The kit to test handlers with, and to break them on purpose: see docs/testing-handlers.md."""
+"""The kit to test handlers with, and to break them on purpose."""

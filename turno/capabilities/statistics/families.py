@@ -1,4 +1,4 @@
-"""Convert counts of the database into metric families; docs/monitoring.md describes each."""
+"""Convert counts of the database into metric families."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

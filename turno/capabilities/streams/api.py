@@ -57,7 +57,7 @@ streams.teardown_app_request(leave_unbegun)
 ABOUT = (
     "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "
     "reason when the server ends the stream. Reconnect when it ends: the server sends the state "
-    "anew; ignore revisions lower than known revisions. See docs/client.md."
+    "anew; ignore revisions lower than known revisions."
 )
 
 

@@ -112,7 +112,7 @@ def _password(admin: Connection[Any], role: str, password: str) -> sql.Composed:
     """Return the clause with the verifier of a password: the server never receives a password, nor does its log.
 
     One iteration, because the password is a 256-bit HMAC, which cannot be guessed at any speed, and each login saves
-    the client 4,096 rounds (docs/decisions/0001-one-scram-iteration.md).
+    the client 4,096 rounds.
     """
     if admin.info.server_version >= GRANT_OPTIONS_SINCE:
         admin.execute("SELECT set_config('scram_iterations', '1', true)")

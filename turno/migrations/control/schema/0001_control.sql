@@ -193,9 +193,9 @@ CREATE TABLE tickets (
     cancel_at    timestamptz,
     -- Of the domain concurrency_key, checked by enqueue.
     concurrency_key text,
-    -- The position in the order of the key; NULL: any job of the key may be next (docs/decisions/0076-ordered-events.md).
+    -- The position in the order of the key; NULL: any job of the key may be next.
     key_position bigint,
-    -- The job that waits for this job: docs/decisions/0081-parts.md. Its own ticket has the state `parts`.
+    -- The job that waits for this job. Its own ticket has the state `parts`.
     awaited_by   uuid,
     CHECK ((state = 'running') = (worker_id IS NOT NULL) AND (worker_id IS NULL) = (token IS NULL)),
     CHECK (priority BETWEEN 0 AND 2 AND attempt >= 0 AND crashes >= 0)
@@ -558,7 +558,7 @@ SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_time
 UNION ALL
 SELECT 'exec', NULL, types, versions FROM exec_hosts;
 
--- A job to enqueue, as each source of jobs describes it: docs/decisions/0094-one-enqueue.md. A NULL field takes its default.
+-- A job to enqueue, as each source of jobs describes it. A NULL field takes its default.
 -- Columns of background_jobs have the same names and check the values.
 CREATE TYPE new_job AS (
     id uuid,  -- given by jobs_enqueue
