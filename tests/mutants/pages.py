@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "any client may claim that a request came over TLS",
         "TURNO_TRUSTED_PROXIES: this machine alone unless named",
-        "turno/http_server/wsgi.py",
+        "turno/http_server/front.py",
         " and network_of(client, trusted=trusted) is None:",
         ":",
         (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "older headers of a client say that a request came over TLS",
         "TURNO_TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
-        "turno/http_server/wsgi.py",
+        "turno/http_server/front.py",
         'environ.get("HTTP_X_FORWARDED_PROTO") == "https"',
         'environ.get("HTTP_X_FORWARDED_SSL") == "on"',
         (f"{PUBLIC}::test_forwarded_client_header_sets_no_scheme",),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "a header may name the requested path",
         "TURNO_TRUSTED_PROXIES: a scheme, and nothing else",
-        "turno/http_server/wsgi.py",
+        "turno/http_server/front.py",
         'if b"_" in name:',
         "if False:",
         (f"{PUBLIC}::test_only_named_proxies_are_trusted",),
@@ -337,7 +337,7 @@ MUTANTS = (
     Mutant(
         "a response goes on after its client has left",
         HOSTS,
-        "turno/wiring/asgi.py",
+        "turno/http_server/front.py",
         "        pass\n    raise ClientLeft",
         "        pass",
         (f"{ASGI}::test_a_response_ends_when_its_client_leaves[Endless]",),
@@ -345,9 +345,9 @@ MUTANTS = (
     Mutant(
         "a body is closed while a thread reads it",
         HOSTS,
-        "turno/wiring/asgi.py",
-        "                await asyncio.wait([reading])\n",
-        "                pass\n",
+        "turno/http_server/front.py",
+        "        with self._reading:\n            getattr(",
+        "        if True:\n            getattr(",
         (f"{ASGI}::test_a_response_ends_when_its_client_leaves[Endless]",),
     ),
     Mutant(
@@ -361,8 +361,8 @@ MUTANTS = (
     Mutant(
         "an application's server reads a body of any size",
         HOSTS,
-        "turno/wiring/asgi.py",
-        "while more and size <= self._settings.limits.body_bytes:",
+        "turno/http_server/front.py",
+        "while more and size <= self._largest_body:",
         "while more:",
         (f"{ASGI}::test_a_body_beyond_the_limit_is_not_read_to_its_end",),
     ),

@@ -18,8 +18,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from turno.errors import InvalidSettings
 from turno.http_server.client_connection import CHECK_SECONDS, ClientConnection, Connections
-from turno.http_server.front import Front
-from turno.http_server.wsgi import WsgiApp
+from turno.http_server.front import Front, WsgiApp
 from turno.logs import log_to_stderr
 from turno.settings import Settings
 
@@ -27,6 +26,7 @@ log = logging.getLogger(__name__)
 
 SPARE_CONNECTIONS = 500  # connections that wait beside the connections with a thread; streams are not counted
 BACKLOG = 2048
+UNACKNOWLEDGED_MS = 30_000  # after which the kernel closes a connection without acknowledgements
 HUNG_SECONDS = 30  # after which a process with a blocked event loop is ended
 KILL_SECONDS = 5  # after the grace period of a shutdown
 # After so long a thread that computes gives way to a thread with an answer of the database.
@@ -56,23 +56,20 @@ class WebServer:
     def run(self) -> None:
         """Serve; raises InvalidSettings if the address is not free, SystemExit if a process cannot start."""
         with listen(self._settings.web_bind) as listener:
-            self._supervise(listener)
-
-    def _supervise(self, listener: socket.socket) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, self._stop)
-        signal.signal(signal.SIGALRM, lambda *_: self._signal(signal.SIGKILL))
-        failed = False
-        for _ in range(self._settings.web_workers):
-            self._start(listener)
-        while self._processes:
-            process, status = os.wait()
-            self._processes.discard(process)
-            if os.waitstatus_to_exitcode(status) == STARTUP_FAILURE:
-                failed = True
-                self._stop()
-            elif not self._stopping:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, self._stop)
+            signal.signal(signal.SIGALRM, lambda *_: self._signal(signal.SIGKILL))
+            failed = False
+            for _ in range(self._settings.web_workers):
                 self._start(listener)
+            while self._processes:
+                process, status = os.wait()
+                self._processes.discard(process)
+                if os.waitstatus_to_exitcode(status) == STARTUP_FAILURE:
+                    failed = True
+                    self._stop()
+                elif not self._stopping:
+                    self._start(listener)
         if failed:
             sys.exit(1)
 
@@ -104,11 +101,14 @@ def listen(address: str) -> socket.socket:
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(port)
             listener.listen(BACKLOG)
-            return listener
-        family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-        return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
+        else:
+            family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+            listener = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
+            # Connections inherit the option.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
     except (OSError, ValueError) as error:
         raise InvalidSettings([f"TURNO_WEB_BIND={address}: {error}; choose another address and port"]) from error
+    return listener
 
 
 def serve(settings: Settings, build: Callable[[Settings], Served], listener: socket.socket) -> None:

@@ -15,7 +15,7 @@ from werkzeug.routing import PathConverter
 from werkzeug.sansio.utils import host_is_trusted
 
 from turno.dispatch.dispatcher import take_rate
-from turno.http_server.thread_shares import PLACES, WANTED, ThreadShares
+from turno.http_server.request_threads import PLACES, WANTED, ThreadShares
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api

@@ -3,8 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from ipaddress import ip_network
 from types import FrameType
@@ -13,8 +12,7 @@ from typing import Any
 from flask import Flask
 
 from turno.environment import read_settings
-from turno.http_server.request_threads import RequestThreads
-from turno.http_server.wsgi import ClientLeft, Message, Receive, Scope, Send, WsgiResponse, environ_of
+from turno.http_server.front import Front, Receive, Scope, Send
 from turno.settings import Settings
 from turno.web.auth import Principal
 from turno.web.services import services_of
@@ -42,8 +40,12 @@ class TurnoASGI:
         self._settings = settings or read_settings(dotenv=False)
         self._principal = principal
         self._sign_in = sign_in
-        self._trusted = [ip_network(proxy) for proxy in self._settings.trusted_proxies]
-        self._threads = RequestThreads(self._wsgi, self._settings.web_threads)
+        self._front = Front(
+            self._wsgi,
+            threads=self._settings.web_threads,
+            largest_body=self._settings.limits.body_bytes,
+            trusted=[ip_network(proxy) for proxy in self._settings.trusted_proxies],
+        )
         self._building = threading.Lock()
         self._app: Flask | None = None
         self._watches_signals = False
@@ -52,18 +54,9 @@ class TurnoASGI:
         """Serve a request; refuse a websocket."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
-        if scope["type"] != "http":
-            return
-        try:
-            body, complete = await self._body(receive)
-        except ClientLeft:
-            return
-        environ = environ_of(scope, body, complete=complete, trusted=self._trusted)
-        environ[PRINCIPAL] = await self._principal(scope)
-        response = await self._threads.respond(environ)
-        if response.asynchronous:
+        if scope["type"] == "http":
             self._watch_signals(asyncio.get_running_loop())
-        await self._send(response, receive, send)
+            await self._front(scope, receive, send, {PRINCIPAL: await self._principal(scope)})
 
     def _wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         with self._building:
@@ -81,49 +74,6 @@ class TurnoASGI:
             settings=self._settings,
         )
         return app
-
-    async def _body(self, receive: Receive) -> tuple[bytes, bool]:
-        """Return the body, and whether it is complete: of one that is too large, a part; raises ClientLeft."""
-        parts, size, more = [], 0, True
-        while more and size <= self._settings.limits.body_bytes:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeft
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
-        return b"".join(parts), not more
-
-    async def _send(self, response: WsgiResponse, receive: Receive, send: Send) -> None:
-        """Send a response until it or its client ends."""
-        try:
-            async with asyncio.TaskGroup() as group, aclosing(self._messages(response)) as messages:
-                watch = group.create_task(_client_left(receive))
-                async for message in messages:
-                    await send(message)
-                watch.cancel()
-        except* ClientLeft:
-            pass
-
-    async def _messages(self, response: WsgiResponse) -> AsyncGenerator[Message, None]:
-        reading = None
-        try:
-            if response.asynchronous:
-                async with aclosing(response.live()) as messages:
-                    async for message in messages:
-                        yield message
-                return
-            yield response.start()
-            while not response.over:
-                yield {"type": "http.response.body", "body": response.part, "more_body": True}
-                reading = asyncio.ensure_future(self._threads.run(response.read))
-                await asyncio.shield(reading)
-            yield {"type": "http.response.body", "body": response.part}
-        finally:
-            if reading is not None:  # its thread goes on when this task is cancelled
-                await asyncio.wait([reading])
-            if not response.over:
-                await self._threads.run(response.close)
 
     def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the streams at a signal that ends the server: a server waits for the end of each response."""
@@ -145,9 +95,3 @@ class TurnoASGI:
         if self._app is not None:
             loop.call_soon_threadsafe(services_of(self._app).live.end_all)
         handler(number, frame)
-
-
-async def _client_left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    raise ClientLeft

@@ -148,3 +148,9 @@ def test_request_with_a_broken_chunk_gets_one_response(world: ExampleInstallatio
     client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + body)
     assert client.status() is not None
     assert client.status() is None
+
+
+def test_broken_request_answers_no_request_before_it(world: ExampleInstallation, client: Client) -> None:
+    complete = post(world, f"Content-Length: {len(BODY)}") + BODY
+    client.send(complete + post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + b"zz\r\n")
+    assert [client.status(), client.status()] == [202, None]

@@ -15,7 +15,7 @@ from tests.api import SETTINGS, in_an_hour
 from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.problems import problem_of
-from turno.http_server.thread_shares import PLACES, ThreadShares
+from turno.http_server.request_threads import PLACES, ThreadShares
 from turno.limits import Limits
 from turno.settings import Settings
 from turno.web.auth import Principal

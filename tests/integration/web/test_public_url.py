@@ -11,7 +11,7 @@ from tests.api import KEY
 from tests.problems import problem_of
 from tests.visitor import Visitor
 from turno.errors import InvalidSettings
-from turno.http_server.wsgi import environ_of
+from turno.http_server.front import environ_of
 from turno.settings import Settings
 
 if TYPE_CHECKING:

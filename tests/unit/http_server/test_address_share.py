@@ -1,12 +1,19 @@
 """Which connections count for one address."""
 
 from ipaddress import ip_network
+from typing import cast
 
 import pytest
 
-from turno.http_server.client_connection import AddressShare
+from turno.http_server.client_connection import ClientConnection, Connections
 
 TRUSTED = [ip_network("127.0.0.1/32"), ip_network("10.1.0.0/16"), ip_network("::1/128")]
+
+
+class Busy:
+    """A connection whose request is not finished."""
+
+    idle = False
 
 
 @pytest.mark.parametrize(
@@ -27,9 +34,9 @@ TRUSTED = [ip_network("127.0.0.1/32"), ip_network("10.1.0.0/16"), ip_network("::
     ],
 )
 def test_an_address_has_its_share_and_gets_it_back(first: str, second: str, *, one: bool) -> None:
-    share = AddressShare(1, TRUSTED)
-    end = share.open(first)
-    assert end is not None
-    assert (share.open(second) is None) == one
-    end()
-    assert share.open(second) is not None or not one
+    connections = Connections(2, TRUSTED)
+    earlier, later = (cast("ClientConnection", Busy()) for _ in range(2))
+    assert connections.add(earlier, first)
+    assert connections.add(later, second) != one
+    connections.discard(earlier)
+    assert connections.add(later, second) or not one

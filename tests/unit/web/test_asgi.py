@@ -16,7 +16,7 @@ from turno.settings import Settings
 from turno.wiring.asgi import PRINCIPAL
 
 if TYPE_CHECKING:
-    from turno.http_server.wsgi import Message, Scope
+    from turno.http_server.front import Message, Scope
 
 SCOPE = {
     "type": "http",

@@ -1,6 +1,6 @@
 """How many threads each tenant may have while others have some."""
 
-from turno.http_server.thread_shares import RECENTLY, ThreadShares
+from turno.http_server.request_threads import RECENTLY, ThreadShares
 
 
 def taken(places: ThreadShares, tenant: int) -> int:

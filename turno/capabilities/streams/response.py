@@ -10,7 +10,7 @@ from flask import Response, g, request
 
 from turno.capabilities.streams.stream_events import RETRY, close_event
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
-from turno.http_server.thread_shares import EVENT_LOOP
+from turno.http_server.request_threads import EVENT_LOOP
 from turno.web.services import services
 
 if TYPE_CHECKING:
