@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from time import monotonic, sleep
-from typing import Any, Literal, NoReturn, Self, cast
+from typing import Any, Literal, NamedTuple, NoReturn, Self, cast
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
@@ -25,6 +25,17 @@ __all__ = ["Client", "ClientError", "Job", "NotEnded", "Refused", "Unavailable"]
 Status = Literal["accepted", "pending", "running", "completed", "failed", "cancelled"]
 Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
 ENDED = frozenset({"completed", "failed", "cancelled"})
+ASKED_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
+POLL_SECONDS = 2.0
+RECONNECT_SECONDS = 2.0
+QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
+DONE = frozenset({200, 201, 202})
+# Statuses after which the same request may succeed: a limit, and proxies and servers that are not ready.
+AGAIN = frozenset({429, 502, 503, 504})
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
+LONGEST_SHOWN = 200  # characters of an answer that is no problem document
+
+Token = str | Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +89,17 @@ class ClientError(TurnoError):
 
     def __init__(
         self,
-        told: str,
+        text: str,
         *,
         status: int | None = None,
         problem: Mapping[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(told)
-        self.status = status
-        self.problem = dict(problem or {})
-        self.retry_after = retry_after
+        super().__init__(text)
+        self.status, self.problem, self.retry_after = status, dict(problem or {}), retry_after
         self.kind: str = str(self.problem.get("type", "")).rpartition("#")[2]
         self.title: str = str(self.problem.get("title", ""))
-        self.detail: str = str(self.problem.get("detail", told))
+        self.detail: str = str(self.problem.get("detail", text))
         self.instance: str | None = self.problem.get("instance")
         self.errors: list[dict[str, str]] = self.problem.get("errors", [])
         self.limit: str | None = self.problem.get("limit")
@@ -112,8 +121,7 @@ class NotEnded(ClientError):
         self.job = job
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event; `retry` is the server's pause in seconds before a new connection, None without one."""
 
     kind: str
@@ -140,136 +148,11 @@ def events_of(lines: Iterable[bytes]) -> Iterator[Event]:
             retry = int(value) / 1000
 
 
-DONE = frozenset({200, 201, 202})
-# Statuses after which the same request may succeed: a limit, and proxies and servers that are not ready.
-AGAIN = frozenset({429, 502, 503, 504})
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
-LONGEST_SHOWN = 200  # characters of an answer that is no problem document
-
-Token = str | Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer, and the seconds until the next request, if the server names them."""
 
     body: dict[str, Any]
     retry_after: float | None
-
-
-class Connection:
-    """Sends requests of one user to one tenant; each request has a connection, so threads may share this object."""
-
-    def __init__(
-        self, url: str, *, tenant: str, token: Token, timeout: float, patience: float, context: ssl.SSLContext | None
-    ) -> None:
-        place = urlsplit(url)
-        if place.scheme not in {"http", "https"} or not place.hostname or place.query or place.fragment:
-            raise ValueError(f"url must be an address such as https://turno.example, not {url!r}")
-        self._place = place
-        self._tenant = tenant
-        self._token = token
-        self._timeout = timeout
-        self._patience = patience
-        self._context = context
-
-    def ask(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *, wait: float = 0
-    ) -> Answer:
-        """Return the answer, which may take `wait` seconds longer than others.
-
-        Raises Refused, or Unavailable when trying again did not help within the patience.
-        """
-        over, attempt = monotonic() + self._patience, 0
-        while True:
-            try:
-                with self.opened(method, path, body, headers, timeout=self._timeout + wait) as answer:
-                    return Answer(_object(answer), retry_after_of(answer))
-            except Unavailable as error:
-                pause = error.retry_after if error.retry_after is not None else _pause(attempt)
-                if monotonic() + pause > over:
-                    raise
-            sleep(pause)
-            attempt += 1
-
-    @contextmanager
-    def opened(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> Iterator[HTTPResponse]:
-        """Yield the successful response to a request; raises as `ask` does, also for an error while it is read."""
-        sent = None if body is None else json.dumps(body).encode()
-        connection = self._connection(self._timeout if timeout is None else timeout)
-        try:
-            connection.request(
-                method, self._place.path.rstrip("/") + path, sent, self._headers(sent) | dict(headers or {})
-            )
-            answer = connection.getresponse()
-            if answer.status not in DONE:
-                _refuse(answer)
-            yield answer
-        except ssl.SSLCertVerificationError as error:
-            raise Refused(f"{self._place.netloc} has an invalid certificate: {error.verify_message}") from error
-        except (OSError, HTTPException) as error:
-            raise Unavailable(f"{self._place.netloc} did not answer: {type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
-
-    def _connection(self, timeout: float) -> HTTPConnection:
-        host, port = self._place.hostname or "", self._place.port
-        if self._place.scheme == "https":
-            return HTTPSConnection(host, port, timeout=timeout, context=self._context)
-        return HTTPConnection(host, port, timeout=timeout)
-
-    def _headers(self, sent: bytes | None) -> dict[str, str]:
-        token = self._token() if callable(self._token) else self._token
-        headers = {"Authorization": f"Bearer {token}", "X-Schema": self._tenant, "User-Agent": "turno.client"}
-        return headers if sent is None else headers | {"Content-Type": "application/json"}
-
-
-def retry_after_of(answer: HTTPResponse) -> float | None:
-    """Return the seconds of Retry-After; None without it, and for a date."""
-    text = answer.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else None
-
-
-def _refuse(answer: HTTPResponse) -> NoReturn:
-    said = answer.read()
-    problem = _object_in(said) or {}
-    told = str(problem.get("detail") or said.decode("utf-8", "replace")[:LONGEST_SHOWN] or answer.reason)
-    kind: type[ClientError] = Unavailable if answer.status in AGAIN else Refused
-    raise kind(f"{answer.status}: {told}", status=answer.status, problem=problem, retry_after=retry_after_of(answer))
-
-
-def _object(answer: HTTPResponse) -> dict[str, Any]:
-    said = answer.read()
-    if (body := _object_in(said)) is None:
-        raise Refused(f"the answer is not a JSON object: {said[:LONGEST_SHOWN]!r}", status=answer.status)
-    return body
-
-
-def _object_in(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _pause(attempt: int) -> float:
-    # Twice as long each time, and not all clients at once.
-    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-
-
-ASKED_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
-POLL_SECONDS = 2.0
-RECONNECT_SECONDS = 2.0
-QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
 
 
 class Client:
@@ -291,9 +174,15 @@ class Client:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """`url` is where Turno is, with the path it is mounted at; raises ValueError unless it is http or https."""
-        self._connection = Connection(
-            url, tenant=tenant, token=token, timeout=timeout, patience=patience, context=context
-        )
+        place = urlsplit(url)
+        if place.scheme not in {"http", "https"} or not place.hostname or place.query or place.fragment:
+            raise ValueError(f"url must be an address such as https://turno.example, not {url!r}")
+        self._place = place
+        self._tenant = tenant
+        self._token = token
+        self._timeout = timeout
+        self._patience = patience
+        self._context = context
 
     def submit(
         self,
@@ -317,7 +206,7 @@ class Client:
         body |= {} if run_in is None else {"run_in": run_in}
         headers = {"Idempotency-Key": key or uuid4().hex}
         path = f"/api/jobs/{quote(job_type, safe='')}" + (f"?wait={wait}" if wait else "")
-        return Job.of(self._connection.ask("POST", path, body, headers, wait=wait).body)
+        return Job.of(self._ask("POST", path, body, headers, wait=wait).body)
 
     def get(self, job: Job | str, *, wait: int = 0) -> Job:
         """Return the job; with `wait`, when it has ended, or after these seconds at most."""
@@ -368,19 +257,66 @@ class Client:
 
     def cancel(self, job: Job | str) -> None:
         """Cancel a waiting job, or ask a running one to stop; raises Refused with status 409 if it has ended."""
-        self._connection.ask("POST", f"{_address(job)}/cancel")
+        self._ask("POST", f"{_address(job)}/cancel")
 
     def _ask_for(self, job: Job | str, wait: int) -> Answer:
-        path = _address(job) + (f"?wait={wait}" if wait else "")
-        return self._connection.ask("GET", path, wait=wait)
+        return self._ask("GET", _address(job) + (f"?wait={wait}" if wait else ""), wait=wait)
 
     def _stream(self, job: Job | str) -> Iterator[Event]:
         """Yield the events of one stream, until the server or the network ends it."""
-        with self._connection.opened("GET", f"{_address(job)}/stream", timeout=QUIET_SECONDS) as answer:
+        with self._opened("GET", f"{_address(job)}/stream", QUIET_SECONDS) as answer:
             for event in events_of(answer):
                 if event.kind == "bye":
                     return
                 yield event
+
+    def _ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *, wait: float = 0
+    ) -> Answer:
+        """Return the answer, which may take `wait` seconds longer than others.
+
+        Raises Refused, or Unavailable when trying again did not help within the patience.
+        """
+        over, attempt = monotonic() + self._patience, 0
+        while True:
+            try:
+                with self._opened(method, path, self._timeout + wait, body, headers) as answer:
+                    text = answer.read()
+                    if (found := _object_in(text)) is not None:
+                        return Answer(found, retry_after_of(answer))
+                    raise Refused(f"the answer is not a JSON object: {text[:LONGEST_SHOWN]!r}", status=answer.status)
+            except Unavailable as error:
+                pause = error.retry_after if error.retry_after is not None else _pause(attempt)
+                if monotonic() + pause > over:
+                    raise
+            sleep(pause)
+            attempt += 1
+
+    @contextmanager
+    def _opened(
+        self, method: str, path: str, timeout: float, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator[HTTPResponse]:
+        """Yield the successful response to a request; raises as `_ask` does, also for an error while it is read."""
+        sent = None if body is None else json.dumps(body).encode()
+        token = self._token() if callable(self._token) else self._token
+        about = {"Authorization": f"Bearer {token}", "X-Schema": self._tenant, "User-Agent": "turno.client"}
+        about |= {} if sent is None else {"Content-Type": "application/json"}
+        host, port = self._place.hostname or "", self._place.port
+        connection = HTTPConnection(host, port, timeout=timeout)
+        if self._place.scheme == "https":
+            connection = HTTPSConnection(host, port, timeout=timeout, context=self._context)
+        try:
+            connection.request(method, self._place.path.rstrip("/") + path, sent, about | dict(headers or {}))
+            answer = connection.getresponse()
+            if answer.status not in DONE:
+                _refuse(answer)
+            yield answer
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"{self._place.netloc} has an invalid certificate: {error.verify_message}") from error
+        except (OSError, HTTPException) as error:
+            raise Unavailable(f"{self._place.netloc} did not answer: {type(error).__name__}: {error}") from error
+        finally:
+            connection.close()
 
 
 def _is_news(job: Job, last: Job | None) -> bool:
@@ -395,3 +331,30 @@ def _address(job: Job | str) -> str:
     if not known:
         raise Refused("this job was done within its request, so it has no address")
     return f"/api/jobs/{quote(known, safe='')}"
+
+
+def retry_after_of(answer: HTTPResponse) -> float | None:
+    """Return the seconds of Retry-After; None without it, and for a date."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def _refuse(answer: HTTPResponse) -> NoReturn:
+    body = answer.read()
+    problem = _object_in(body) or {}
+    text = str(problem.get("detail") or body.decode("utf-8", "replace")[:LONGEST_SHOWN] or answer.reason)
+    kind: type[ClientError] = Unavailable if answer.status in AGAIN else Refused
+    raise kind(f"{answer.status}: {text}", status=answer.status, problem=problem, retry_after=retry_after_of(answer))
+
+
+def _object_in(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _pause(attempt: int) -> float:
+    # Twice as long each time, and not all clients at once.
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -165,8 +165,8 @@ MUTANTS = (
         "an address may send any number of wrong tokens",
         PROMISED,
         "turno/web/auth.py",
-        '            self._count_wrong(sender or "an unknown address")\n',
-        "",
+        '(retry_in := self._wrong.count(sender or "an unknown address")) is not None',
+        "(retry_in := None) is not None",
         (f"{RATES}::test_wrong_tokens_count_by_address_and_right_ones_pass",),
     ),
 )

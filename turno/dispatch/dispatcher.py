@@ -16,13 +16,13 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from turno import crash_points, tracing
-from turno.errors import RateLimited
+from turno.errors import LimitExceeded, RateLimited
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
 from turno.store.operator.routing import backend_for
-from turno.store.statements import named_refusals
+from turno.store.statements import broken_limit
 from turno.tenancy.identity.session import as_api, call_as_api, call_as_web
 from turno.tenancy.identity.tenant import Tenant
 
@@ -159,20 +159,25 @@ class Dispatcher:
                 day_limits=self._day_limits,
                 command_limits=self._command_limits if counted else "{}",
             )
-            with named_refusals(), self._connection() as connection:
-                crash_points.reach("received")
-                if behind:
-                    statement = enqueue_with([one.expression for one in behind])
-                    parameters = (*(value for one in behind for value in one.parameters), *given)
-                    row = call_as_api(connection, tenant, statement, parameters)
-                else:
-                    row = call_as_web(connection, tenant, ENQUEUE, given)
+            try:
+                with self._connection() as connection:
+                    crash_points.reach("received")
+                    if behind:
+                        statement = enqueue_with([one.expression for one in behind])
+                        parameters = (*(value for one in behind for value in one.parameters), *given)
+                        row = call_as_api(connection, tenant, statement, parameters)
+                    else:
+                        row = call_as_web(connection, tenant, ENQUEUE, given)
+            except psycopg.errors.CheckViolation as error:
+                if (limit := broken_limit(error)) is None:
+                    raise
+                raise LimitExceeded(limit) from error
             verdict = _within_limits(row)
             if verdict.word == "accepted":
                 # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.
                 later = new.run_in or (new.run_at is not None and new.run_at > datetime.now(UTC))
                 if not later or self._launches_are_rare(queue):
-                    self._hint(queue, tenant, verdict)
+                    self._hint(queue, tenant, row["job_id"])
                 self._announce(tenant.id, row["job_id"])
             return verdict
 
@@ -202,17 +207,12 @@ class Dispatcher:
             if dry_run:
                 raise psycopg.Rollback
         if not dry_run:
-            self._tell(queue, tenant, [answer for answer in answers if answer.changed])
-        return answers
-
-    def _tell(self, queue: QueueInterface, tenant: Tenant, changed: Sequence[CommandAnswer]) -> None:
-        """Announce the changed jobs, and hint at the ready ones, as far as the queue uses hints."""
-        for answer in changed:
-            for job_id in filter(None, (answer.job_id, answer.made)):
+            changed = [answer for answer in answers if answer.changed]
+            for job_id in filter(None, (found for answer in changed for found in (answer.job_id, answer.made))):
                 self._announce(tenant.id, job_id)
-        ready = [answer.made or answer.job_id for answer in changed if answer.verdict in {"accepted", "changed"}]
-        for job_id in ready[: queue.useful]:
-            self._hint(queue, tenant, Verdict("accepted", job_id))
+            ready = [answer.made or answer.job_id for answer in changed if answer.verdict in {"accepted", "changed"}]
+            self.hint(tenant, ready[: queue.useful])
+        return answers
 
     def retry(
         self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None, by: str | None = None
@@ -225,19 +225,12 @@ class Dispatcher:
         if by is not None:
             return self._single(tenant, OperatorCommand(name="retry"), job_id, by, correlation_id)
         queue = self._queue_of(tenant)
+        given = (job_id, user_id, queue.name, correlation_id, self._pending_limit, self._day_limits)
         with self._connection() as connection:
-            asked = (
-                job_id,
-                user_id,
-                queue.name,
-                correlation_id,
-                self._pending_limit,
-                self._day_limits,
-            )
-            row = call_as_api(connection, tenant, RETRY, asked)
+            row = call_as_api(connection, tenant, RETRY, given)
         verdict = _within_limits(row)
         if verdict.word == "accepted":
-            self._hint(queue, tenant, verdict)
+            self._hint(queue, tenant, row["job_id"])
             for changed in (job_id, row["job_id"]):
                 self._announce(tenant.id, changed)
         return verdict
@@ -245,8 +238,7 @@ class Dispatcher:
     def _single(
         self, tenant: Tenant, command: OperatorCommand, job_id: UUID, by: str, correlation_id: str | None = None
     ) -> Verdict:
-        asked = self.command(tenant, command, [job_id], by=by, correlation_id=correlation_id, within_limits=True)
-        (answer,) = asked
+        (answer,) = self.command(tenant, command, [job_id], by=by, correlation_id=correlation_id, within_limits=True)
         if answer.exceeded is not None and answer.retry_in is not None:
             raise RateLimited(answer.exceeded, answer.retry_in)
         if answer.verdict == "locked":
@@ -269,22 +261,21 @@ class Dispatcher:
         return Verdict(row["verdict"], job_id)
 
     def hint(self, tenant: Tenant, job_ids: Sequence[UUID]) -> None:
-        """Offer jobs to the tenant's queue that a statement of a capability made due."""
+        """Offer jobs that a statement made due to the tenant's queue."""
         for job_id in job_ids:
-            self._hint(self._queue_of(tenant), tenant, Verdict("accepted", job_id))
+            self._hint(self._queue_of(tenant), tenant, job_id)
 
     def _launches_are_rare(self, queue: QueueInterface) -> bool:
         return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS
 
-    def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
-        assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
+    def _hint(self, queue: QueueInterface, tenant: Tenant, job_id: UUID) -> None:
         crash_points.reach("accepted")
         self._hinted_at = self._clock()
         try:
-            queue.offer(JobRef(tenant.slug, verdict.job_id))
+            queue.offer(JobRef(tenant.slug, job_id))
         except Exception:
             # The job is committed and the sweep offers it again, so this is no error of the caller's.
-            log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})
+            log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(job_id)})
 
 
 def _within_limits(row: dict[str, Any]) -> Verdict:

@@ -192,6 +192,7 @@ def install_admission(turno: Blueprint) -> None:
     """
     turno.before_request(_check)
     turno.after_request(_complete)
+    turno.teardown_request(_leave_unbegun)
     turno.record(_add_unknown)
 
 
@@ -235,6 +236,12 @@ def _complete(response: Response) -> Response:
         if name.lower() not in present:
             headers.add(name, value)
     return response
+
+
+def _leave_unbegun(_error: BaseException | None) -> None:
+    """Release the place of a live response that another response replaced."""
+    if leave := g.pop("turno_leave", None):
+        leave()
 
 
 def _allowed() -> bool:

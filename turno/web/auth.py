@@ -201,17 +201,14 @@ class TokenCheck:
         except jwt.ExpiredSignatureError:
             refuse_token("The token has expired; ask its issuer for a new one.")
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            self._count_wrong(sender or "an unknown address")
+            if (retry_in := self._wrong.count(sender or "an unknown address")) is not None:
+                raise Problem(
+                    Kind.RATE,
+                    "The token is not one that this service accepts, as others before it from this address.",
+                    headers={"Retry-After": str(math.ceil(retry_in))},
+                    limit="wrong_tokens_per_minute",
+                ) from None
             refuse_token("The token is not one that this service accepts.")
-
-    def _count_wrong(self, sender: str) -> None:
-        if (retry_in := self._wrong.count(sender)) is not None:
-            raise Problem(
-                Kind.RATE,
-                "The token is not one that this service accepts, as others before it from this address.",
-                headers={"Retry-After": str(math.ceil(retry_in))},
-                limit="wrong_tokens_per_minute",
-            )
 
 
 def refuse_token(detail: str) -> NoReturn:

@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
-        "turno/capabilities/streams/response.py",
+        "turno/web/admission.py",
         '    if leave := g.pop("turno_leave", None):\n        leave()\n',
         "    pass\n",
         ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
@@ -316,8 +316,8 @@ MUTANTS = (
         "a submission that is sent again is another job",
         "issue 17: retries make no second job",
         "turno/client.py",
-        "self._headers(sent) | dict(headers or {})",
-        "self._headers(sent)",
+        "about | dict(headers or {})",
+        "about",
         (f"{OF_CLIENT}::test_limits_and_broken_links_are_retried_with_one_key",),
     ),
     Mutant(

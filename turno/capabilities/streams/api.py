@@ -10,7 +10,7 @@ from flask_sse import ServerSentEventsBlueprint
 
 from turno.capabilities.streams.access import stream_scope
 from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
-from turno.capabilities.streams.response import HEADERS, Frames, LiveResponse, leave_unbegun, most_on_threads
+from turno.capabilities.streams.response import HEADERS, Frames, LiveResponse, most_on_threads
 from turno.capabilities.streams.stream_events import StreamEvents, ready
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
 from turno.store.api import jobs as stored
@@ -52,7 +52,6 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
 
 
 streams = Streams("streams", __name__, tag="streams")
-streams.teardown_app_request(leave_unbegun)
 
 ABOUT = (
     "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "

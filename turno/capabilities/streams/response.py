@@ -102,12 +102,6 @@ class LiveResponse(Response):
         return super().__call__(environ, start_response)
 
 
-def leave_unbegun(_error: BaseException | None) -> None:
-    """Release the place of a response that never began."""
-    if leave := g.pop("turno_leave", None):
-        leave()
-
-
 def most_on_threads() -> int | None:
     """Return how many streams this server may have at once; None where an event loop serves them.
 

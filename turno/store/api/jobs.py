@@ -1,7 +1,7 @@
 """Read a tenant's jobs, as its API role."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, LiteralString
 from uuid import UUID
@@ -104,7 +104,8 @@ def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
 
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
-    known = job_filters()
+    known, filters = job_filters(), dict(wanted.filters)
+    given = filters | {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "filters"}
     reader.execute(
         JOB
         + attributes()
@@ -112,7 +113,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         + """
                NULL AS result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
-        WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
+        WHERE (%(user_id)s::text IS NULL OR j.user_id = %(user_id)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(outcomes)s::text[] = '{}'
                OR j.finished_at IS NOT NULL AND outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
@@ -123,28 +124,13 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
           AND (%(made_from)s::uuid IS NULL OR j.id >= %(made_from)s)
           AND (%(made_before)s::uuid IS NULL OR j.id < %(made_before)s)
-          AND (%(correlation)s::text IS NULL OR j.correlation_id = %(correlation)s
-               OR substr(j.trace_context, 4, 32) = %(correlation)s)
+          AND (%(correlation_id)s::text IS NULL OR j.correlation_id = %(correlation_id)s
+               OR substr(j.trace_context, 4, 32) = %(correlation_id)s)
           AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(j.payload::text)) > 0)
         """
-        + "".join(f" AND ({known[name].api})" for name in wanted.filters)
+        + "".join(f" AND ({known[name].api})" for name in filters)
         + " ORDER BY j.id DESC LIMIT %(limit)s",
-        {name: list(values) for name, values in wanted.filters.items()}
-        | {
-            "user": wanted.user_id,
-            "statuses": list(wanted.statuses),
-            "outcomes": list(wanted.outcomes),
-            "types": list(wanted.types),
-            "needs_review": wanted.needs_review,
-            "part_of": wanted.part_of,
-            "parts": wanted.parts,
-            "before": wanted.before,
-            "made_from": wanted.made_from,
-            "made_before": wanted.made_before,
-            "correlation": wanted.correlation_id,
-            "text": wanted.text,
-            "limit": wanted.limit,
-        },
+        {name: list(value) if isinstance(value, tuple | list) else value for name, value in given.items()},
     )
     return reader.fetchall()
 
