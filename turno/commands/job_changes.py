@@ -211,7 +211,7 @@ def _key(context: click.Context, option: click.Parameter, value: str | None) -> 
 
 
 @click.command(epilog="Example: turno job submit --tenant suc0001 --key june send_letters")
-@click.option("--tenant", required=True, help="Whose job.")
+@click.option("--tenant", required=True, help="Tenant of the job.")
 @click.option(
     "--payload", default="{}", metavar="JSON", help="The handler's fields; `-` reads them from standard input."
 )

@@ -57,7 +57,7 @@ def shares() -> None:
 
 @tenant.command("remove", epilog="Example: turno tenant remove suc0001 --dry-run")
 @click.argument("slug")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.option("--dry-run", is_flag=True, help="List each object, right and role to remove; change nothing.")
 def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     """Remove the tenant SLUG, its roles and its schema with all jobs; an adopted schema stays unchanged."""

@@ -41,7 +41,9 @@ def schema() -> None:
 @click.option(
     "--from", "source", type=click.File(encoding="utf-8-sig"), help="Adopt the schemas of a CSV file; - is the input."
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="Tenants at a time."
+)
 def adopt_command(
     *,
     name: str | None,
@@ -137,7 +139,7 @@ def add(role: str) -> None:
     help="Print each object, right and role that is dropped, and the schemas that stay; change nothing.",
 )
 @click.option("--drop-tenants", is_flag=True, help="Drop tenants' schemas that hold data.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def uninstall(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     """Remove Turno from the database: its schemas, roles and rights; adopted schemas stay unchanged.
 

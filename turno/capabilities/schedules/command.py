@@ -26,7 +26,7 @@ class ScheduleRefused(TurnoError):
     """No change was made; the message has the reason."""
 
 
-tenant_option = click.option("--tenant", required=True, help="Whose schedule.")
+tenant_option = click.option("--tenant", required=True, help="Tenant of the schedule.")
 
 
 @click.group()
@@ -62,8 +62,8 @@ def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> N
 
 
 @schedule.command("list", epilog="Example: turno schedule list --all --json")
-@click.option("--tenant", help="Whose schedules.")
-@click.option("--all", "everybody", is_flag=True, help="Those of every tenant.")
+@click.option("--tenant", help="Tenant of the schedules.")
+@click.option("--all", "everybody", is_flag=True, help="Schedules of every tenant.")
 def list_all(*, tenant: str | None, everybody: bool) -> None:
     """List the schedules of a tenant, or of all."""
     if everybody == (tenant is not None):
@@ -109,7 +109,7 @@ def remove(*, tenant: str, name: str) -> None:
 @schedule.command("next", epilog="Example: turno schedule next --every 6h --count 3")
 @click.option("--tenant", help="Tenant of the schedule; without it the times are previewed.")
 @rule_options
-@click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
+@click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="Number of moments.")
 @click.argument("name", required=False)
 def preview(*, tenant: str | None, name: str | None, count: int, **options: Any) -> None:
     """Show the next moments, in UTC and in its zone: of the schedule NAME, or of --cron or --every."""
