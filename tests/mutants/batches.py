@@ -11,7 +11,7 @@ ASYNC = "turno/runner/session.py"
 SHARED = "turno/runner/shared_state.py"
 FETCH = "turno/migrations/tenant/functions/jobs_fetch.sql"
 FINISH = "turno/migrations/tenant/functions/jobs_finish.sql"
-RUNNING = "turno/migrations/tenant/functions/jobs_running.sql"
+RUNNING = "turno/migrations/tenant/functions/attempt_open.sql"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 RESCUER = "turno/worker/rescuer.py"
 CHILD = "turno/worker/child.py"
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "a ticket forgets that a worker died with its job",
         ALONE,
-        "turno/migrations/tenant/functions/job_requeue.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         "cancel_at = NULL, crashes = crashes + p_crashes\n",
         "cancel_at = NULL, crashes = 0\n",
         (DIED,),
@@ -462,7 +462,7 @@ MUTANTS = (
     Mutant(
         "a writer of progress waits for the job's end",
         SHOWN,
-        "turno/migrations/tenant/functions/jobs_running.sql",
+        "turno/migrations/tenant/functions/attempt_open.sql",
         " FOR UPDATE SKIP LOCKED;",
         " FOR UPDATE;",
         (f"{FENCING}::test_ending_job_is_not_shown_as_running",),
@@ -470,7 +470,7 @@ MUTANTS = (
     Mutant(
         "a worker without its claim shows the job as running",
         FENCED,
-        "turno/migrations/tenant/functions/jobs_running.sql",
+        "turno/migrations/tenant/functions/attempt_open.sql",
         " AND token = p_token",
         "",
         (f"{FENCING}::test_lost_claim_is_not_shown_as_running",),
@@ -478,7 +478,7 @@ MUTANTS = (
     Mutant(
         "a cancel ends a job in the middle of its batch",
         "section 3: cancelling",
-        "turno/migrations/tenant/functions/job_cancel.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "job.status = 'running' OR claimed",
         "job.status = 'running'",
         (f"{ENDS}::test_claimed_job_is_stopped_and_neighbours_run_once",),

@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 NUMBERS = "numbers that are true"
 COUNT = "turno/migrations/control/functions/count_outcomes.sql"
-READ = "turno/migrations/control/functions/outcomes_read.sql"
+READ = "turno/migrations/control/functions/count_outcomes.sql"
 METRICS = "tests/capabilities/statistics/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
 STEERING = "tests/integration/store/test_steering.py"
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a commit without an answer counts as a lost claim",
         NUMBERS,
-        "turno/migrations/tenant/functions/claims_lost.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         " AND a.outcome IN ('crashed', 'released')",
         "",
         ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_no_attempt_with_an_end",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a lost claim counts as often as a handler calls",
         "limits per call: an attempt is counted once",
-        "turno/migrations/tenant/functions/claims_lost.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         " AND NOT a.lost\n",
         "\n",
         ("tests/integration/store/test_forged_records.py::test_claims_lost_counts_each_attempt_once",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "dead letters that were counted are forgotten with the next",
         NUMBERS,
-        "turno/migrations/control/functions/fold_dead_letter_counts.sql",
+        "turno/migrations/control/functions/count_dead_letter.sql",
         "SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open,",
         "SET jobs = excluded.jobs, open = excluded.open,",
         (f"{STEERING}::test_groups_count_failures_of_any_time",),

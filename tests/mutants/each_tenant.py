@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a back-off does not grow",
         PROMISE,
-        f"{FUNCTIONS}/tenant_turn_end.sql",
+        f"{FUNCTIONS}/tenant_turns.sql",
         "p_first * 2 ^ least(f.failures, 20)",
         "p_first",
         (f"{TESTS}::test_a_failing_tenant_is_left_out_until_its_back_off_ends",),

@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "in code a user may have any number of jobs open",
         STRICT,
-        "turno/migrations/control/functions/enqueue_many.sql",
+        "turno/migrations/control/functions/enqueue.sql",
         "CASE WHEN user_id IS NOT NULL THEN target.pending_limit END",
         "NULL::integer",
         (f"{TESTS}::test_a_user_s_open_jobs_are_counted_as_by_post",),

@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "steps of a progress bar are items",
         FAILURES,
-        "turno/migrations/tenant/functions/has_items.sql",
+        "turno/migrations/tenant/functions/outcome_put.sql",
         "RETURN EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job)",
         "RETURN p_job IS NOT NULL OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job)",
         (f"{TESTS}::test_progress_of_a_completed_job_is_complete",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "failed items cannot be discarded twice, without a message",
         FAILURES,
-        "turno/migrations/tenant/functions/job_discard.sql",
+        "turno/migrations/tenant/functions/jobs_command.sql",
         "    WHERE job_id = p_job AND closed_at IS NULL;\n",
         "    WHERE job_id = p_job;\n",
         (f"{TESTS}::test_discard_closes_failed_items_once",),

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "start does not ask for the claim",
         PROMISE,
-        "turno/migrations/tenant/functions/job_start.sql",
+        "turno/migrations/tenant/functions/attempt_open.sql",
         "    PERFORM claim_hold(p_job, p_token);\n",
         "",
         (f"{TESTS}::test_lost_claim_does_not_start_to_fail",),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "items do not ask for the claim",
         PROMISE,
-        "turno/migrations/tenant/functions/job_items.sql",
+        "turno/migrations/tenant/functions/job_progress.sql",
         HOLD + "    INSERT INTO background_job_items",
         "    INSERT INTO background_job_items",
         (f"{ZOMBIE}[items]",),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "the start of the transaction is not compared",
         ONCE,
-        "turno/migrations/tenant/functions/assert_transaction.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         "IF p_started IS DISTINCT FROM transaction_timestamp() THEN",
         "IF false THEN",
         (OUTSIDE,),

@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "a report receives every company's branches",
         "section 5: a report's session reads the branches of its company",
-        "turno/migrations/control/functions/company_of.sql",
+        "turno/migrations/control/functions/tenant_of.sql",
         "ON b.company_id = c.id AND b.state",
         "ON b.state",
         (f"{REPORTS}::test_report_reads_its_company_and_nothing_else",),

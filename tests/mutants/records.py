@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a handler's synchronous_commit reaches its intents and ends",
         ONCE,
-        "turno/migrations/tenant/functions/commit_durably.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         "IN ('off', 'local')",
         "IN ('nothing')",
         (
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a poller's crashes count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "turno/migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         "SET errors = 0, crashes = 0 WHERE",
         "SET errors = 0 WHERE",
         (f"{TESTS}::test_a_poller_s_crashes_are_forgotten_when_it_is_well",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "a handler enqueues or publishes by any job",
         FENCED,
-        "turno/migrations/tenant/functions/claimed_job.sql",
+        "turno/migrations/tenant/functions/job_enqueue_child.sql",
         "WHERE t.job_id = p_job AND t.token = p_token;",
         "WHERE t.job_id = p_job;",
         (
@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "a handler enqueues for another user",
         OWN,
-        "turno/migrations/tenant/functions/claimed_job.sql",
+        "turno/migrations/tenant/functions/job_enqueue_child.sql",
         "'{user_id,backend,",
         "'{",
         (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "after an outage the first returning worker buries its peers",
         OUTAGE,
-        "turno/migrations/control/functions/prune_workers.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE alive_at",
         (f"{ORPHANS}::test_silence_without_a_listener_is_no_death",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a worker with a heartbeat in the future lives until then",
         OUTAGE,
-        "turno/migrations/control/functions/prune_workers.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "WHERE alive_at > clock_timestamp();",
         "WHERE false;",
         (f"{ORPHANS}::test_server_with_clock_set_back_is_swept_at_once",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "orphans come in the order of their ids",
         ONE_TENANTS,
-        "turno/migrations/control/functions/orphans.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "ORDER BY row_number() OVER (PARTITION BY t.tenant_id ORDER BY random())",
         "ORDER BY t.job_id",
         (f"{ORPHANS}::test_no_tenant_s_orphans_stand_before_another_s",),
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "a job handed back is blamed",
         CRASHES,
-        "turno/migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 1, 0);",
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "workers are buried for their age",
         ALIVE,
-        "turno/migrations/control/functions/prune_workers.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE greatest(started_at, listened_since)",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -230,7 +230,7 @@ MUTANTS = (
     Mutant(
         "every running job is an orphan",
         ALIVE,
-        "turno/migrations/control/functions/orphans.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "AND NOT EXISTS (SELECT FROM workers w WHERE w.id = t.worker_id",
         "AND NOT EXISTS (SELECT FROM workers w WHERE false",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -262,7 +262,7 @@ MUTANTS = (
     Mutant(
         "a job that is being claimed expires",
         FENCED,
-        "turno/migrations/tenant/functions/job_expire.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;",
         "WHERE job_id = job FOR UPDATE SKIP LOCKED;",
         (f"{MAINTENANCE}::test_a_job_that_is_being_claimed_does_not_expire",),
@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "stamping over reads waiting jobs where a worker is alive",
         "a sweep does not read the backlog",
-        "turno/migrations/control/functions/move_unserved.sql",
+        "turno/migrations/control/functions/backend_for.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
         "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",
         (f"{COST}::test_sweep_reads_no_waiting_jobs[move_unserved]",),

@@ -29,6 +29,7 @@ DJANGO = "tests/integration/contrib/test_django.py"
 DJANGO_TENANTS = "tests/integration/contrib/test_django_tenants.py"
 DJANGO_AWAITED = "tests/integration/contrib/test_django_awaited.py"
 DJANGO_CHECKS = "tests/integration/contrib/test_django_checks.py"
+DEFINER = "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
 
 MUTANTS = (
     Mutant(
@@ -43,24 +44,24 @@ MUTANTS = (
         "a plan made for a small table is kept for a large one",
         FEW,
         "turno/migrations/tenant/functions/job_fail.sql",
-        " SET enable_seqscan = off",
-        "",
+        f"p_reset_errors boolean) RETURNS text\n{DEFINER} SET enable_seqscan = off",
+        f"p_reset_errors boolean) RETURNS text\n{DEFINER}",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
         "a role's tenant is looked up by reading every tenant",
         FEW,
         "turno/migrations/control/functions/tenant_of.sql",
-        ' COLLATE "default"',
-        "",
+        'p_owner::text COLLATE "default"',
+        "p_owner::text",
         (f"{LOOKUPS}::test_tenant_of_a_role_is_found_without_a_scan",),
     ),
     Mutant(
         "the engine's plan made for a small table is kept for a large one",
         FEW,
-        "turno/migrations/control/functions/held.sql",
-        " SET enable_seqscan = off",
-        "",
+        "turno/migrations/control/functions/worker_start.sql",
+        f"timeouts jsonb)\n{DEFINER} SET enable_seqscan = off",
+        f"timeouts jsonb)\n{DEFINER}",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
@@ -387,7 +388,7 @@ MUTANTS = (
     Mutant(
         "a poller's old errors count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "turno/migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         "    IF p_outcome = 'rescheduled' THEN\n",
         "    IF false THEN\n",
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),

@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "a paused tenant is no reason for waiting",
         TOLD,
-        "turno/migrations/control/functions/paused.sql",
+        "turno/migrations/control/functions/lacking.sql",
         "WHERE id = p_tenant AND paused_at IS NOT NULL)",
         "WHERE id = p_tenant AND false)",
         (f"{UNSERVED}::test_pause_is_the_reason_at_once_and_first",),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a paused type is no reason for waiting",
         TOLD,
-        "turno/migrations/control/functions/paused.sql",
+        "turno/migrations/control/functions/lacking.sql",
         "WHERE type = p_type AND paused_at IS NOT NULL)",
         "WHERE type = p_type AND false)",
         (f"{UNSERVED}::test_pause_is_the_reason_at_once_and_first",),

@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a worker's claimed job is put off",
         "section 3: every transition has its guard",
-        "turno/migrations/tenant/functions/job_reorder.sql",
+        "turno/migrations/tenant/functions/jobs_command.sql",
         "    ELSIF job.status = 'running' OR claimed THEN\n",
         "    ELSIF false THEN\n",
         (f"{STEERING}::test_claimed_job_keeps_its_place_with_a_named_refusal",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a job in doubt is run by the clock",
         "section 6: unknown parks the job for a person",
-        "turno/migrations/tenant/functions/job_reorder.sql",
+        "turno/migrations/tenant/functions/jobs_command.sql",
         "    ELSIF p_run_at IS NOT NULL AND job.run_at = 'infinity' THEN\n",
         "    ELSIF false THEN\n",
         (f"{STEERING}::test_a_job_that_waits_for_a_person_is_not_run_by_the_clock",),

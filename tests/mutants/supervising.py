@@ -256,7 +256,7 @@ MUTANTS = (
     Mutant(
         "a claim is given back that another has",
         "promise 3: a worker that lost its claim can write nothing",
-        "turno/migrations/control/functions/unclaim.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         "WHERE job_id = p_job AND token = p_token AND state",
         "WHERE job_id = p_job AND state",
         (f"{FENCING}::test_a_claim_that_another_has_is_not_given_back",),

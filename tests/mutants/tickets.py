@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "a buried worker receives a heartbeat's success",
         ALIVE,
-        "turno/migrations/control/functions/worker_alive.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "WHERE j.timeout IS NOT NULL);\n",
         "WHERE j.timeout IS NOT NULL);\n    RETURN QUERY SELECT '{}'::uuid[], NULL::text, '{}'::jsonb;\n",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),

@@ -10,7 +10,7 @@ WRITTEN = f"{TESTS}::test_attempt_writes_beyond_a_limit_are_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 2: the end of a job commits with any result"
 CONTROL = "turno/migrations/control/schema/0001_control.sql"
-CHANGE = "turno/migrations/control/functions/tickets_change.sql"
+CHANGE = "turno/migrations/control/functions/promote.sql"
 CAUGHT = "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN\n"
 
 
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a job waits for ever in no list",
         "section 3: a job that waits for a person is parked by a doubt",
-        "turno/migrations/tenant/functions/job_requeue.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         "IF p_run_at = 'infinity' AND NOT EXISTS",
         "IF false AND NOT EXISTS",
         ("tests/integration/store/test_limits_of_values.py::test_release_without_a_time_needs_a_doubt",),
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "one job that is refused stops expiring",
         OWN,
-        "turno/migrations/tenant/functions/job_expire.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         CAUGHT,
         "EXCEPTION WHEN raise_exception THEN\n",
         (f"{TESTS}::test_inexpirable_job_blocks_no_job_of_its_tenant",),
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a ledger grows until no statement can purge it",
         OWN,
-        "turno/migrations/tenant/functions/job_items.sql",
+        "turno/migrations/tenant/functions/job_progress.sql",
         "    IF entered > 1000000 THEN\n",
         "    IF false THEN\n",
         (f"{TESTS}::test_a_ledger_is_full_before_it_is_too_large_to_be_purged",),

@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "an operator's priority wakes a job that waits for its parts",
         JOIN,
-        "turno/migrations/tenant/functions/job_reorder.sql",
+        "turno/migrations/tenant/functions/jobs_command.sql",
         "CASE WHEN p_run_at IS NULL AND state IN ('parts', 'review') THEN state\n",
         "CASE WHEN false THEN state\n",
         (f"{PARTS}::test_an_operator_s_priority_does_not_wake_a_waiting_job",),

@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "a late mark hides the next attempt from the relay",
         NEVER_LOST,
-        "turno/capabilities/rabbitmq/sql/control/functions/mark_published.sql",
+        "turno/capabilities/rabbitmq/sql/control/functions/unpublished.sql",
         "AND t.attempt = sent.attempt\n",
         "\n",
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "a claimed job of another backend is stamped over",
         FLIP,
-        "turno/migrations/control/functions/move_unserved.sql",
+        "turno/migrations/control/functions/backend_for.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
         "WHERE t.state = 'ready' AND t.backend <> target AND t.run_at",
         (f"{BACKENDS}::test_stamping_over_needs_dead_source_and_live_target",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a running job is moved to another backend",
         FLIP,
-        "turno/migrations/control/functions/reroute.sql",
+        "turno/migrations/control/functions/backend_for.sql",
         "WHERE w.state <> 'running' AND w.backend <> c.backend",
         "WHERE w.backend <> c.backend",
         (f"{BACKENDS}::test_waiting_jobs_move_and_running_jobs_stay",),

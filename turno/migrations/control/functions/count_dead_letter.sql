@@ -13,3 +13,36 @@ BEGIN
             opened, opened * coalesce(one.items_failed, 0), one.died_at, one.died_at);
     RETURN NULL;
 END $$;
+
+-- Merge the rows of dead_letter_counts that have one tenant, type, error and day; returns how many rows there were. One
+-- statement reads, adds and deletes, under a lock held by a single transaction. Rows without jobs are deleted.
+CREATE OR REPLACE FUNCTION fold_dead_letter_counts() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    fresh bigint;
+BEGIN
+    PERFORM FROM outcome_readers WHERE reader = 'statistics' FOR UPDATE;
+    WITH gone AS (
+        DELETE FROM dead_letter_counts WHERE NOT folded RETURNING *
+    ), added AS (
+        INSERT INTO dead_letter_counts AS c
+        SELECT tenant_id, type, outcome, error, day, sum(jobs), sum(open), sum(items), min(first_at), max(last_at), true
+        FROM gone GROUP BY tenant_id, type, outcome, error, day
+        ON CONFLICT (tenant_id, type, outcome, error, day) WHERE folded DO UPDATE
+        SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open, items = c.items + excluded.items,
+            first_at = least(c.first_at, excluded.first_at), last_at = greatest(c.last_at, excluded.last_at)
+    )
+    SELECT count(*) INTO fresh FROM gone;
+    IF fresh > 0 THEN
+        DELETE FROM dead_letter_counts WHERE folded AND jobs = 0;
+    END IF;
+    RETURN fresh;
+END $$;
+
+-- The group of an error: its class and the first line of its message, redacted by the worker (`group`), without numbers, ids,
+-- mail addresses and quoted texts. Two jobs with the same error have the same group, and a group has no tenant's data.
+CREATE OR REPLACE FUNCTION error_group(p_error jsonb) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN left(left(coalesce(p_error ->> 'class', 'Error'), 100) || coalesce(': ' || nullif(btrim(
+    regexp_replace(regexp_replace(left(split_part(coalesce(p_error ->> 'group', p_error ->> 'message'), E'\n', 1), 400),
+        $re$'[^']*'|"[^"]*"|«[^»]*»|“[^”]*”|[^\s@]+@[^\s@]+$re$, '…', 'g'),
+        '[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[0-9]+([.,:/-][0-9]+)*', '#', 'g')), ''), ''), 200);

@@ -11,3 +11,11 @@ BEGIN ATOMIC
         SELECT (p_type, p_version) IN (SELECT * FROM unnest(s.types, s.versions)) AS known) AS k
     WHERE s.backend = p_backend;
 END;
+
+-- The pause that keeps a tenant's jobs of a type from starting: 'paused tenant' or 'paused type', NULL without a pause.
+CREATE OR REPLACE FUNCTION paused(p_tenant integer, p_type text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT CASE WHEN EXISTS (SELECT FROM tenants WHERE id = p_tenant AND paused_at IS NOT NULL) THEN 'paused tenant'
+                WHEN EXISTS (SELECT FROM job_types WHERE type = p_type AND paused_at IS NOT NULL) THEN 'paused type' END;
+END;

@@ -12,3 +12,7 @@ RETURN CASE WHEN p_rank BETWEEN 1 AND p_waits THEN
                * least(p_ms / p_waits - coalesce((outcome_bounds())[p_bucket], 0),
                        (outcome_bounds())[p_bucket + 1] - p_ms / p_waits)
        END;
+
+-- Whether a job is over after this outcome of an attempt.
+CREATE OR REPLACE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled');

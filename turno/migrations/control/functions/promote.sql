@@ -50,3 +50,80 @@ BEGIN
     promoted := CASE WHEN due = '{}' THEN 0 ELSE tickets_change(due) END;
     promoted := promoted + keys_look(p_limit);
 END $$;
+
+-- Give these tickets their p_backends, in step, or with NULL let them run; returns how many tickets changed. A ticket that the
+-- database refuses delays no other ticket: it is set aside in the state `review` until a person has checked it, and the worker
+-- logs the warning. Only the content of the row counts as refused, not a lock or a full disk.
+CREATE OR REPLACE FUNCTION tickets_change(p_jobs uuid[], p_backends text[] DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    changed bigint;
+    why text;
+BEGIN
+    BEGIN
+        IF p_backends IS NULL THEN
+            RETURN let_run(p_jobs);
+        END IF;
+        UPDATE tickets t SET backend = s.backend, published_at = NULL
+        FROM unnest(p_jobs, p_backends) AS s (job_id, backend) WHERE t.job_id = s.job_id;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        RETURN changed;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+        why := SQLERRM;
+    END;
+    IF cardinality(p_jobs) > 1 THEN  -- each ticket alone
+        RETURN (SELECT sum(tickets_change(p_jobs[i:i], p_backends[i:i])) FROM generate_subscripts(p_jobs, 1) AS i);
+    END IF;
+    BEGIN
+        UPDATE tickets SET state = 'review', run_at = 'infinity', published_at = NULL WHERE job_id = p_jobs[1];
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+        why := why || '; it cannot be set aside either';
+    END;
+    RAISE WARNING 'job % of % was set aside, its ticket is refused: %', p_jobs[1],
+        (SELECT n.slug FROM tickets t JOIN tenants n ON n.id = t.tenant_id WHERE t.job_id = p_jobs[1]), why;
+    RETURN 0;
+END $$;
+
+-- Make these tickets ready, or waiting if they have a key; returns how many.
+CREATE OR REPLACE FUNCTION let_run(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    let bigint;
+BEGIN
+    WITH made AS (
+        UPDATE tickets SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'waiting' END
+        WHERE job_id = ANY (p_jobs)
+        RETURNING tenant_id, concurrency_key
+    ), keys AS (
+        SELECT DISTINCT m.tenant_id, m.concurrency_key AS key FROM made m WHERE m.concurrency_key IS NOT NULL
+    ), locks AS (  -- in one order, because another promote that inserts the same key waits
+        INSERT INTO key_locks (tenant_id, key) SELECT k.tenant_id, k.key FROM keys k ORDER BY 1, 2 ON CONFLICT DO NOTHING
+    ), looks AS (
+        INSERT INTO key_looks (tenant_id, key, at, start) SELECT k.tenant_id, k.key, clock_timestamp(), false FROM keys k
+    )
+    SELECT count(*) INTO let FROM made;
+    RETURN let;
+END $$;
+
+-- The seconds until the next ticket, the next job of a key or the next check of a job's parts is due; NULL if more than
+-- p_within. A worker without work looks again then. Tickets that are due for longer than 2 s do not count: promote has
+-- seen them.
+CREATE OR REPLACE FUNCTION due_in(p_within interval) RETURNS double precision
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    now timestamptz := clock_timestamp();
+    since timestamptz := now - interval '2 s';
+BEGIN
+    RETURN (SELECT extract(epoch FROM min(d.at) - now) FROM (
+        (SELECT t.run_at::timestamptz AS at FROM tickets t
+         WHERE t.state = 'scheduled' AND t.run_at > since AND t.run_at <= now + p_within
+         ORDER BY t.run_at LIMIT 1)
+        UNION ALL
+        (SELECT k.at FROM key_looks k WHERE k.at > since AND k.at <= now + p_within ORDER BY k.at LIMIT 1)
+        UNION ALL
+        (SELECT l.at FROM part_looks l WHERE l.at > since AND l.at <= now + p_within ORDER BY l.at LIMIT 1)) AS d);
+END $$;
+
+-- The state of a ticket that waits for its time: only promote makes a ticket with a concurrency key ready.
+CREATE OR REPLACE FUNCTION due_state(p_run_at timestamptz, p_concurrency_key text) RETURNS text LANGUAGE sql VOLATILE
+RETURN CASE WHEN p_run_at = 'infinity' THEN 'review'
+            WHEN p_run_at > clock_timestamp() OR p_concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END;

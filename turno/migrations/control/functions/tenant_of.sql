@@ -4,3 +4,27 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable
 BEGIN
     RETURN (SELECT id FROM tenants WHERE owner_role = p_owner::text COLLATE "default");
 END $$;
+
+-- The report login of a tenant's company, and the branches that it reads, by slug.
+CREATE OR REPLACE FUNCTION company_of(p_tenant integer)
+RETURNS TABLE (slug text, report_role text, login_epoch integer, branches text[], schemas text[])
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT c.slug, c.report_role, c.login_epoch, array_agg(b.slug ORDER BY b.slug),
+           array_agg(coalesce(b.adopted_schema, b.schema) ORDER BY b.slug)
+    FROM tenants n
+    JOIN companies c ON c.id = n.company_id
+    JOIN tenants b ON b.company_id = c.id AND b.state = 'active'
+    WHERE n.id = p_tenant AND n.state = 'active'
+    GROUP BY c.id;
+END;
+
+-- The schema of the tenant that each of these sessions is logged in for; NULL for any other login.
+CREATE OR REPLACE FUNCTION session_schemas(p_pids integer[]) RETURNS TABLE (pid integer, schema text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT s.pid, n.schema FROM pg_stat_get_activity(NULL) AS s
+    JOIN pg_roles r ON r.oid = s.usesysid
+    JOIN tenants n ON n.handler_role = r.rolname::text COLLATE "default"
+    WHERE s.pid = ANY (p_pids);
+END;

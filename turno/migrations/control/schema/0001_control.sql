@@ -1,6 +1,6 @@
 -- The control schema: tenants, tickets and workers. Run with search_path = turno, as the installation's NOLOGIN owner.
 -- It holds no tenant data: a ticket has the state and the order of a job, never its content. Roles are granted nothing
--- here: `turno/tenancy/rights/grants.py` lists all rights. The functions are in ../functions, one file each; functions
+-- here: `turno/tenancy/rights/grants.py` lists all rights. The functions are in ../functions, a file for each verb; functions
 -- that a policy names are declared here first.
 
 -- Bounds on every value that a tenant's functions store, so that shared indexes and functions can hold it and every
@@ -315,7 +315,7 @@ CREATE INDEX outcome_batches_by_time ON outcome_batches (at);
 CREATE INDEX outcome_batches_in_order ON outcome_batches (position) WHERE position IS NOT NULL;
 CREATE INDEX outcome_batches_unread ON outcome_batches (at) WHERE position IS NULL;
 
--- The readers of outcome_batches and the last position that each has read; see ../functions/outcomes_read.sql.
+-- The readers of outcome_batches and the last position that each has read; see ../functions/count_outcomes.sql.
 CREATE TABLE outcome_readers (
     reader   text PRIMARY KEY,
     position bigint NOT NULL DEFAULT 0,

@@ -20,3 +20,82 @@ BEGIN
     END IF;
     PERFORM commit_durably();
 END $$;
+
+-- The work so far may be committed: it is this attempt's, in its own transaction. Returns whether to stop.
+CREATE OR REPLACE FUNCTION job_hold(p_job uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM claim_hold(p_job, p_token);
+    RETURN job_cancel_requested(p_job);
+END $$;
+
+-- Whether a cancellation of this job was requested.
+CREATE OR REPLACE FUNCTION job_cancel_requested(p_job uuid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+BEGIN ATOMIC
+    SELECT cancel_requested_at IS NOT NULL FROM background_jobs WHERE id = p_job;
+END;
+
+-- Raises unless the session that works on an attempt has ended; waits 15 seconds for that. A network without answers ends a
+-- session after 12.
+CREATE OR REPLACE FUNCTION session_gone(p_pid integer, p_start timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    until timestamptz := clock_timestamp() + interval '15 s';
+BEGIN
+    WHILE EXISTS (SELECT FROM pg_stat_get_activity(p_pid) AS s WHERE s.backend_start = p_start) LOOP
+        IF clock_timestamp() > until THEN
+            RAISE EXCEPTION 'another session works on this attempt; only that session may end it' USING ERRCODE = 'TU013';
+        END IF;
+        PERFORM pg_sleep(0.02), pg_stat_clear_snapshot();
+    END LOOP;
+END $$;
+
+-- The commit of a piece of work, an intent or an end is flushed to disk before it returns, independent of the handler's
+-- settings: effects outside rely on it. Local to the transaction, so it holds at its COMMIT.
+CREATE OR REPLACE FUNCTION commit_durably() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
+
+-- Before a commit of the executor: raises in any transaction that the executor did not begin. SQL of a handler cannot
+-- choose the start of a transaction, so this detects a COMMIT or ROLLBACK by the handler.
+CREATE OR REPLACE FUNCTION assert_transaction(p_started timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF p_started IS DISTINCT FROM transaction_timestamp() THEN
+        RAISE EXCEPTION 'the handler ended the job''s transaction itself; leave commit and rollback to the executor'
+            USING ERRCODE = 'TU002';
+    END IF;
+    PERFORM commit_durably();
+END $$;
+
+-- Which of these claims are still held; they stay so until the transaction ends. Waits for a commit under way that may
+-- have ended them: a worker that lost the reply to its COMMIT learns its outcome here.
+CREATE OR REPLACE FUNCTION jobs_held(p_jobs uuid[], p_tokens uuid[]) RETURNS uuid[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off AS $$
+BEGIN
+    -- A token was given to one job only, so the pairs need not be compared.
+    RETURN ARRAY(
+        SELECT t.job_id FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
+        ORDER BY t.job_id FOR UPDATE);
+END $$;
+
+-- Count attempts that lost their claim: each attempt once, at most 100 in a call. An attempt with a recorded end kept
+-- its claim: only the reply to its commit was lost.
+CREATE OR REPLACE FUNCTION claims_lost(p_jobs uuid[], p_tokens uuid[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+BEGIN ATOMIC
+    WITH lost AS (
+        UPDATE background_job_attempt_rows a SET lost = true
+        FROM unnest(p_jobs[:100], p_tokens[:100]) AS l (job_id, token)
+        WHERE a.job_id = l.job_id AND a.token = l.token AND a.outcome IN ('crashed', 'released') AND NOT a.lost
+        RETURNING a.job_id
+    )
+    INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, wait_ms)
+    SELECT turno.tenant_of(current_user), j.type, 'claim_lost', array_agg(j.id), array_agg(0)
+    FROM lost JOIN background_jobs j ON j.id = lost.job_id GROUP BY j.type;
+END;

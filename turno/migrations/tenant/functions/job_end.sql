@@ -39,3 +39,46 @@ BEGIN
     DELETE FROM turno.tickets WHERE job_id = p_job;
     RETURN true;
 END $$;
+
+-- A waiting job ends at once. A claimed job gets a request to stop: it may be running already, and ending it would
+-- refuse the whole batch in its transaction.
+CREATE OR REPLACE FUNCTION job_cancel(p_job uuid, p_user text, p_reason text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    job background_jobs;
+    claimed boolean;
+BEGIN
+    SELECT state = 'running' INTO claimed FROM turno.tickets WHERE job_id = p_job FOR UPDATE;
+    SELECT * INTO job FROM background_jobs WHERE id = p_job AND (p_user IS NULL OR user_id = p_user) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'unknown';
+    ELSIF job.status NOT IN ('pending', 'running') THEN
+        RETURN 'ended';
+    ELSIF job.status = 'running' OR claimed THEN
+        UPDATE background_jobs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()) WHERE id = p_job;
+        UPDATE turno.tickets SET cancel_at = coalesce(cancel_at, clock_timestamp()) WHERE job_id = p_job;
+        RETURN 'requested';
+    END IF;
+    PERFORM job_end(p_job, 'cancelled', p_reason, NULL, NULL);
+    RETURN 'cancelled';
+END $$;
+
+CREATE OR REPLACE FUNCTION job_expire() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    expired bigint := 0;
+    job uuid;
+BEGIN
+    FOR job IN SELECT id FROM background_jobs
+               WHERE finished_at IS NULL AND status = 'pending' AND expires_at <= clock_timestamp() ORDER BY expires_at LIMIT 1000 LOOP
+        -- A ticket that someone holds right now is being claimed: jobs_fetch will see the expiry.
+        PERFORM FROM turno.tickets WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        BEGIN
+            expired := expired + job_end(job, 'cancelled', 'expired', NULL, NULL)::integer;
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+            RAISE WARNING 'job % cannot expire: %', job, SQLERRM;
+        END;
+    END LOOP;
+    RETURN expired;
+END $$;

@@ -1,5 +1,5 @@
 -- One tenant's jobs. Run with search_path = the tenant's schema, as the tenant's owner role.
--- The functions are in ../functions, one file each and SECURITY DEFINER of that owner: a vulnerability is confined to its
+-- The functions are in ../functions, a file for each verb, SECURITY DEFINER of that owner: a vulnerability is confined to its
 -- tenant.
 --
 --   pending -> running -> completed | failed | cancelled

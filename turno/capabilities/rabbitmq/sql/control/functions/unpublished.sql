@@ -51,3 +51,36 @@ BEGIN
     )
     SELECT n.job_id, n.schema, n.attempt FROM next n WHERE n.turn <= n.places ORDER BY n.turn, n.id LIMIT p_limit;
 END $$;
+
+-- Record the messages that the broker has confirmed, except for tickets claimed meanwhile. The condition does not name the
+-- state, for which the planner would read the index of all ready tickets.
+CREATE OR REPLACE FUNCTION mark_published(p_jobs uuid[], p_attempts integer[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    marked bigint;
+BEGIN
+    -- A mark that is lost with the server repeats a message, and a message proves nothing.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE tickets t SET published_at = clock_timestamp()
+    FROM unnest(p_jobs, p_attempts) AS sent (job_id, attempt)
+    WHERE t.job_id = ANY (p_jobs) AND t.job_id = sent.job_id AND t.attempt = sent.attempt
+      AND t.worker_id IS NULL AND t.backend = 'rabbitmq';
+    GET DIAGNOSTICS marked = ROW_COUNT;
+    RETURN marked;
+END $$;
+
+-- Publish messages again that led to no claim for p_waiting_for, and messages of a future time: the server's clock was set
+-- back.
+CREATE OR REPLACE FUNCTION unpublish(p_waiting_for interval) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    forgotten bigint;
+BEGIN
+    UPDATE tickets t SET published_at = NULL
+    WHERE t.job_id IN (SELECT p.job_id FROM tickets p
+                       WHERE p.state = 'ready' AND p.backend = 'rabbitmq' AND p.published_at IS NOT NULL
+                         AND p.published_at NOT BETWEEN clock_timestamp() - p_waiting_for AND clock_timestamp()
+                       LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
+END $$;

@@ -1,5 +1,0 @@
-CREATE OR REPLACE FUNCTION worker_stop(p_worker uuid) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-BEGIN ATOMIC
-    DELETE FROM workers WHERE id = p_worker;
-END;
