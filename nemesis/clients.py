@@ -17,7 +17,7 @@ from nemesis.work import Invoicing, Plain, Work
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob
-from turno.testing.client_log import Asked
+from turno.testing.checker import Asked
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nemesis.workload import Workload
     from turno.queues.interface import QueueInterface
     from turno.tenancy.identity.tenant import Tenant
-    from turno.testing.client_log import ClientLog
+    from turno.testing.checker import ClientLog
     from turno.testing.leak_detector import LeakDetector
 
 AGAIN = 0.2  # seconds until a client repeats an unanswered request

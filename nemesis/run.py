@@ -30,8 +30,7 @@ from nemesis.processes import Processes
 from nemesis.schedule import BROKER, LINK, NETWORK
 from nemesis.tellers import Teller, pause_schedules, put_schedules, settle
 from turno.servers.wait import wait_until
-from turno.testing.checker import Checker
-from turno.testing.client_log import ClientLog
+from turno.testing.checker import Checker, ClientLog
 from turno.testing.leak_detector import LeakDetector
 
 if TYPE_CHECKING:

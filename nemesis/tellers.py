@@ -16,13 +16,13 @@ from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
 from turno.jobs.recurring_job import RecurringJob
 from turno.servers.wait import wait_until
-from turno.testing.client_log import Asked
+from turno.testing.checker import Asked
 
 if TYPE_CHECKING:
     from nemesis.environment import Environment
     from nemesis.workload import Workload
     from turno.tenancy.identity.tenant import Tenant
-    from turno.testing.client_log import ClientLog
+    from turno.testing.checker import ClientLog
     from turno.testing.leak_detector import LeakDetector
 
 KEYS = ("a", "b", "c")

@@ -22,8 +22,7 @@ from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
 from benchmarks.siege.place import CHILDREN, open_place
 from benchmarks.siege.victim import Orders
 from turno.servers.wait import wait_until
-from turno.testing.checker import Checker
-from turno.testing.client_log import Asked
+from turno.testing.checker import Asked, Checker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

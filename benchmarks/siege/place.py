@@ -31,7 +31,7 @@ from turno.servers.wait import wait_until
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.testing.client_log import Asked, ClientLog
+from turno.testing.checker import Asked, ClientLog
 from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:

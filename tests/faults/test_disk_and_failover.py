@@ -20,7 +20,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.runner.session import HandlerConnection
 from turno.servers.embedded_postgres import Cluster
-from turno.servers.postgres_processes import processes_in
+from turno.servers.postgres_files import processes_in
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session

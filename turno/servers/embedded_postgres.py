@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from turno.servers.folder_lock import FolderLock
 from turno.servers.free_port import free_port
-from turno.servers.postgres_files import DataFolder
-from turno.servers.postgres_processes import end_leftovers, is_ready, kill_all, remove_last_sockets
+from turno.servers.postgres_files import DataFolder, end_leftovers, is_ready, kill_all, remove_last_sockets
 from turno.servers.unprivileged import Identity
 from turno.servers.wait import wait_until
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
-from psycopg.abc import Buffer
-from psycopg.types.datetime import TimestamptzLoader
 
 from turno.jobs.handler import named_handlers
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
+from turno.tenancy.identity.connections import LAST, Moments
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -21,16 +19,8 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.installation import KEY, Installation
 
-FOREVER = datetime.max.replace(tzinfo=UTC)
+FOREVER = LAST  # the run_at of a job that waits for a person
 Kind = TypeVar("Kind", bound=Installation)
-
-
-class UntilForever(TimestamptzLoader):
-    """Reads the run_at of a job that waits for a person, for which Python has no date."""
-
-    def load(self, data: Buffer) -> datetime:
-        """Return the moment, or FOREVER for infinity."""
-        return FOREVER if bytes(data) == b"infinity" else super().load(data)
 
 
 @contextmanager
@@ -48,7 +38,7 @@ def build_installation(
     logins = Logins(url, KEY.encode())
     migrations = packaged(tables)
     with psycopg.connect(url, autocommit=True) as admin:
-        admin.adapters.register_loader("timestamptz", UntilForever)
+        admin.adapters.register_loader("timestamptz", Moments)
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
         tenants = {}

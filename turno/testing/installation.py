@@ -2,8 +2,11 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.rows import dict_row
 
 from turno.capability import installed
@@ -19,6 +22,7 @@ from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.new_job import NewJob
+from turno.queues.exec.launcher import PROGRAM
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
@@ -26,13 +30,13 @@ from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.rights.matrix import Matrix
 from turno.testing.clock import FROZEN, REAL, FrozenClock
-from turno.testing.empty_tables import empty, tables_without_rows
 from turno.testing.in_process_worker import InProcessWorker
-from turno.testing.worker_processes import WorkerProcesses
+from turno.testing.processes import is_launched, kill, marked
 from turno.wiring.shared import ROOT, inline_runner, maintenance
 from turno.without_secrets import VISIBLE
 
 # Tables of the control schema that tests keep, with the tables that refer to them.
+FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans and walks
 KEPT = ("handlers", "settings", "rate_limits")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
@@ -44,7 +48,7 @@ RETURNING id, run_at
 
 
 @dataclass
-class Installation(WorkerProcesses):
+class Installation:
     """One installation, two look-alike tenants of a company, and short methods for tests.
 
     `registry` is where the workers of this installation find their handlers, as `package.module:NAME`.
@@ -60,6 +64,7 @@ class Installation(WorkerProcesses):
     extra: dict[str, str] = field(default_factory=dict)
     registry: str = ""
     backend: str = "exec"
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock = FrozenClock(lambda: self.admin)
@@ -101,6 +106,50 @@ class Installation(WorkerProcesses):
     def settings(self) -> Settings:
         """The settings of a process that belongs to this installation."""
         return Settings.read(self.environment)
+
+    # Real processes, started as in production --------------------------------------------------------
+
+    def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
+        """Start a worker on a job, in a new process session."""
+        crash = {"TURNO_CRASH_AT": crash_at} if crash_at else {}
+        return self._spawn([sys.executable, "-m", PROGRAM, str(job_id)], self.environment | extra | crash)
+
+    def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a resident worker."""
+        return self.start("work", *arguments, **extra)
+
+    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a consumer of the broker that `extra` names, as with `start_pool`."""
+        return self.start("work", "--from-broker", *arguments, **extra)
+
+    def start(self, *command: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a command of `turno`."""
+        return self._spawn([sys.executable, "-m", "turno.commands.main", *command], self.environment | extra)
+
+    def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        worker = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        self.workers.append(worker)
+        return worker
+
+    def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
+        """Run the real worker to its end and return its log."""
+        output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
+        return output
+
+    def stop_workers(self) -> None:
+        """Kill the processes of this installation's tests, launched ones included; children die with their parent."""
+        while self.workers:
+            with self.workers.pop() as worker:
+                worker.kill()
+        kill(*filter(is_launched, marked("TURNO_RUN_FOLDER", self.environment["TURNO_RUN_FOLDER"])))
 
     # Inline: a handler's logic alone -------------------------------------------------------------
 
@@ -261,3 +310,41 @@ class Installation(WorkerProcesses):
 
 def _without_policy(matrix: Matrix) -> set[str]:
     return matrix.relations.keys() - {table for table, _ in matrix.policies}
+
+
+def tables_without_rows(
+    admin: psycopg.Connection[Any], schemas: Sequence[str], *, kept: Sequence[str], emptied: Collection[str]
+) -> list[sql.Identifier]:
+    """Return the tables of these schemas that are empty now or named in `emptied`.
+
+    Tables in `kept` and tables with a reference to them are left out.
+    """
+    listed = """
+        SELECT c.relnamespace::regnamespace::text, c.relname FROM pg_class c
+        WHERE c.relkind = 'r' AND c.relnamespace::regnamespace::text = ANY (%(schemas)s) AND c.relname <> ALL (%(kept)s)
+          AND NOT EXISTS (SELECT FROM pg_constraint r JOIN pg_class k ON k.oid = r.confrelid
+                          WHERE r.conrelid = c.oid AND r.contype = 'f' AND k.relname = ANY (%(kept)s))
+    """
+    parameters = {"schemas": list(schemas), "kept": list(kept)}
+    tables = [(sql.Identifier(*names), names[1] in emptied) for names in admin.execute(listed, parameters)]
+    first_row = sql.SQL("SELECT FROM {} LIMIT 1")
+    return [table for table, named in tables if named or not admin.execute(first_row.format(table)).rowcount]
+
+
+def empty(admin: psycopg.Connection[Any], tables: Sequence[sql.Identifier]) -> None:
+    """Remove the rows of these tables, by TRUNCATE only for many rows; raises if another session uses them."""
+    # A worker of another fixture may still be ending, with its locks.
+    for _ in range(5):
+        with suppress(errors.DeadlockDetected), admin.transaction():
+            names = [table.as_string(admin) for table in tables]
+            sizes = admin.execute("SELECT pg_relation_size(n::regclass) FROM unnest(%s::text[]) AS n", [names])
+            used = [(table, size) for table, (size,) in zip(tables, sizes, strict=True) if size]
+            if any(size > FEW_PAGES for _, size in used):
+                admin.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
+            elif used:
+                # Twenty times as fast as TRUNCATE, which makes new files for the tables and all their indexes.
+                deletes = (sql.SQL("DELETE FROM {}").format(table) for table, _ in used)
+                admin.execute("SET LOCAL session_replication_role = replica")
+                admin.execute(sql.SQL("; ").join(deletes))
+            return
+    raise AssertionError("a session still uses the tables of a test that ended: wait for its end in that test")

@@ -11,8 +11,7 @@ import pytest
 from tests.integration.servers.elsewhere import kill, start_elsewhere
 from turno.servers.embedded_postgres import Cluster, ClusterError
 from turno.servers.folder_lock import FolderInUseError
-from turno.servers.postgres_files import DataFolderError
-from turno.servers.postgres_processes import processes_in
+from turno.servers.postgres_files import DataFolderError, processes_in
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:

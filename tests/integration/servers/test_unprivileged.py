@@ -15,7 +15,7 @@ from tests.integration.servers.elsewhere import kill, start_elsewhere
 from turno.servers import unprivileged
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
-from turno.servers.postgres_processes import processes_in
+from turno.servers.postgres_files import processes_in
 from turno.servers.unprivileged import (
     CannotLeaveRootError,
     Identity,

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.servers.wait import wait_until
-from turno.testing.checker import Checker
-from turno.testing.client_log import Asked, ClientLog
+from turno.testing.checker import Asked, Checker, ClientLog
 from turno.testing.leak_detector import LeakDetector
 from turno.testing.processes import is_launched, kill, marked, resume, state, stop, terminate
 

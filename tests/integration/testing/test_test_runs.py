@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.servers.postgres_processes import processes_in
+from turno.servers.postgres_files import processes_in
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:

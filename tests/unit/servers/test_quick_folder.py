@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from turno.servers.folder_lock import FolderLock
-from turno.testing.quick_folder import quick_folder
+from turno.testing.servers import quick_folder
 
 
 def test_each_has_its_own_and_leaves_nothing(tmp_path: Path) -> None:
