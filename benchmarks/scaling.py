@@ -16,10 +16,10 @@ from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure
 from benchmarks.scaling_model import Costs, Load, breaks, need, simulate
-from turno.capabilities.statistics.present import queued
+from turno.capabilities.statistics.counts import queued
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.new_job import NewJob
-from turno.store.operator.fairness import shares
+from turno.store.operator.counts import worst_tenants
 from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api, service_session
@@ -94,7 +94,7 @@ def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
     logins = Logins(bench.url_of("scene_0"), KEY.encode())
     looks: dict[str, Callable[[Connection[Any]], object]] = {
         "what is wrong": lambda operator: troubles(operator, timedelta(seconds=30)),
-        "tenants' shares": shares,
+        "tenants' shares": worst_tenants,
         "queues": queued,
     }
     found = {}

@@ -94,7 +94,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
         module for module, path in modules() if not COMMANDS.match(module) and lists.search(path.read_text("utf-8"))
     }
     assert others == {
-        "turno.capabilities.admin.many_jobs",
+        "turno.capabilities.admin.jobs",
         "turno.capabilities.adoption.uninstall",
         "turno.tenancy.catalog",
         "turno.tenancy.rights.schemas",

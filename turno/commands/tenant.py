@@ -5,7 +5,7 @@ import click
 from turno.commands.output import print_message, show
 from turno.commands.run_time_settings import set_settings
 from turno.environment import read_settings
-from turno.store.operator import fairness, run_time_settings
+from turno.store.operator import counts
 from turno.tenancy.provisioning.provision import add_company, add_tenant, reset_login, reset_report_login, revoke_tokens
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.wiring.logins import logins_of, operator_session
@@ -40,18 +40,45 @@ def add(slug: str, company: str, name: str | None) -> None:
 @tenant.command("list", epilog="Example: turno tenant list --json")
 def list_tenants() -> None:
     """List the active tenants, each with the time of its pause."""
-    with operator_session(read_settings()) as connection:
-        rows = run_time_settings.list_tenants(connection)
-    headers = ("slug", "company", "schema", "state", "paused since")
-    show(rows, headers, [tuple(row.values()) for row in rows])
+    with operator_session(read_settings()) as operator:
+        found = counts.tenants(operator)
+    rows = [
+        {
+            "slug": row["tenant"],
+            "company": row["company"],
+            "schema": row["schema"],
+            "state": "active",
+            "paused_at": row["paused_at"],
+        }
+        for row in found
+    ]
+    show(rows, ("slug", "company", "schema", "state", "paused since"), [tuple(row.values()) for row in rows])
 
 
 @tenant.command("shares", epilog="Example: turno tenant shares --json")
 def shares() -> None:
-    """Show each tenant's waits of the last 15 minutes, its share of the workers and its fair share."""
-    with operator_session(read_settings()) as connection:
-        rows = fairness.shares(connection)
-    headers = ("tenant", "waiting", "running", "oldest s", "ended", "wait p50 ms", "p95 ms", "share", "fair share")
+    """Show each tenant's waits of the last 15 minutes, its cap, its share of the workers and its fair share."""
+    with operator_session(read_settings()) as operator:
+        found = counts.worst_tenants(operator)
+    digits = {"oldest_wait": 1, "share": 3, "fair_share": 3}
+    rows = [
+        {"slug": row["tenant"]}
+        | {name: row[name] for name in ("waiting", "running", "cap", "ended", "wait_p50_ms", "wait_p95_ms")}
+        | {name: row[name] if row[name] is None else round(row[name], places) for name, places in digits.items()}
+        for row in found
+    ]
+    headers = (
+        "tenant",
+        "waiting",
+        "running",
+        "cap",
+        "ended",
+        "wait p50 ms",
+        "p95 ms",
+        "oldest s",
+        "share",
+        "fair share",
+    )
     show(rows, headers, [tuple(row.values()) for row in rows])
 
 
@@ -88,8 +115,8 @@ def reset(slug: str) -> None:
 @click.argument("slug")
 def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
-    with operator_session(read_settings()) as connection:
-        revoke_tokens(connection, slug)
+    with operator_session(read_settings()) as operator:
+        revoke_tokens(operator, slug)
     print_message(f"tenant {slug}: tokens issued until now, and during the next 30 s, are refused")
 
 

@@ -22,7 +22,7 @@ from turno.jobs.redaction import Redaction
 from turno.named import load
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
-from turno.store.operator.outcome_counts import Operator
+from turno.store.operator.counts import Operator
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 

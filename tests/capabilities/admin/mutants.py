@@ -10,7 +10,7 @@ PAGES = "tests/capabilities/admin/test_pages.py"
 FOREIGN = f"{PAGES}::test_an_operator_of_one_company_sees_nothing_of_another"
 BY_COMPANY = "the operator's pages show the tenants of the companies that a token names"
 OPERATORS = "section 8: admin routes are for operators only"
-BOARD = "turno/capabilities/admin/board.py"
+COUNTS = "turno/store/operator/counts.py"
 TROUBLES = "turno/store/operator/troubles.py"
 
 SHARES = "the share of a tenant is set by operators of all companies"
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company sets its tenants' share",
         SHARES,
-        "turno/capabilities/admin/tenants.py",
+        "turno/capabilities/admin/settings.py",
         "if not principal.everywhere and (shared",
         "if False and (shared",
         (
@@ -38,10 +38,19 @@ MUTANTS = (
     Mutant(
         "the operator's pages name every company's tenants",
         BY_COMPANY,
-        BOARD,
-        "WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
-        "WHERE n.state = 'active'",
-        (f"{FOREIGN}[/admin]", f"{FOREIGN}[/admin/tenants]", f"{FOREIGN}[/admin/queues]"),
+        COUNTS,
+        'tenant_shares WHERE (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s))"',
+        'tenant_shares WHERE true"',
+        (f"{FOREIGN}[/admin]", f"{FOREIGN}[/admin/tenants]"),
+    ),
+    Mutant(
+        "the operator's pages count every company's queues",
+        BY_COMPANY,
+        COUNTS,
+        """        WHERE (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
+          AND (%(tenant)s = ''""",
+        "        WHERE (%(tenant)s = ''",
+        (f"{FOREIGN}[/admin/queues]",),
     ),
     Mutant(
         "an operator of one company sees the jobs that workers run for another",
@@ -142,9 +151,9 @@ MUTANTS = (
     Mutant(
         "an operator of one company changes a shared setting by a form",
         BY_COMPANY,
-        "turno/capabilities/admin/types.py",
-        '@type_list.form("/admin/types/<name>", everywhere=True)',
-        '@type_list.form("/admin/types/<name>")',
+        "turno/capabilities/admin/settings.py",
+        '@setting_pages.form("/admin/types/<name>", everywhere=True)',
+        '@setting_pages.form("/admin/types/<name>")',
         (f"{PAGES}::test_type_settings_form_shows_the_values_of_the_code",),
     ),
     Mutant(
@@ -158,7 +167,7 @@ MUTANTS = (
     Mutant(
         "operators read secrets of a payload",
         "redaction by rule",
-        "turno/capabilities/admin/job_life.py",
+        "turno/capabilities/admin/job_page.py",
         "    if payload is not None and scope.hides:\n",
         "    if False:\n",
         (f"{PAGES}::test_job_page_shows_its_whole_life",),
@@ -190,7 +199,7 @@ MUTANTS = (
     Mutant(
         "an operator finds a secret by searching payloads",
         "redaction by rule",
-        "turno/capabilities/admin/many_jobs.py",
+        "turno/capabilities/admin/jobs.py",
         '    if wanted.text and principal.role != "admin":\n',
         "    if False:\n",
         (
@@ -201,7 +210,7 @@ MUTANTS = (
     Mutant(
         "the API looks into every company's tenants",
         BY_COMPANY,
-        "turno/capabilities/admin/many_jobs.py",
+        "turno/capabilities/admin/jobs.py",
         "        companies=principal.companies,\n",
         "        companies=None,\n",
         (f"{API}::test_job_search_covers_tenants_of_token_companies",),
@@ -209,7 +218,7 @@ MUTANTS = (
     Mutant(
         "a rerun stores the mark of a hidden secret",
         "redaction by rule",
-        "turno/capabilities/admin/payload_form.py",
+        "turno/capabilities/admin/job_page.py",
         'if text != texts.get(name, "")}',
         "}",
         (f"{PAGES}::test_rerun_form_submits_an_edited_payload_once",),
@@ -217,7 +226,7 @@ MUTANTS = (
     Mutant(
         "a form that is sent twice makes two jobs",
         "reloading repeats nothing",
-        "turno/capabilities/admin/job_actions.py",
+        "turno/capabilities/admin/job_page.py",
         "payload, form_key())",
         "payload, None)",
         (f"{PAGES}::test_rerun_form_submits_an_edited_payload_once",),
@@ -233,7 +242,7 @@ MUTANTS = (
     Mutant(
         "filters suggest the tenants of every company",
         BY_COMPANY,
-        "turno/store/operator/filter_values.py",
+        "turno/store/operator/counts.py",
         "n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
         "n.state = 'active'",
         (f"{PAGES}::test_filters_suggest_tenants_types_and_errors",),

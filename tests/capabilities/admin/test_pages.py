@@ -431,7 +431,7 @@ def test_bulk_change_refuses_filters_only_tenants_know(service: Service) -> None
 
 def test_slow_search_names_the_filters_to_narrow(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     eva = operator(service)
-    monkeypatch.setattr(sys.modules["turno.capabilities.admin.many_jobs"], "PAGE_SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["turno.capabilities.admin.jobs"], "PAGE_SEARCH_SECONDS", 0.0)
     assert "3 tenants were not asked in time." in eva.get("/admin/jobs?user=ana").text
     monkeypatch.setattr(sys.modules["turno.store.operator.job_search"], "QUICKLY_MS", 1)
     slow = "(SELECT *, pg_sleep(0.1) FROM turno.open_jobs)"

@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "values that change from round to round make another alert",
         ALERTS,
-        "turno/capabilities/alerts/rules.py",
+        "turno/capabilities/alerts/rounds.py",
         "if name not in CHANGING}",
         "if name}",
         (f"{TESTS}::test_changed_counts_are_the_same_alert",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a type's name adds a line to a mail",
         ALERTS,
-        "turno/capabilities/alerts/message.py",
+        "turno/capabilities/alerts/receivers.py",
         'character if character.isprintable() else "?"',
         "character",
         (f"{TESTS}::test_a_type_s_name_adds_no_line_to_a_mail",),

@@ -14,9 +14,8 @@ import pytest
 from tests.alert_receivers import hook, mail_server
 from tests.failures import end_jobs, fail_items, settle_failures
 from turno.capabilities.alerts import stored as alert_states
-from turno.capabilities.alerts.quiet_hours import QuietHours
 from turno.capabilities.alerts.receivers import Email, Log, Webhook, generic, slack
-from turno.capabilities.alerts.rounds import Alerts, Terms
+from turno.capabilities.alerts.rounds import Alerts, QuietHours
 from turno.mail import MailServer
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.tenancy.identity.session import service_session
@@ -61,7 +60,7 @@ def alerts(world: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ON
             yield operator
 
     given: dict[str, Any] = {"dead_after": timedelta(seconds=30), "repeat": timedelta(hours=4)}
-    return Alerts(connect=connect, receivers=receivers, terms=Terms(**given | terms), pauses=pauses)
+    return Alerts(connect=connect, receivers=receivers, pauses=pauses, **given | terms)
 
 
 def recover(world: ExampleInstallation, minutes: int = 3) -> None:
@@ -316,7 +315,7 @@ def test_hanging_receiver_delays_neither_round_nor_peers(
     assert events(webhook) == [("raised", world.one.slug)]
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         (waiting,) = alert_states.pending(operator)
-    assert (waiting.receiver, waiting.events, waiting.tries) == ("email", 1, 1)
+    assert (waiting["receiver"], waiting["events"], waiting["tries"]) == ("email", 1, 1)
 
 
 def test_error_hides_the_password_of_an_address(

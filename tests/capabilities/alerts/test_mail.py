@@ -15,8 +15,7 @@ from tests.alert_receivers import mail_server
 from tests.tls import make_authority, make_certificate
 from turno import mail as mailing
 from turno.capabilities.alerts import receivers
-from turno.capabilities.alerts.message import Message
-from turno.capabilities.alerts.receivers import Email, receivers_of
+from turno.capabilities.alerts.receivers import Email, Message, receivers_of
 from turno.settings import Settings
 
 if TYPE_CHECKING:

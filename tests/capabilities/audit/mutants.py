@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "the API shows every company's audit",
         COMPANIES,
-        "turno/capabilities/audit/api.py",
+        "turno/capabilities/audit/listing.py",
         "            companies=call.principal.companies,\n",
         "            companies=None,\n",
         (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),

@@ -13,9 +13,9 @@ from tests.capabilities.effects.other_side import KEY, Outside
 from tests.misbehaving_handlers import REGISTRY, Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno import crash_points
-from turno.capabilities.admin import board
 from turno.capabilities.effects import review
 from turno.jobs.job import Priority
+from turno.store.operator.counts import lanes, queues
 from turno.tenancy.identity.session import service_session
 from turno.testing.build import FOREVER
 from turno.testing.in_process_worker import InProcessWorker
@@ -183,7 +183,7 @@ def test_a_job_that_waits_for_its_parts_needs_no_review(world: ExampleInstallati
     attempt(world, split())
     assert world.rows("SELECT FROM turno.jobs_in_review") == []
     with service_session(world.logins, world.logins.operator, application="test") as operator:
-        (queue,) = board.queues(board.lanes(operator, None))
+        (queue,) = queues(lanes(operator, None))
     assert (queue.waiting, queue.scheduled, queue.review) == (4, 0, 0)
 
 

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a tenant's weight is left out of fairness",
         NUMBERS,
-        "turno/capabilities/statistics/scrape.py",
+        "turno/capabilities/statistics/metrics.py",
         "coalesce(r.run_ms, 0) / n.weight AS ratio",
         "coalesce(r.run_ms, 0) AS ratio",
         (f"{TESTS}::test_fairness_is_measured_by_weights_of_waiting_tenants",),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a tenant's totals are counted for another",
         "one tenant's numbers are not shown under another",
-        "turno/capabilities/statistics/totals.py",
+        "turno/capabilities/statistics/counts.py",
         "JOIN tenants n ON n.id = s.scope",
         "JOIN tenants n ON n.id >= s.scope",
         (f"{TESTS}::test_totals_of_a_tenant_are_its_own",),
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "an empty token opens the metrics where none is set",
         "metrics are for the monitoring system",
-        "turno/capabilities/statistics/metrics_api.py",
+        "turno/capabilities/statistics/metrics.py",
         'if token and scheme.lower() == "bearer"',
         'if scheme.lower() == "bearer"',
         (f"{METRICS}::test_without_a_token_set_an_empty_one_opens_nothing",),
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "an operator of one company sees every company's metrics",
         "one tenant's numbers are not shown under another",
-        "turno/capabilities/statistics/metrics_api.py",
+        "turno/capabilities/statistics/metrics.py",
         "if not principal.everywhere:",
         "if False:",
         (f"{METRICS}::test_metrics_are_for_the_monitoring_system_and_operators[company's operator]",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "the first page's charts count every company's jobs",
         OTHERS,
-        "turno/capabilities/statistics/charts_page.py",
+        "turno/capabilities/statistics/charts.py",
         "companies=visit.companies, marks=3",
         "companies=None, marks=3",
         ("tests/capabilities/admin/test_pages.py::test_first_page_shows_causes_then_charts_then_queues",),

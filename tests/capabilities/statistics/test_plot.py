@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turno.capabilities.statistics.plot import Axis, axis_of_rates, axis_of_waits, path
+from turno.capabilities.statistics.charts import Axis, axis_of_rates, axis_of_waits, path
 
 MINUTE = 60_000
 

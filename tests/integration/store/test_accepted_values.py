@@ -25,7 +25,8 @@ from turno.capabilities.rabbitmq import message as messages
 from turno.runner.session import HandlerConnection
 from turno.store.api import jobs, notifications, watched_jobs
 from turno.store.handler import attempts
-from turno.store.operator import fairness, routing
+from turno.store.operator import routing
+from turno.store.operator.counts import worst_tenants
 from turno.tenancy.identity.session import as_api, handler_session, service_session
 from turno.tenancy.rights.grants import TENANT
 from turno.tenancy.rights.matrix import Role
@@ -155,8 +156,8 @@ class Scene:
     def operator_s_views_can_be_read(self) -> None:
         """The views of `turno backend status`, `turno tenant shares` and /admin."""
         routing.counts(self.operator)
-        fairness.shares(self.operator)
-        for view in ("ticket_counts", "backend_counts", "fairness"):
+        worst_tenants(self.operator)
+        for view in ("ticket_counts", "backend_counts", "tenant_shares"):
             self.operator.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(view))).fetchall()
 
     def readers_work(self) -> None:

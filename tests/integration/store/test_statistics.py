@@ -14,15 +14,12 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
-from turno.capabilities.admin import board
-from turno.capabilities.statistics import over_time, present, totals
-from turno.capabilities.statistics.histogram import BOUNDS_MS, cumulative
-from turno.capabilities.statistics.scrape import evenness
+from turno.capabilities.statistics import counts, over_time
+from turno.capabilities.statistics.metrics import BOUNDS_MS, cumulative, evenness
 from turno.capabilities.webhooks.delivery import make_due
 from turno.servers.wait import wait_until
 from turno.store.engine import announcements
-from turno.store.operator import fairness
-from turno.store.operator.outcome_counts import counted_until
+from turno.store.operator.counts import counted_until, ended_lately, worst_tenants
 from turno.store.statements import value_of
 from turno.tenancy.identity.session import service_session
 
@@ -97,7 +94,7 @@ def test_readers_read_each_outcome_once_in_any_order_of_commits(world: ExampleIn
             while read[name] <= 8 and (outcomes_read := reader()):
                 read[name] += outcomes_read
     assert read == {"statistics": 8, "webhooks": 8}
-    assert totals.by_type(operator)["import"].outcomes == {"completed": 4, "failed": 4}
+    assert counts.by_type(operator)["import"].outcomes == {"completed": 4, "failed": 4}
 
 
 def test_concurrent_readers_count_each_outcome_once(world: ExampleInstallation) -> None:
@@ -150,7 +147,7 @@ def test_a_reading_that_fails_is_repeated(world: ExampleInstallation, operator: 
     ended(world, world.one)
     with world.engine.transaction(force_rollback=True):
         assert count(world) == 1
-    assert totals.by_tenant(operator) == []
+    assert counts.by_tenant(operator) == []
     assert [count(world), count(world)] == [1, 0]
 
 
@@ -179,7 +176,7 @@ def test_totals_have_attempts_waits_and_runs_of_a_type(world: ExampleInstallatio
     for claim in ("rescued", "claim_lost"):
         ended(world, world.other, claim, wait=5, run=None)
     count(world)
-    one = totals.by_type(operator)["import"]
+    one = counts.by_type(operator)["import"]
     assert one.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
     assert (one.submitted, one.attempts, one.wait_ms, one.run_ms) == (2, 1, 21, {"completed": 100})
     assert cumulative(one.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
@@ -191,7 +188,7 @@ def test_totals_of_a_tenant_are_its_own(world: ExampleInstallation, operator: Op
     ended(world, world.one)
     ended(world, world.other, "failed")
     count(world)
-    found = {(one.tenant, one.outcome): one.outcomes for one in totals.by_tenant(operator)}
+    found = {(one.tenant, one.outcome): one.outcomes for one in counts.by_tenant(operator)}
     assert found == {(world.one.slug, "completed"): 1, (world.other.slug, "failed"): 1}
 
 
@@ -207,8 +204,8 @@ def test_a_chart_of_one_tenant_shows_nothing_of_another(world: ExampleInstallati
     for by in ("", "tenant"):
         for step in (MINUTE, FIVE_MINUTES):
             assert over_time.over_time(operator, window=HOUR, step=step, companies=["nobody"], by=by) == []
-    assert board.ended_lately(operator, ["nobody"])["completed"] == 0
-    assert board.ended_lately(operator, None) == {"completed": 1, "failed": 1}
+    assert ended_lately(operator, ["nobody"])["completed"] == 0
+    assert ended_lately(operator, None) == {"completed": 1, "failed": 1}
 
 
 def test_a_chart_has_a_point_for_each_step_and_line(world: ExampleInstallation, operator: Operator) -> None:
@@ -252,7 +249,7 @@ def test_unannounced_types_share_a_label_except_in_tenant(world: ExampleInstalla
     for number in range(20):
         ended(world, world.one, job_type=f"made-up-{number}")
     count(world)
-    assert set(totals.by_type(operator)) == {"(other)"}
+    assert set(counts.by_type(operator)) == {"(other)"}
     assert {point.line for point in over_time.over_time(operator, window=HOUR, by="type")} == {"(other)"}
     assert len(over_time.over_time(operator, window=HOUR, by="type", tenant=world.one.slug, lines=50)) >= 20
 
@@ -263,7 +260,7 @@ def test_minutes_are_forgotten_after_two_days_and_totals_never(world: ExampleIns
     world.sweep()
     scopes = world.rows("SELECT sign(scope) AS scope FROM turno.statistics WHERE minute > '-infinity' ORDER BY 1")
     assert [row["scope"] for row in scopes] == [-1, 0, 1]
-    assert totals.by_type(operator)["import"].outcomes == {"completed": 2}
+    assert counts.by_type(operator)["import"].outcomes == {"completed": 2}
 
 
 def test_a_dry_run_counts_and_forgets_nothing(world: ExampleInstallation) -> None:
@@ -329,17 +326,17 @@ def test_waiting_jobs_are_counted_by_backend_and_type(world: ExampleInstallation
     for tenant in (world.one, world.other):
         world.enqueue({"order_ids": [1]}, tenant=tenant)
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 min'")
-    (one,) = present.queued(operator)
+    (one,) = counts.queued(operator)
     assert (one.tenant, one.type, one.ready, one.running) == ("", "batch_invoicing", 2, 0)
     assert 60 <= one.oldest_wait < 120
-    assert [one.tenant for one in present.queued(operator, tenants=True)] == [world.one.slug, world.other.slug]
+    assert [one.tenant for one in counts.queued(operator, tenants=True)] == [world.one.slug, world.other.slug]
 
 
 def test_only_workers_with_heartbeats_are_alive(world: ExampleInstallation, operator: Operator) -> None:
     for pid in (1, 2):
         world.engine.start_worker(backend="pool", host="here", pid=pid)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s' WHERE pid = 2")
-    found = {one.backend: (one.alive, one.silent) for one in present.served(operator, timedelta(seconds=30))}
+    found = {one.backend: (one.alive, one.silent) for one in counts.served(operator, timedelta(seconds=30))}
     assert found == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}
 
 
@@ -357,7 +354,7 @@ def test_percentiles_of_single_waits_are_exact(
         count(world)
     (point,) = over_time.over_time(operator, window=HOUR, step=HOUR, by=by)
     assert (point.wait_p50_ms, point.wait_p95_ms) == (1234, 4321)
-    (share,) = fairness.shares(operator)
+    (share,) = worst_tenants(operator)
     assert (share["wait_p50_ms"], share["wait_p95_ms"]) == (1234, 4321)
 
 

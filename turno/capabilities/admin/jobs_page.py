@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from flask import Response
 
-from turno.capabilities.admin.many_jobs import Found, change, refused_as_problem, search
+from turno.capabilities.admin.jobs import Found, change, refused_as_problem, search
 from turno.dispatch.across_tenants import applicable
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES, LABELS, Outcome

@@ -1,21 +1,22 @@
-"""GET /admin: the present troubles and failures by cause, then queues, tenants and workers."""
+"""GET /admin: the present troubles and failures by cause, then queues, tenants and workers; GET /admin/queues."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from flask import Response
 
-from turno.capabilities.admin import board
 from turno.capabilities.admin.workers import listed_workers
 from turno.jobs.label import FAILURES
-from turno.store.operator import job_search
-from turno.store.operator.outcome_counts import counted_until
+from turno.store.operator import counts, job_search
+from turno.store.operator.counts import counted_until
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.pages.drawing import draw
 from turno.web.pages.localizer import Localizer
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import searchable
 from turno.web.services import as_operator, services
 
 overview = OperatorPages("operator_overview", __name__, template_folder="templates")
@@ -23,6 +24,7 @@ overview = OperatorPages("operator_overview", __name__, template_folder="templat
 SHOWN = 8  # rows of each table; a page of each table has all rows
 CAUSES_SHOWN = 3
 TROUBLES_SHOWN = 20
+QUEUES_SHOWN = 200
 ONE_DAY = timedelta(days=1)
 
 
@@ -32,9 +34,9 @@ def index(visit: OperatorVisit) -> Response:
     with as_operator() as operator:
         found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
         counted_at = counted_until(operator)
-        queues = board.queues(board.lanes(operator, visit.companies))
-        ended = board.ended_lately(operator, visit.companies)
-        tenants = board.worst_tenants(operator, visit.companies, SHOWN)
+        queues = counts.queues(counts.lanes(operator, visit.companies))
+        ended = counts.ended_lately(operator, visit.companies)
+        tenants = counts.worst_tenants(operator, visit.companies, SHOWN)
         workers = listed_workers(operator, visit)
         failed = job_search.JobsWanted(
             companies=visit.companies, outcomes=FAILURES, since=services().clock() - ONE_DAY, waiting=True
@@ -57,7 +59,7 @@ def index(visit: OperatorVisit) -> Response:
     )
 
 
-def _counts(queues: Sequence[board.QueueCount], ended: Mapping[str, int]) -> dict[str, int]:
+def _counts(queues: Sequence[counts.QueueCount], ended: Mapping[str, int]) -> dict[str, int]:
     """Return the number of open jobs in each state, and of jobs that ended within the last hour."""
     return {
         "waiting": sum(one.waiting for one in queues),
@@ -106,3 +108,28 @@ def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
             return f"{visit.at('/')}?{urlencode({'branch': trouble.tenant, 'show': 'open'})}"
         case _:
             return visit.to("/queues")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuesQuery:
+    """The queue, type and tenant of the counted jobs; a form also sends empty values."""
+
+    queue: str = ""
+    type: str = ""
+    tenant: str = ""
+
+
+@overview.page("/admin/queues")
+def queues(visit: OperatorVisit, asked: QueuesQuery) -> Response:
+    """List queues."""
+    queue, job_type, tenant = map(searchable, (asked.queue, asked.type, asked.tenant))
+    with as_operator() as operator:
+        found = counts.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
+    return draw(
+        "turno/admin/queues.html",
+        visit=visit,
+        asked=asked,
+        values=visit.filter_values(),
+        lanes=found[:QUEUES_SHOWN],
+        left=max(0, len(found) - QUEUES_SHOWN),
+    )

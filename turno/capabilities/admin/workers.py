@@ -7,8 +7,8 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.capabilities.admin.tenants import Backend
-from turno.store.operator.outcome_counts import Operator
+from turno.capabilities.admin.settings import Backend
+from turno.store.operator.counts import Operator
 from turno.store.operator.run_time_settings import ask_worker, list_workers
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit

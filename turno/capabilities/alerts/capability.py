@@ -10,6 +10,6 @@ CAPABILITY = Capability(
     control=Matrix(
         relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages", "alert_receivers")}
     ),
-    deliveries=(Delivery("alerts", f"{_HERE}.delivery:delivery"),),
+    deliveries=(Delivery("alerts", f"{_HERE}.rounds:delivery"),),
     commands={"alert": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
 )

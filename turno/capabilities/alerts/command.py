@@ -1,12 +1,11 @@
 """The commands `turno alert …`."""
 
-from dataclasses import asdict
-
 import click
 
 from turno.commands.failures import printable
 from turno.commands.output import print_message, print_table, show, wants_json
 from turno.environment import read_settings
+from turno.jobs.label import counted
 from turno.jobs.moment import written
 from turno.without_secrets import RESIDENTS_NEED, seal
 
@@ -25,24 +24,25 @@ def list_alerts() -> None:
     with operator_session(read_settings()) as operator:
         found, waiting = raised(operator), pending(operator)
     if wants_json():
-        show({"alerts": [asdict(one) for one in found], "pending": [asdict(one) for one in waiting]})
+        show({"alerts": found, "pending": waiting})
         return
     if not found:
         click.echo("no alert is raised")
     else:
-        rows = [(one.raised_at, one.tenant or "", one.sentence, one.command) for one in found]
+        rows = [(one["raised_at"], one["tenant"] or "", one["sentence"], one["command"]) for one in found]
         print_table(("since", "tenant", "what", "run"), rows)
     for one in waiting:
-        when = f", the next try is at {written(one.next_at)}" if one.next_at else ""
-        click.echo(f"{one.events} messages wait for {one.receiver} after {one.tries} tries{when}")
+        when = f", the next try is at {written(one['next_at'])}" if one["next_at"] else ""
+        messages = f"{counted(one['events'], 'message')} {'waits' if one['events'] == 1 else 'wait'}"
+        click.echo(f"{messages} for {one['receiver']} after {counted(one['tries'], 'attempt')}{when}")
 
 
 @alerts.command("test", epilog="Example: turno alert test")
 def test_alerts() -> int:
     """Send a test to every receiver of the settings and print its answer. Exit status 1 after an error."""
     seal(*RESIDENTS_NEED)
-    from turno.capabilities.alerts.delivery import alerts as alerts_of  # noqa: PLC0415
-    from turno.capabilities.alerts.message import test_message  # noqa: PLC0415 - not twice, if it must begin anew
+    from turno.capabilities.alerts.receivers import test_message  # noqa: PLC0415 - not twice, if it must begin anew
+    from turno.capabilities.alerts.rounds import alerts as alerts_of  # noqa: PLC0415
 
     answers = alerts_of(read_settings()).send_now(test_message())
     for name, error in sorted(answers.items()):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
 Operator = psycopg.Connection[Any]
 MOST_EVENTS = 1000  # of one message; the next message has further events
@@ -25,18 +25,6 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaisedAlert:
-    """A raised alert."""
-
-    kind: str
-    tenant: str | None
-    sentence: str
-    command: str
-    raised_at: datetime
-    told_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """A change of an alert in a message: `raised`, `repeated` while it lasts, or `recovered`."""
 
@@ -47,16 +35,6 @@ class Event:
     sentence: str
     command: str
     at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """The number of waiting events of a receiver, the number of tries, and the time of the next try."""
-
-    receiver: str
-    events: int
-    tries: int
-    next_at: datetime | None
 
 
 def record(
@@ -147,17 +125,17 @@ def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> Non
         operator.execute("DELETE FROM alert_receivers WHERE receiver = %s", (receiver,))
 
 
-def raised(operator: Operator) -> list[RaisedAlert]:
-    """Return the raised alerts by rank."""
-    with operator.cursor(row_factory=class_row(RaisedAlert)) as cursor:
+def raised(operator: Operator) -> list[dict[str, Any]]:
+    """Return the raised alerts by rank: kind, tenant, sentence, command, raised_at, and told_at of the last message."""
+    with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY rank, key"
         ).fetchall()
 
 
-def pending(operator: Operator) -> list[Pending]:
-    """Return the receivers with undelivered events."""
-    with operator.cursor(row_factory=class_row(Pending)) as cursor:
+def pending(operator: Operator) -> list[dict[str, Any]]:
+    """Return each receiver with undelivered events: receiver, events, tries, and next_at, the time of the next try."""
+    with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """
             SELECT m.receiver, count(*) AS events, coalesce(max(r.tries), 0) AS tries, max(r.next_at) AS next_at

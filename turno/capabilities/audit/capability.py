@@ -9,7 +9,7 @@ CAPABILITY = Capability(
     name="audit",
     control=Matrix(relations={"operator_audit": may(operator="SELECT")}),
     commands={"audit": Command(f"{_HERE}.command:audit", "List the changes by operators.")},
-    routes=(f"{_HERE}.api:admin_audit", f"{_HERE}.admin_page:audit_list"),
+    routes=(f"{_HERE}.listing:admin_audit", f"{_HERE}.listing:audit_list"),
     operator_menu=(Link("/audit", "admin audit"),),
     chart_marks=(f"{_HERE}.stored:list_audit",),
 )

@@ -9,7 +9,6 @@ CAPABILITY = Capability(
     routes=(
         f"{_HERE}.home:home",
         f"{_HERE}.job_page:job_page",
-        f"{_HERE}.command_forms:command_forms",
         f"{_HERE}.notifications:notification_pages",
     ),
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from flask import Response
 
-from turno.capabilities.pages.job_detail import JobDetail, job_detail
+from turno.capabilities.pages.job_page import JobDetail, job_detail
 from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from turno.capabilities.statistics import present, totals
+from turno.capabilities.statistics import counts
+from turno.capabilities.statistics.counts import Served
 from turno.capabilities.statistics.over_time import Point, over_time
-from turno.capabilities.statistics.present import Served
-from turno.store.operator.outcome_counts import counted_until
+from turno.store.operator.counts import counted_until
 from turno.web.requests import NOT_GIVEN, Text, described
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
@@ -85,15 +85,15 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
         return JobStats(
             counted_at=counted_until(operator),
             types=list(
-                _of_all(totals.by_type(operator))
+                _of_all(counts.by_type(operator))
                 if query.tenant is None and named is None
-                else _of_some(totals.by_tenant(operator, tenant=query.tenant, companies=named))
+                else _of_some(counts.by_tenant(operator, tenant=query.tenant, companies=named))
             ),
             queues=[
                 QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
-                for one in present.queued(operator, tenant=query.tenant, companies=named)
+                for one in counts.queued(operator, tenant=query.tenant, companies=named)
             ],
-            workers=present.served(operator, timedelta(seconds=services().settings.dead_after_seconds)),
+            workers=counts.served(operator, timedelta(seconds=services().settings.dead_after_seconds)),
             over_time=over_time(
                 operator,
                 window=timedelta(minutes=query.minutes),
@@ -105,26 +105,26 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
         )
 
 
-def _of_all(found: Mapping[str, totals.TypeTotals]) -> Iterable[TypeStats]:
+def _of_all(found: Mapping[str, counts.TypeTotals]) -> Iterable[TypeStats]:
     for job_type, total in found.items():
         numbers = {name: getattr(total, name) for name in SUMS if name != "run_ms"}
         yield _stats(job_type, total.outcomes, numbers | {"run_ms": total.run_ms.total()})
 
 
-def _of_some(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
-    by_type: dict[str, list[totals.TenantTotal]] = defaultdict(list)
+def _of_some(found: Iterable[counts.TenantTotal]) -> Iterable[TypeStats]:
+    by_type: dict[str, list[counts.TenantTotal]] = defaultdict(list)
     for one in found:
         by_type[one.type].append(one)
     for job_type in sorted(by_type):
         outcomes = Counter[str]()
         for one in by_type[job_type]:
             outcomes[one.outcome] += one.outcomes
-        counted = [one for one in by_type[job_type] if one.outcome not in totals.CLAIMS]
+        counted = [one for one in by_type[job_type] if one.outcome not in counts.CLAIMS]
         yield _stats(job_type, outcomes, {name: sum(getattr(one, name) for one in counted) for name in SUMS})
 
 
 def _stats(job_type: str, outcomes: Mapping[str, int], sums: Mapping[str, int]) -> TypeStats:
-    waits = sum(many for outcome, many in outcomes.items() if outcome not in totals.CLAIMS)
+    waits = sum(many for outcome, many in outcomes.items() if outcome not in counts.CLAIMS)
     return TypeStats(
         type=job_type,
         attempts=sums["attempts"],

@@ -8,7 +8,7 @@ _HERE = "turno.capabilities.statistics"
 CAPABILITY = Capability(
     name="statistics",
     control=Matrix(relations={"submitted_jobs": may(operator="SELECT")}),
-    routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics_api:metrics", f"{_HERE}.charts_page:charts"),
-    overview_sections=(f"{_HERE}.charts_page:overview_section",),
+    routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics:metrics", f"{_HERE}.charts:charts"),
+    overview_sections=(f"{_HERE}.charts:overview_section",),
     operator_menu=(Link("/charts", "admin charts"),),
 )

@@ -1,16 +1,71 @@
-"""Read the charts of a window: lines with the same moments, axes, and the changes by operators meanwhile."""
+"""GET /admin/charts and the charts of GET /admin: throughput, waits and failures of the last hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+from flask import Response, render_template
+from markupsafe import Markup
 
 from turno.capabilities.statistics.over_time import By, Point, over_time
-from turno.capabilities.statistics.plot import WIDTH, Axis, axis_of_rates, axis_of_waits, path
 from turno.capability import installed
 from turno.named import load
-from turno.store.operator.outcome_counts import Operator, counted_until
-from turno.web.services import services
+from turno.store.operator.counts import Operator, counted_until
+from turno.web.pages.drawing import draw
+from turno.web.pages.page_routes import OperatorPages, OperatorVisit
+from turno.web.requests import searchable
+from turno.web.services import as_operator, at, services
+
+WIDTH, HEIGHT = 600, 100
+_BELOW_60 = (1, 2, 5, 10, 20, 50)
+_BELOW_1000 = (*_BELOW_60, 100, 200, 500)
+_UNITS_OF_TIME = (
+    (1, "ms", _BELOW_1000),
+    (1000, "s", _BELOW_60),
+    (60_000, "min", _BELOW_60),
+    (3_600_000, "h", _BELOW_1000),
+)
+
+
+class Axis(NamedTuple):
+    """Two steps from zero; the labels are numbers of a unit, which has `size` and an empty name for jobs."""
+
+    step: float
+    size: float = 1
+    unit: str = ""
+
+    @property
+    def top(self) -> float:
+        """The value at the upper edge."""
+        return 2 * self.step
+
+    @property
+    def labels(self) -> list[float]:
+        """The numbers beside the chart, the highest first."""
+        return [round(value / self.size, 1) for value in (self.top, self.step, 0)]
+
+
+def axis_of_waits(highest: float) -> Axis:
+    """Return the axis of milliseconds up to `highest`, in steps of 1, 2 or 5 of a unit of time."""
+    axes = [Axis(size * step, size, unit) for size, unit, steps in _UNITS_OF_TIME for step in steps]
+    return next((axis for axis in axes if axis.top >= highest), axes[-1])
+
+
+def axis_of_rates(highest: float) -> Axis:
+    """Return the axis of numbers up to `highest`, in steps of 1, 2 or 5."""
+    steps = (10**power * step for power in range(-1, 9) for step in (1, 2, 5))
+    return Axis(next(step for step in steps if 2 * step >= highest))
+
+
+def path(values: Sequence[float | None], axis: Axis) -> str:
+    """Return the line through the values, the first at the left edge and the last at the right; None is a gap."""
+    width = WIDTH / max(1, len(values) - 1)
+    points = [None if v is None else f"{i * width:.1f} {HEIGHT * (1 - v / axis.top):.1f}" for i, v in enumerate(values)]
+    runs = ([p for p in run if p] for drawn, run in groupby(points, key=bool) if drawn)
+    return "".join(f"M{run[0]}h0L{' L'.join(run)}" for run in runs)
+
 
 LINES = 6
 MARKS = 10
@@ -123,3 +178,51 @@ def _drawn(at: datetime, point: Point | None, step: timedelta) -> dict[str, Any]
 
 def _highest(lines: Sequence[Line], *keys: str) -> float:
     return max((point[key] or 0 for line in lines for point in line.points for key in keys), default=0)
+
+
+charts = OperatorPages("operator_charts", __name__, template_folder="templates")
+
+Window = Literal["1h", "6h", "24h"]
+# The length of a window, and the step of its points.
+WINDOWS: dict[Window, tuple[timedelta, timedelta]] = {
+    "1h": (timedelta(hours=1), timedelta(minutes=1)),
+    "6h": (timedelta(hours=6), timedelta(minutes=5)),
+    "24h": (timedelta(hours=24), timedelta(minutes=15)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartsQuery:
+    """Window and selection of jobs, and the meaning of a row of charts; a form also sends empty values."""
+
+    window: Window = "1h"
+    by: By = ""
+    type: str = ""
+    tenant: str = ""
+
+
+@charts.page("/admin/charts")
+def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
+    """Draw the last hours."""
+    with as_operator() as operator:
+        found = read_charts(
+            operator,
+            *WINDOWS[asked.window],
+            companies=visit.companies,
+            by=asked.by,
+            job_type=searchable(asked.type) or None,
+            tenant=searchable(asked.tenant) or None,
+        )
+    section = _section(visit, found, by=asked.by)
+    return draw("turno/admin/charts.html", visit=visit, asked=asked, values=visit.filter_values(), section=section)
+
+
+def overview_section(operator: Operator, visit: OperatorVisit) -> Markup:
+    """Draw the last hour of all jobs."""
+    return _section(visit, read_charts(operator, *WINDOWS["1h"], companies=visit.companies, marks=3))
+
+
+def _section(visit: OperatorVisit, found: Charts, *, by: By = "") -> Markup:
+    spoken = visit.localizer
+    page = "turno/admin/charts_section.html"
+    return Markup(render_template(page, charts=found, by=by, localizer=spoken, say=spoken.say, at=at))  # noqa: S704

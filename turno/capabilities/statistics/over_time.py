@@ -8,8 +8,8 @@ from typing import Any, Literal, LiteralString
 import psycopg
 from psycopg.rows import class_row
 
-from turno.capabilities.statistics.totals import CLAIMS
-from turno.store.operator.outcome_counts import scopes
+from turno.capabilities.statistics.counts import CLAIMS
+from turno.store.operator.counts import scopes
 
 By = Literal["", "type", "tenant"]  # the meaning of a line of a chart; "" is one line for all jobs
 MINUTE = timedelta(minutes=1)

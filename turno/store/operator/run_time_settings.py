@@ -38,17 +38,6 @@ def set_tenant(
         return operator.execute(statement, given).rowcount == 1
 
 
-def list_tenants(operator: Operator) -> list[Row]:
-    """Return the active tenants in the order of their creation: slug, company, schema, state and `paused_at`."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """
-            SELECT n.slug, c.slug AS company, n.schema, n.state, n.paused_at
-            FROM tenants n JOIN companies c ON c.id = n.company_id WHERE n.state = 'active' ORDER BY n.id
-            """
-        ).fetchall()
-
-
 def list_types(operator: Operator) -> list[Row]:
     """Return the operators' settings of each type: `type`, `paused_at`, and the rest of TYPE_SETTINGS."""
     with operator.cursor(row_factory=dict_row) as cursor:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import MultiDict
 
-from turno.store.operator.filter_values import filter_values
+from turno.store.operator.counts import filter_values
 from turno.web.admission import (
     Scope,
     admit_command,

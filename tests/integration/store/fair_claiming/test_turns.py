@@ -7,7 +7,7 @@ import pytest
 from tests import claiming
 from tests.installation import ExampleInstallation
 from tests.integration.store.fair_claiming.work import KNOWN, claim, more_tenants, slugs, start, wait
-from turno.store.operator import fairness
+from turno.store.operator.counts import worst_tenants
 from turno.tenancy.identity.session import service_session
 
 
@@ -107,11 +107,11 @@ def test_operators_see_each_tenant_s_wait_and_share(world: ExampleInstallation) 
     world.rows("SELECT turno.count_outcomes(100000)")
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         rows = operator.execute(
-            "SELECT slug, waiting, running, oldest_wait > '59 s', ended, wait_p50_ms, wait_p95_ms,"
-            " round(share, 2), round(fair_share, 2) FROM fairness ORDER BY slug"
+            "SELECT tenant, waiting, running, oldest_wait > 59, ended, wait_p50_ms, wait_p95_ms,"
+            " round(share::numeric, 2), round(fair_share::numeric, 2) FROM tenant_shares WHERE busy ORDER BY tenant"
         ).fetchall()
-        seen = fairness.shares(operator)
-    assert [(row["slug"], row["wait_p95_ms"], row["share"], row["fair_share"]) for row in seen] == [
+        seen = worst_tenants(operator)
+    assert [(row["tenant"], row["wait_p95_ms"], round(row["share"], 3), row["fair_share"]) for row in seen] == [
         ("suc0001", 96, 0.909, 0.25),
         ("suc0002", 10, 0.091, 0.75),
     ]

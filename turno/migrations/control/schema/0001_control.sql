@@ -483,9 +483,9 @@ CREATE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 CREATE FUNCTION wait_at(p_bucket smallint, p_waits numeric, p_ms numeric, p_rank numeric) RETURNS float8
     LANGUAGE sql IMMUTABLE AS 'SELECT NULL::float8';
 
--- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
--- its weight entitles it to among the tenants that had jobs. The percentiles of waits are computed as in wait_at.
-CREATE VIEW fairness AS
+-- The operator's view of tenants: settings, present jobs, and over the last 15 minutes the share of all running time
+-- beside the share of the tenant's weight among the tenants that had jobs. The percentiles of waits are as in wait_at.
+CREATE VIEW tenant_shares AS
 WITH present AS (
     SELECT tenant_id,
            count(*) FILTER (WHERE state = 'ready') AS waiting,
@@ -509,14 +509,20 @@ WITH present AS (
     SELECT tenant_id, round(max(wait_at(bucket, n, ms, ceil(0.5 * waits) - before)))::integer AS wait_p50_ms,
            round(max(wait_at(bucket, n, ms, ceil(0.95 * waits) - before)))::integer AS wait_p95_ms
     FROM ranked GROUP BY tenant_id
+), shares AS MATERIALIZED (  -- once, not for each tenant
+    SELECT tenant_id, p.waiting, p.running, p.oldest_wait, r.ended, w.wait_p50_ms, w.wait_p95_ms,
+           coalesce(r.run_ms, 0)::numeric / nullif(sum(r.run_ms) OVER (), 0) AS share,
+           n.weight::numeric / sum(n.weight) OVER () AS fair_share
+    FROM present p FULL JOIN recent r USING (tenant_id) LEFT JOIN percentiles w USING (tenant_id)
+    JOIN tenants n ON n.id = tenant_id
 )
-SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
-       coalesce(p.waiting, 0) AS waiting, coalesce(p.running, 0) AS running, p.oldest_wait,
-       coalesce(r.ended, 0) AS ended, w.wait_p50_ms, w.wait_p95_ms,
-       coalesce(r.run_ms, 0)::numeric / nullif(sum(r.run_ms) OVER (), 0) AS share,
-       n.weight::numeric / sum(n.weight) OVER () AS fair_share
-FROM present p FULL JOIN recent r USING (tenant_id) LEFT JOIN percentiles w USING (tenant_id)
-JOIN tenants n ON n.id = tenant_id;
+SELECT n.slug AS tenant, c.slug AS company, n.schema, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend,
+       n.alert_failure_percent::float8, n.alert_wait_minutes,
+       s.tenant_id IS NOT NULL AS busy, coalesce(s.waiting, 0) AS waiting, coalesce(s.running, 0) AS running,
+       extract(epoch FROM s.oldest_wait)::float8 AS oldest_wait, coalesce(s.ended, 0) AS ended,
+       s.wait_p50_ms, s.wait_p95_ms, s.share::float8 AS share, s.fair_share::float8 AS fair_share
+FROM tenants n JOIN companies c ON c.id = n.company_id LEFT JOIN shares s ON s.tenant_id = n.id
+WHERE n.state = 'active';
 
 CREATE VIEW failed_job_counts AS
 SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k.jobs, k.open, k.items, k.first_at,

@@ -1,0 +1,266 @@
+"""GET /metrics: the numbers of the database as metric families."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hmac import compare_digest
+from itertools import accumulate
+from os import getpid
+from typing import Annotated, Any
+
+import psycopg
+from flask import Response, request
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from psycopg.rows import dict_row
+
+from turno.capabilities.statistics import counts
+from turno.capabilities.statistics.counts import ENDS, Queued, Served, TenantTotal, TypeTotals
+from turno.store.engine.workers import Unserved, unserved
+from turno.store.operator.counts import counted_until, worst_tenants
+from turno.store.operator.troubles import UNSERVED_FOR
+from turno.web.admission import require_operator
+from turno.web.auth import principal_of
+from turno.web.requests import described, read_query
+from turno.web.responses import Kind, Problem
+from turno.web.routes import Answer, Routes
+from turno.web.services import as_operator, services
+
+metrics = Routes("metrics", __name__, tag="health")
+
+# The same as outcome_bounds() of the control schema; bucket n holds times above BOUNDS_MS[n - 1] up to BOUNDS_MS[n].
+# The bucket after the last has no bound.
+BOUNDS_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000),
+    *(600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000),
+)
+LE = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
+OTHER = "(other)"  # the type of jobs without a handler
+GIVEN_BACK = ("crashed", "rescheduled", "released")
+WITHIN = "SET LOCAL statement_timeout = 5000"  # milliseconds: the monitoring system stops waiting
+# Ages are in seconds; the oldest writer is in transactions: the number begun since the oldest that writes. Without
+# membership in pg_read_all_stats the operator's login does not see the transactions of other logins.
+SERVER = """
+SELECT pg_notification_queue_usage() AS notify_queue,
+       pg_snapshot_xmax(s)::text::bigint - pg_snapshot_xmin(s)::text::bigint AS oldest_writer,
+       CASE WHEN pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') THEN (
+           SELECT greatest(0, extract(epoch FROM clock_timestamp() - min(xact_start))) FROM pg_stat_activity
+           WHERE datname = current_database() AND backend_xmin IS NOT NULL)::float END AS oldest_snapshot,
+       greatest(0, coalesce(extract(epoch FROM clock_timestamp() - b.unpublished_since), 0))::float AS relay_lag,
+       EXISTS (SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp()) AS steady_maintenance,
+       b.open_dead_letters, (SELECT coalesce(sum(jobs), 0) FROM jobs_in_review)::bigint AS in_review
+FROM pg_current_snapshot() AS s CROSS JOIN backlogs b
+"""
+DEAD_TUPLES = """
+SELECT c.relname AS name, pg_stat_get_dead_tuples(c.oid) AS tuples FROM pg_class c
+WHERE c.relnamespace = 'turno'::regnamespace AND c.relkind = 'r'
+  AND c.relname IN ('tickets', 'outcome_batches', 'statistics', 'workers', 'leases', 'rate_limits')
+ORDER BY c.relname
+"""
+Samples = Iterable[tuple[Sequence[str], float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsQuery:
+    """Selection of metrics."""
+
+    tenants: Annotated[bool, described("Add the metrics of each tenant.")] = False
+
+
+@metrics.operation(
+    "GET /metrics",
+    everybody=True,
+    query=MetricsQuery,
+    answers={200: Answer(about="Every metric.", media_type="text/plain")},
+    problems=(Kind.INVALID_REQUEST, Kind.NOT_AUTHENTICATED, Kind.OPERATORS_ONLY, Kind.UNAVAILABLE),
+)
+def scraped() -> Response:
+    """Read numbers for a monitoring system.
+
+    In the format of Prometheus, or of OpenMetrics if the request accepts it. The bearer token is TURNO_METRICS_TOKEN or
+    the token of an operator of every company.
+    """
+    _admit()
+    query = read_query(request.args, MetricsQuery)
+    dead_after = timedelta(seconds=services().settings.dead_after_seconds)
+    with as_operator() as operator:
+        found = scrape(operator, dead_after=dead_after, streams=len(services().live), tenants=query.tenants)
+    encode, media_type = choose_encoder(request.headers.get("Accept", ""))
+    return Response(encode(Scraped(found)), content_type=media_type)
+
+
+class Scraped(CollectorRegistry):
+    """A registry with the metrics of one request."""
+
+    def __init__(self, found: Sequence[Metric]) -> None:
+        super().__init__(auto_describe=False)
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        yield from self._found
+
+
+def _admit() -> None:
+    """Raise Problem 401 or 403 unless the caller is the monitoring system or an operator of every company."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    token = services().settings.metrics_token
+    if token and scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.encode()):
+        return
+    principal = principal_of(request)
+    require_operator(principal)
+    if not principal.everywhere:
+        raise Problem(Kind.OPERATORS_ONLY, "All companies share these numbers: it takes an operator of every company.")
+
+
+def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams: int, tenants: bool) -> list[Metric]:
+    """Return every metric, of each tenant too if `tenants`, read in one transaction."""
+    with operator.transaction():
+        operator.execute(WITHIN)
+        found = [
+            *_of_types(counts.by_type(operator)),
+            *_of_queues(counts.queued(operator), unserved(operator, UNSERVED_FOR)),
+            *_of_workers(counts.served(operator, dead_after)),
+            *_of_server(operator),
+            _gauge(
+                "turno_streams", "Open live streams of one web process.", ["process"], [((str(getpid()),), streams)]
+            ),
+        ]
+        if tenants:
+            shares = worst_tenants(operator)
+            found += _of_tenants(counts.by_tenant(operator), counts.queued(operator, tenants=True), shares)
+        return found
+
+
+def evenness(operator: psycopg.Connection[Any]) -> float:
+    """Return Jain's index of the shares over the fair shares: 1 if all are served alike, 1/n if one of n has all.
+
+    Tenants without waiting jobs are left out.
+    """
+    row = operator.execute(
+        """
+        WITH recent AS (
+            SELECT scope AS tenant_id, sum(run_ms)::float8 AS run_ms FROM statistics
+            WHERE scope > 0 AND minute > now() - interval '15 minutes' GROUP BY scope
+        ), served AS (
+            SELECT coalesce(r.run_ms, 0) / n.weight AS ratio
+            FROM waiting_tenants w JOIN tenants n ON n.id = w.tenant_id LEFT JOIN recent r ON r.tenant_id = w.tenant_id
+        )
+        SELECT coalesce(sum(ratio) ^ 2 / nullif(count(*) * sum(ratio ^ 2), 0), 1) FROM served
+        """
+    ).fetchone()
+    assert row is not None  # noqa: S101 - an aggregate returns a row
+    return float(row[0])
+
+
+def _gauge(name: str, about: str, labels: Sequence[str], samples: Samples) -> Metric:
+    return _filled(GaugeMetricFamily(name, about, labels=labels), samples)
+
+
+def _counter(name: str, about: str, labels: Sequence[str], samples: Samples) -> Metric:
+    return _filled(CounterMetricFamily(name, about, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> Metric:
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
+def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
+    started = (((one,), total.attempts) for one, total in totals.items())
+    yield _counter("turno_attempts", "Attempts that began and ended.", ["type"], started)
+    # Jobs of unknown types become jobs of a type once a handler is announced: their number may decrease.
+    submitted = (((one,), total.submitted) for one, total in totals.items() if one != OTHER)
+    yield _counter("turno_jobs_submitted", "Jobs that were submitted.", ["type"], submitted)
+    ended = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in ENDS)
+    yield _counter("turno_jobs_ended", "Jobs that are over, by outcome.", ["type", "outcome"], ended)
+    items = (
+        ((one, state), number)
+        for one, total in totals.items()
+        for state, number in (("done", total.items_done), ("failed", total.items_failed))
+    )
+    yield _counter("turno_items", "Items of jobs that are over.", ["type", "state"], items)
+    for outcome, name, about in (
+        ("retried", "turno_retries", "Attempts that failed and are tried again."),
+        ("failed", "turno_dead_letters", "Jobs that failed for good."),
+        ("rescued", "turno_rescues", "Jobs taken back from a process that died."),
+        ("claim_lost", "turno_lost_claims", "Attempts that found their claim taken back and wrote nothing."),
+    ):
+        samples = [((one,), total.outcomes[outcome]) for one, total in totals.items()]
+        yield _counter(name, about, ["type"], samples)
+    back = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in GIVEN_BACK)
+    yield _counter("turno_attempts_given_back", "Attempts after which the job waits again.", ["type", "outcome"], back)
+    wait = HistogramMetricFamily("turno_wait_seconds", "From when a job could run to its attempt.", labels=["type"])
+    run = HistogramMetricFamily("turno_run_seconds", "Running time of attempts.", labels=["type", "outcome"])
+    for one, total in totals.items():
+        wait.add_metric([one], list(zip(LE, cumulative(total.waits), strict=True)), total.wait_ms / 1000)
+        for outcome, runs in total.runs.items():
+            buckets = list(zip(LE, cumulative(runs), strict=True))
+            run.add_metric([one, outcome], buckets, total.run_ms[outcome] / 1000)
+    yield wait
+    yield run
+
+
+def _of_queues(queues: Sequence[Queued], unserved: Sequence[Unserved]) -> Iterator[Metric]:
+    labels = ["backend", "queue", "type"]
+    samples = [
+        ((one.backend, one.queue, one.type, state), getattr(one, state))
+        for one in queues
+        for state in ("scheduled", "waiting", "ready", "running")
+    ]
+    yield _gauge("turno_jobs", "Open jobs by state.", [*labels, "state"], samples)
+    oldest = (((one.backend, one.queue, one.type), one.oldest_wait) for one in queues)
+    yield _gauge("turno_oldest_wait_seconds", "For how long the oldest ready job waits.", labels, oldest)
+    lacking = (((one.backend, one.queue, one.type, one.lacks), one.waiting) for one in unserved)
+    yield _gauge("turno_unserved_jobs", "Ready jobs that no living worker can run.", [*labels, "lacks"], lacking)
+
+
+def _of_workers(workers: Sequence[Served]) -> Iterator[Metric]:
+    samples = [((one.backend, state), getattr(one, state)) for one in workers for state in ("alive", "silent")]
+    yield _gauge("turno_workers", "Workers by backend.", ["backend", "state"], samples)
+
+
+def _of_server(operator: psycopg.Connection[Any]) -> Iterator[Metric]:
+    with operator.cursor(row_factory=dict_row) as cursor:
+        server = cursor.execute(SERVER).fetchone() or {}
+        dead = cursor.execute(DEAD_TUPLES).fetchall()
+    for column, name, about in (
+        ("steady_maintenance", "turno_maintenance", "1 if a process runs maintenance regularly."),
+        ("open_dead_letters", "turno_dead_letters_open", "Failures neither retried nor discarded."),
+        ("in_review", "turno_jobs_in_review", "Jobs that wait for a person's decision."),
+        ("relay_lag", "turno_relay_lag_seconds", "For how long the oldest job waits for the relay."),
+        ("notify_queue", "turno_notify_queue_ratio", "How full the queue of notifications is, up to 1."),
+        ("oldest_writer", "turno_oldest_writer_transactions", "Transactions since the oldest that writes."),
+        ("oldest_snapshot", "turno_oldest_snapshot_seconds", "Age of the oldest transaction with a snapshot."),
+    ):
+        if server[column] is not None:
+            yield _gauge(name, about, [], [((), server[column])])
+    tables = (((row["name"],), row["tuples"]) for row in dead)
+    yield _gauge("turno_dead_tuples", "Dead rows of a control table.", ["table"], tables)
+    yield _gauge("turno_fairness", "How evenly tenants with work are served.", [], [((), evenness(operator))])
+    counted_at = counted_until(operator)
+    counted = [((), counted_at.timestamp() if counted_at else 0)]
+    yield _gauge("turno_statistics_timestamp_seconds", "Time of the last count of ended jobs.", [], counted)
+
+
+def _of_tenants(
+    tenants: Sequence[TenantTotal], queues: Sequence[Queued], shares: Sequence[Mapping[str, Any]]
+) -> Iterator[Metric]:
+    ended = (((one.tenant, one.type, one.outcome), one.outcomes) for one in tenants)
+    yield _counter("turno_tenant_outcomes", "Outcomes of a tenant.", ["tenant", "type", "outcome"], ended)
+    waiting = (((one.tenant, one.type), one.ready) for one in queues)
+    yield _gauge("turno_tenant_jobs_ready", "A tenant's jobs that could run.", ["tenant", "type"], waiting)
+    oldest = (((one.tenant, one.type), one.oldest_wait) for one in queues)
+    yield _gauge("turno_tenant_oldest_wait_seconds", "A tenant's oldest wait.", ["tenant", "type"], oldest)
+    for column, name, about in (
+        ("share", "turno_tenant_share", "A tenant's share of the running time."),
+        ("fair_share", "turno_tenant_fair_share", "The share that its weight gives it."),
+    ):
+        yield _gauge(name, about, ["tenant"], [((one["tenant"],), one[column] or 0) for one in shares])
+
+
+def cumulative(counts: Mapping[int, int]) -> list[int]:
+    """Return the number of times up to each of BOUNDS_MS, and last the number of all."""
+    return list(accumulate(counts.get(bucket, 0) for bucket in range(len(BOUNDS_MS) + 1)))
