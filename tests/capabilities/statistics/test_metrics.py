@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,17 @@ TOKEN = "a token for the monitoring system"
 ASK = {"Authorization": f"Bearer {TOKEN}"}
 
 
+def serve_with(service: Service, **changed: Any) -> None:
+    service.app.extensions[NAME] = copy(service.app.extensions[NAME])
+    for name, value in changed.items():
+        setattr(service.app.extensions[NAME], name, value)
+
+
 @pytest.fixture(autouse=True)
 def monitored(service: Service) -> Iterator[None]:
     """The monitoring system has a token, and two tenants have ended jobs."""
     kept = service.app.extensions[NAME]
-    service.app.extensions[NAME] = replace(kept, settings=replace(kept.settings, metrics_token=TOKEN))
+    serve_with(service, settings=replace(kept.settings, metrics_token=TOKEN))
     for slug, outcome, many in (("north", "completed", 3), ("south", "failed", 1)):
         service.rows(
             "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
@@ -104,7 +111,7 @@ def test_metrics_are_for_the_monitoring_system_and_operators(
 
 def test_without_a_token_set_an_empty_one_opens_nothing(service: Service) -> None:
     kept = service.app.extensions[NAME]
-    service.app.extensions[NAME] = replace(kept, settings=replace(kept.settings, metrics_token=""))
+    serve_with(service, settings=replace(kept.settings, metrics_token=""))
     answer = service.app.test_client().get("/metrics", headers={"Authorization": "Bearer "})
     assert answer.status_code == 401
 
@@ -118,8 +125,7 @@ def test_a_scrape_during_an_outage_is_refused_at_once(service: Service) -> None:
     def away() -> Any:
         raise psycopg.OperationalError("connection refused")
 
-    kept = service.app.extensions[NAME]
-    service.app.extensions[NAME] = replace(kept, operator=away)
+    serve_with(service, operator=away)
     answer = service.app.test_client().get("/metrics", headers=ASK)
     assert (answer.status_code, answer.headers["Retry-After"] > "0") == (503, True)
     assert "database" in answer.get_json()["detail"]
