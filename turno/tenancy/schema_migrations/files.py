@@ -21,6 +21,8 @@ FILE = re.compile(r"(\d{4}_[a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
 # Outside a transaction the server accepts only single statements; such files hold no function bodies.
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
+TRIGGER_FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(\) RETURNS trigger", re.MULTILINE)
+DECLARED = "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
 NAMED = "a migration is named NNNN_name.sql, each number is used once, and a .down.sql has its .sql"
 NUMBERED = "steps are numbered from 0001 without a gap: restore the missing file, or renumber the later files"
 ONE_FUNCTION = "a file in functions creates (by CREATE OR REPLACE) the function of its name and none of another file"
@@ -94,6 +96,11 @@ class Files:
     def digest(self) -> str:
         """Changes whenever the text of a function does."""
         return hashlib.sha256(self.functions.encode()).hexdigest()
+
+    @cached_property
+    def declarations(self) -> str:
+        """The trigger functions without their text, for triggers of steps: functions are defined after all steps."""
+        return "\n".join(DECLARED.format(name) for name in TRIGGER_FUNCTION.findall(self.functions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,8 @@ def _run(
         # Read under the lock: another process may have applied a step.
         before = ledger.applied_here(admin)
         missing = [step for step in steps if (step.key in before) is back]
+        if missing and files is not None and files.declarations:
+            admin.execute(files.declarations.encode(), prepare=False)
         for step in missing:
             with _named(step.name):
                 admin.execute(_script(step, back=back).encode(), prepare=False)

@@ -412,28 +412,21 @@ CREATE POLICY own_dead_letters ON dead_letters USING (tenant_id = (SELECT tenant
 ALTER TABLE part_looks ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_part_looks ON part_looks FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
 
--- Declared for the triggers; the bodies are in ../functions.
-CREATE FUNCTION quota_reset() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER reset_quota AFTER UPDATE OF jobs_per_day ON tenants FOR EACH ROW
     WHEN (OLD.jobs_per_day IS DISTINCT FROM NEW.jobs_per_day) EXECUTE FUNCTION quota_reset();
 CREATE TRIGGER reset_quota AFTER INSERT OR UPDATE OF jobs_per_day ON job_types FOR EACH ROW EXECUTE FUNCTION quota_reset();
-CREATE FUNCTION operator_act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER act INSTEAD OF INSERT ON operator_acts FOR EACH ROW EXECUTE FUNCTION operator_act();
 
 -- Triggers, so that no function can omit the next job of a key; a ticket without a key does not call them.
-CREATE FUNCTION key_moved() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER key_moved AFTER UPDATE OF state ON tickets FOR EACH ROW
     WHEN (NEW.concurrency_key IS NOT NULL) EXECUTE FUNCTION key_moved();
 CREATE TRIGGER key_left AFTER DELETE ON tickets FOR EACH ROW
     WHEN (OLD.concurrency_key IS NOT NULL) EXECUTE FUNCTION key_moved();
-CREATE FUNCTION key_unblocked() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER key_unblocked AFTER UPDATE OF closed_at ON dead_letters FOR EACH ROW
     WHEN (NEW.key_position IS NOT NULL AND OLD.closed_at IS NULL AND NEW.closed_at IS NOT NULL)
     EXECUTE FUNCTION key_unblocked();
-CREATE FUNCTION part_left() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER part_left AFTER DELETE ON tickets FOR EACH ROW
     WHEN (OLD.awaited_by IS NOT NULL) EXECUTE FUNCTION part_left();
-CREATE FUNCTION count_dead_letter() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER count AFTER INSERT OR UPDATE OF closed_at OR DELETE ON dead_letters
     FOR EACH ROW EXECUTE FUNCTION count_dead_letter();
 

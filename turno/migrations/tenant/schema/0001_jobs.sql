@@ -221,8 +221,6 @@ SELECT j.id, j.id AS job_id, j.user_id::text AS user_id, j.status::text AS kind,
 FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.awaited_by IS NULL;
 CREATE VIEW notifications AS SELECT * FROM notifications_of_reviews UNION ALL SELECT * FROM notifications_of_ends;
 
--- Declared here for the trigger; the body is in ../functions.
-CREATE FUNCTION job_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 -- The user's reading of a notification is no change of the job.
 CREATE TRIGGER changed BEFORE UPDATE ON background_jobs FOR EACH ROW
     WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_changed();

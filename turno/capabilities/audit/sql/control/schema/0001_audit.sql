@@ -14,11 +14,9 @@ CREATE TABLE operator_audit (
 );
 CREATE INDEX operator_audit_of_tenant ON operator_audit (tenant_id, id);
 
--- Declared for the triggers; the bodies are in ../functions. `audit` runs after the trigger `act` of the core.
-CREATE FUNCTION audit_act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+-- Runs after the trigger `act` of the core.
 CREATE TRIGGER audit INSTEAD OF INSERT ON operator_acts FOR EACH ROW EXECUTE FUNCTION audit_act();
 
-CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER audit
     AFTER UPDATE OF paused_at, weight, cap, jobs_per_day, backend, tokens_valid_from, login_epoch, alert_failure_percent,
                     alert_wait_minutes ON tenants

@@ -40,10 +40,6 @@ CREATE TABLE external_doubt (
     since timestamptz PRIMARY KEY DEFAULT clock_timestamp()
 );
 
--- Declared here for the triggers; the bodies are in ../functions.
-CREATE FUNCTION effect_caller_gone() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE FUNCTION effect_doubt() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-CREATE FUNCTION effect_park() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER effect_caller_gone AFTER UPDATE ON background_job_attempt_rows FOR EACH ROW
     WHEN (NEW.reaped AND NOT OLD.reaped) EXECUTE FUNCTION effect_caller_gone();
 CREATE TRIGGER effect_doubt BEFORE UPDATE ON background_job_attempt_rows FOR EACH ROW

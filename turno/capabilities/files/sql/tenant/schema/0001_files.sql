@@ -36,7 +36,5 @@ CREATE TABLE job_file_pieces (
 -- Most uploads are compressed; another attempt to compress costs more than the copy.
 ALTER TABLE job_file_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- Declared here for the trigger; the body is in ../functions.
-CREATE FUNCTION job_files_forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER job_files_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_files_forget();

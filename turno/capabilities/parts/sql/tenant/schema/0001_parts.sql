@@ -10,9 +10,6 @@ CREATE TABLE background_job_parts (
 );
 CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);
 
--- Declared here for the triggers; the bodies are in ../functions.
-CREATE FUNCTION parts_end() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-CREATE FUNCTION parts_forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER parts_end AFTER UPDATE ON background_jobs FOR EACH ROW
     WHEN (NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL AND NEW.status <> 'completed') EXECUTE FUNCTION parts_end();
 CREATE TRIGGER parts_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone

@@ -106,13 +106,9 @@ LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id WHERE n.state = 'active'
 CREATE VIEW template_jobs AS
 SELECT r.job_id, t.name FROM template_runs r JOIN schedule_templates t ON t.id = r.template_id;
 
--- Declared for the triggers; the bodies are in ../functions.
-CREATE FUNCTION template_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON schedule_templates
     FOR EACH ROW EXECUTE FUNCTION template_changed();
-CREATE FUNCTION template_zone_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON template_zones
     FOR EACH ROW EXECUTE FUNCTION template_zone_changed();
-CREATE FUNCTION template_tenant_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER template_tenant_changed AFTER INSERT OR UPDATE OF state ON tenants
     FOR EACH ROW EXECUTE FUNCTION template_tenant_changed();

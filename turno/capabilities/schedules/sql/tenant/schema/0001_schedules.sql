@@ -41,10 +41,7 @@ CREATE TABLE job_schedule_runs (
     PRIMARY KEY (schedule_id, moment)
 );
 
--- Declared here for the trigger; the body is in ../functions.
-CREATE FUNCTION schedule_mirror() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER mirror AFTER INSERT OR UPDATE OR DELETE ON job_schedules FOR EACH ROW EXECUTE FUNCTION schedule_mirror();
 
-CREATE FUNCTION schedule_runs_forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER schedule_runs_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION schedule_runs_forget();

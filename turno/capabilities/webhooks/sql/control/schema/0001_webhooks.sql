@@ -44,9 +44,6 @@ WHERE c.error IS NOT NULL;
 
 INSERT INTO outcome_readers (reader) VALUES ('webhooks');
 
--- Declared for the triggers; the bodies are in ../functions.
-CREATE FUNCTION webhook_address_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER audit AFTER INSERT OR DELETE ON webhook_addresses FOR EACH ROW EXECUTE FUNCTION webhook_address_audit();
-CREATE FUNCTION webhook_addresses_forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER webhook_addresses_forget AFTER UPDATE OF state ON tenants
     FOR EACH ROW WHEN (NEW.state = 'removed') EXECUTE FUNCTION webhook_addresses_forget();
