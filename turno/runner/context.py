@@ -19,7 +19,7 @@ from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.runner.exit_codes import TIME_LIMIT
-from turno.runner.items import AttemptLedger, LedgerBatch
+from turno.runner.items import AttemptBatch, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
@@ -187,8 +187,7 @@ class AttemptContext(JobContext):
         if self._batch is not None:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self.transaction.alone()
-        ledger = AttemptLedger(self, self.transaction)
-        self._batch = batch = LedgerBatch(ledger, self.errors, list(items), key=key, chunk=chunk)
+        self._batch = batch = AttemptBatch(self, list(items), key=key, chunk=chunk)
         return batch
 
     @contextmanager
@@ -196,7 +195,7 @@ class AttemptContext(JobContext):
         """Commit the work so far, and open the next transaction, and the item's savepoint, after the block."""
         item = self._batch.item if self._batch is not None else None
         if item is not None:
-            item.suspend()
+            item.savepoint.suspend()
         self.finish()
         asked = attempts.hold(self.connection, self.claim)
         self.transaction.commit()
@@ -206,7 +205,7 @@ class AttemptContext(JobContext):
         finally:
             self.transaction.begin()
             if item is not None:
-                item.resume()
+                item.savepoint.set()
 
     def enqueue(
         self,

@@ -16,7 +16,7 @@ from turno.jobs.job_context import JobContext
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.runner.attempt import run_to_end
-from turno.runner.items import Ledger, LedgerBatch
+from turno.runner.items import LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection
 from turno.settings import Settings
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
@@ -73,7 +73,7 @@ class InlineContext(JobContext):
         self._connection = connection
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
         self.settings = settings
-        self._errors = AttemptErrors(self.job_id, self.attempt, handler, {"tenant": tenant})
+        self.errors = AttemptErrors(self.job_id, self.attempt, handler, {"tenant": tenant})
         self._batches: list[LedgerBatch[Any]] = []
 
     def finish(self) -> None:
@@ -104,7 +104,7 @@ class InlineContext(JobContext):
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run each item under a savepoint; the error of an item is counted and does not stop the rest."""
-        batch = LedgerBatch(Ledger(self._connection), self._errors, list(items), key=key, chunk=chunk)
+        batch = LedgerBatch(self, list(items), key=key, chunk=chunk)
         self._batches.append(batch)
         return batch
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from turno import crash_points
 from turno.errors import EndsAttempt, HandlerMisuse, InvalidResult
 from turno.runner.session import HandlerConnection, transient
-from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
 if TYPE_CHECKING:
     from turno.jobs.error_record import AttemptErrors
     from turno.runner.context import AttemptContext
+    from turno.runner.inline import InlineContext
 
 T = TypeVar("T")
 LARGEST_CHUNK = 50
@@ -27,46 +27,41 @@ NOT_THE_ITEMS_FAULT = (HandlerMisuse, InvalidResult, MemoryError, EndsAttempt)
 class ItemSavepoint:
     """A savepoint with a name that no handler chooses by accident."""
 
-    def __init__(self, ledger: "Ledger") -> None:
-        self._ledger = ledger
+    def __init__(self, batch: "LedgerBatch[Any]") -> None:
+        self._batch = batch
         self._name = f"item_{token_hex(8)}"
         self._restore = ""  # restores the modes of constraints that are checked at once by default
 
     def set(self) -> None:
         """Set it."""
-        immediate = self._ledger.initially_immediate()
+        immediate = self._batch.initially_immediate
         self._restore = f"SET CONSTRAINTS {immediate} IMMEDIATE; " if immediate else ""
         self._execute(f"SAVEPOINT {self._name}")
 
     def suspend(self) -> None:
         """Release it for a while; raises HandlerMisuse if something was written since it was set."""
-        if attempts.writing_savepoints(self._ledger.connection):
+        if attempts.writing_savepoints(self._batch.connection):
             raise HandlerMisuse("within an item of job.each, job.once must come before the item's writes")
         self._execute(f"RELEASE SAVEPOINT {self._name}")
 
     def leave(self, error: BaseException | None) -> Exception | None:
         """End it: return the item's own error after undoing the item's work, or None; raise any other error."""
-        error = error or self._settle()
         if error is None:
-            return None
+            # Check the deferred constraints, and restore their modes.
+            restored = f"SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; {self._restore}"
+            try:
+                self._execute(f"{restored}RELEASE SAVEPOINT {self._name}")
+            except Exception as refusal:  # noqa: BLE001 - its cause is looked at below
+                error = refusal
+            else:
+                return None
         if not isinstance(error, Exception) or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):
             raise error
         self._execute(f"ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}")
         return error
 
-    def _settle(self) -> Exception | None:
-        """Check the deferred constraints, restore their modes and release the savepoint; return the error, if any."""
-        try:
-            self._execute(
-                "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; "
-                f"{self._restore}RELEASE SAVEPOINT {self._name}"
-            )
-        except Exception as error:  # noqa: BLE001 - the caller decides on the cause
-            return error
-        return None
-
     def _execute(self, text: str) -> None:
-        self._ledger.connection.execute(text.encode())
+        self._batch.connection.execute(text.encode())
 
 
 @dataclass(slots=True)
@@ -79,67 +74,6 @@ class Counts:
     total: int = 0
 
 
-class Ledger:
-    """The session of a batch without a record of its items: a request is one transaction."""
-
-    def __init__(self, connection: HandlerConnection) -> None:
-        self._connection = connection
-        self._immediate: str | None = None
-
-    @property
-    def connection(self) -> HandlerConnection:
-        """The session in the transaction of the items."""
-        return self._connection
-
-    def initially_immediate(self) -> str:
-        """Return the constraints with a mode that an item may have changed, read once; see `attempts`."""
-        if self._immediate is None:
-            self._immediate = attempts.initially_immediate(self.connection)
-        return self._immediate
-
-    def known(self) -> dict[str, str]:
-        """Return the state of each recorded item, by key."""
-        return {}
-
-    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
-        """Record items in the transaction that did their work; return whether to stop."""
-        del entries, total
-        return False
-
-    def commit(self, *, asked: bool) -> None:
-        """Commit a chunk, and open the next transaction; stop there on request."""
-
-
-class AttemptLedger(Ledger):
-    """The ledger of a job's attempt."""
-
-    def __init__(self, context: "AttemptContext", transaction: BatchTransaction) -> None:
-        super().__init__(transaction.connection)
-        self._context = context
-        self._transaction = transaction
-
-    @property
-    def connection(self) -> HandlerConnection:
-        """The session in the transaction of the items, which an outage may have replaced."""
-        return self._transaction.connection
-
-    def known(self) -> dict[str, str]:
-        """Return the state of each recorded item, by key."""
-        return attempts.ledger(self.connection, self._transaction.claim)
-
-    def enter(self, entries: list[dict[str, Any]], total: int) -> bool:
-        """Record items in the transaction that did their work; return whether to stop."""
-        self._transaction.prove()
-        return attempts.items(self.connection, self._transaction.claim, entries, total)
-
-    def commit(self, *, asked: bool) -> None:
-        """Commit a chunk, and open the next transaction; stop there on request."""
-        crash_points.reach("chunk_recorded")
-        self._transaction.commit(go_on=True)
-        crash_points.reach("chunk_committed")
-        self._context.safe_place(asked=asked)
-
-
 class LedgerBatch(Generic[T]):
     """Iterate over the items that the ledger does not contain yet, each inside a separate savepoint.
 
@@ -148,17 +82,12 @@ class LedgerBatch(Generic[T]):
                 item.ref = bill(job.connection, item.value)
 
     Every `chunk` items (at most 50) the work commits together with the ledger. An item's own error is recorded and the
-    batch continues; an error of the database's that is no item's fault ends the chunk.
+    batch continues; an error of the database's that is no item's fault ends the chunk. This class records nothing: a
+    request is one transaction.
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        errors: "AttemptErrors",
-        items: list[T],
-        *,
-        key: Callable[[T], str],
-        chunk: int,
+        self, job: "AttemptContext | InlineContext", items: list[T], *, key: Callable[[T], str], chunk: int
     ) -> None:
         if not 1 <= chunk <= LARGEST_CHUNK:
             raise ValueError(f"chunk must be from 1 to {LARGEST_CHUNK}, not {chunk}")
@@ -168,12 +97,29 @@ class LedgerBatch(Generic[T]):
         for item in self._items:
             if not 1 <= len(item) <= LONGEST_KEY:
                 raise ValueError(f"an item's key has 1 to {LONGEST_KEY} characters, not {len(item)}: {item[:40]!r}")
-        self._ledger = ledger
-        self._errors = errors
+        self._job = job
+        self._immediate: str | None = None
         self._chunk = chunk
         self._entries: list[dict[str, Any]] = []
         self._step: Step[T] | None = None
         self.counts = Counts(total=len(items))
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session in the transaction of the items, which an outage may have replaced."""
+        return self._job.connection
+
+    @property
+    def errors(self) -> "AttemptErrors":
+        """The descriptions of the errors of the job."""
+        return self._job.errors
+
+    @property
+    def initially_immediate(self) -> str:
+        """The constraints with a mode that an item may have changed, read once; see `attempts`."""
+        if self._immediate is None:
+            self._immediate = attempts.initially_immediate(self.connection)
+        return self._immediate
 
     def __iter__(self) -> "Iterator[Step[T]]":
         """Yield the remaining items, and commit after each chunk."""
@@ -199,7 +145,7 @@ class LedgerBatch(Generic[T]):
             self._commit_chunk()
 
     def _tried(self, keys: list[str]) -> "Iterator[Group[T]]":
-        group = Group([self._step_of(key) for key in keys], self._ledger)
+        group = Group([self._step_of(key) for key in keys], self)
         yield group
         if group.state == "broken":
             for key in keys:
@@ -208,10 +154,10 @@ class LedgerBatch(Generic[T]):
         self._entries += group.entries()
 
     def _step_of(self, key: str) -> "Step[T]":
-        return Step(key, self._items[key], self._ledger, self._errors)
+        return Step(key, self._items[key], self)
 
     def _outstanding(self) -> list[str]:
-        known = self._ledger.known()
+        known = self._known()
         for state in known.values():
             self._count(state)
         # The total of this job does not count the items of an earlier job.
@@ -219,7 +165,18 @@ class LedgerBatch(Generic[T]):
         return [key for key in self._items if key not in known]
 
     def _commit_chunk(self) -> None:
-        self._ledger.commit(asked=self.record())
+        self._commit(asked=self.record())
+
+    def _known(self) -> dict[str, str]:
+        """Return the state of each recorded item, by key."""
+        return {}
+
+    def _put(self, entries: list[dict[str, Any]]) -> bool:  # noqa: ARG002 - of an attempt
+        """Record items in the transaction that did their work; return whether to stop."""
+        return False
+
+    def _commit(self, *, asked: bool) -> None:
+        """Commit a chunk, and open the next transaction; stop there on request."""
 
     @property
     def item(self) -> "Step[T] | None":
@@ -234,7 +191,7 @@ class LedgerBatch(Generic[T]):
         if not self._entries:
             return False
         entries, self._entries = self._entries, []
-        asked = self._ledger.enter(entries, self.counts.total)
+        asked = self._put(entries)
         for entry in entries:
             self._count(entry["state"])
         return asked
@@ -248,27 +205,48 @@ class LedgerBatch(Generic[T]):
         setattr(self.counts, state, getattr(self.counts, state) + 1)
 
 
+class AttemptBatch(LedgerBatch[T]):
+    """The batch of a job's attempt, with a ledger."""
+
+    def __init__(self, job: "AttemptContext", items: list[T], *, key: Callable[[T], str], chunk: int) -> None:
+        super().__init__(job, items, key=key, chunk=chunk)
+        self._context, self._transaction = job, job.transaction
+
+    def _known(self) -> dict[str, str]:
+        return attempts.ledger(self.connection, self._transaction.claim)
+
+    def _put(self, entries: list[dict[str, Any]]) -> bool:
+        self._transaction.prove()
+        return attempts.items(self.connection, self._transaction.claim, entries, self.counts.total)
+
+    def _commit(self, *, asked: bool) -> None:
+        crash_points.reach("chunk_recorded")
+        self._transaction.commit(go_on=True)
+        crash_points.reach("chunk_committed")
+        self._context.safe_place(asked=asked)
+
+
 class Step(Generic[T]):
     """One item: `with step as item:` runs it under a savepoint and keeps its error in the ledger."""
 
-    def __init__(self, key: str, value: T, ledger: Ledger, errors: "AttemptErrors") -> None:
+    def __init__(self, key: str, value: T, batch: LedgerBatch[T]) -> None:
         self.value = value
         self.ref: str | None = None  # the result of its work, such as the number of an invoice; kept in the ledger
         self._key = key
-        self._savepoint = ItemSavepoint(ledger)
-        self._errors = errors
+        self.savepoint = ItemSavepoint(batch)
+        self._errors = batch.errors
         self._state = "untouched"
         self._error: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
-        self._savepoint.set()
+        self.savepoint.set()
         self._state = "open"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if (failure := self._savepoint.leave(error)) is None:
+        if (failure := self.savepoint.leave(error)) is None:
             self._state = "done"
         else:
             self.fail(failure)
@@ -282,14 +260,6 @@ class Step(Generic[T]):
         """Count the item as done, unless it has failed: its group has ended well."""
         if self._state != "failed":
             self._state = "done"
-
-    def suspend(self) -> None:
-        """Leave the item's savepoint for a while; raises HandlerMisuse if the item has written already."""
-        self._savepoint.suspend()
-
-    def resume(self) -> None:
-        """Enter the savepoint again, in the next transaction."""
-        self._savepoint.set()
 
     @property
     def open(self) -> bool:
@@ -320,9 +290,9 @@ class Group(Generic[T]):
     and the batch then yields each item as a separate group: there it is the item's error.
     """
 
-    def __init__(self, steps: list[Step[T]], ledger: Ledger) -> None:
+    def __init__(self, steps: list[Step[T]], batch: LedgerBatch[T]) -> None:
         self._steps = steps
-        self._savepoint = ItemSavepoint(ledger)
+        self._savepoint = ItemSavepoint(batch)
         self.state = "untouched"
 
     def __enter__(self) -> list[Step[T]]:

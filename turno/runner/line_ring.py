@@ -2,9 +2,12 @@
 
 import logging
 import os
-import struct
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from msgspec.json import encode
 
 from turno.jobs.job import Batch
 
@@ -16,39 +19,30 @@ HEAD, TAIL = range(2)  # words of eight bytes: how many bytes were ever written,
 SIZE = 2 * 8 + CAPACITY
 LONGEST = 2000  # characters of a line, an exception's traceback included
 _PLAIN = logging.Formatter()
-_SHAPE = struct.Struct("<IIIIdBB")
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class Line(NamedTuple):
     """One line: its batch and job, its number within the attempt, its time, and its text."""
 
-    batch: int
-    job: int
-    number: int
+    batch: Count
+    job: Count
+    number: Count
     at: float
     level: str
     logger: str
     text: str
 
-    def packed(self) -> bytes:
-        """Return the bytes of the line in the ring, with the length first."""
-        level, logger = self.level.encode()[:20], self.logger.encode()[:100]
-        said = level + logger + self.text.encode(errors="replace")
-        return _SHAPE.pack(len(said), self.batch, self.job, self.number, self.at, len(level), len(logger)) + said
 
-    @classmethod
-    def unpacked(cls, shape: tuple[int, int, int, int, float, int, int], said: bytes) -> Self:
-        """Return the lines of a child, which may have written any bytes."""
-        _, batch, job, number, at, level, logger = shape
-        texts = said[:level], said[level : level + logger], said[level + logger :]
-        return cls(batch, job, number, at, *(text.decode(errors="replace") for text in texts))
+_LINE = msgspec.json.Decoder(Line)
 
 
 class LineRing:
-    """Written by the child and read by its parent, without a lock and without a message.
+    """Lines of JSON, written by the child and read by its parent, without a lock and without a message.
 
-    The child moves the tail before it overwrites a line, and the head after it has written one. The parent reads head
-    and tail, copies, and reads the tail again: it omits lines that the child may have overwritten meanwhile.
+    The child moves the tail before it overwrites a byte, and the head after it has written a line. The parent reads
+    head and tail, copies, and reads the tail again: it omits bytes that the child may have overwritten meanwhile, and
+    the rest of a line that they cut.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -58,12 +52,9 @@ class LineRing:
 
     def put(self, line: Line) -> None:
         """In the child: add a line, over the oldest ones if there is no room."""
-        packed, words = line.packed(), self._words
-        head, tail = words[HEAD], words[TAIL]
-        while head + len(packed) - tail > CAPACITY:
-            (length, *_) = _SHAPE.unpack(self._copy(tail, tail + _SHAPE.size))
-            tail += _SHAPE.size + length
-        words[TAIL] = tail
+        packed, words = encode(line) + b"\n", self._words
+        head = words[HEAD]
+        words[TAIL] = max(words[TAIL], head + len(packed) - CAPACITY)
         at = head % CAPACITY
         first = packed[: CAPACITY - at]
         self._bytes[at : at + len(first)] = first
@@ -79,24 +70,18 @@ class LineRing:
         self._read = head
         if not 0 <= head - start <= CAPACITY:
             return []
-        copied = self._copy(start, head)
-        return _lines(copied[max(0, self._words[TAIL] - start) :])
+        copied = self._copy(start, head)[: head - start]
+        lines = []
+        for text in copied[max(0, self._words[TAIL] - start) :].splitlines():
+            with suppress(ValueError):  # the rest of a line, or any bytes of the child's
+                lines.append(_LINE.decode(text))
+        return lines
 
     def _copy(self, start: int, end: int) -> bytes:
         first, last = start % CAPACITY, (end - 1) % CAPACITY + 1
         if first < last:
             return bytes(self._bytes[first:last])
         return bytes(self._bytes[first:]) + bytes(self._bytes[:last])
-
-
-def _lines(copied: bytes) -> list[Line]:
-    lines, at = [], 0
-    while at + _SHAPE.size <= len(copied):
-        shape = _SHAPE.unpack_from(copied, at)
-        at += _SHAPE.size
-        lines.append(Line.unpacked(shape, copied[at : at + shape[0]]))
-        at += shape[0]
-    return lines
 
 
 class KeptLines(logging.Handler):
@@ -134,9 +119,9 @@ class KeptLines(logging.Handler):
                 at,
                 self._numbers[at],
                 record.created,
-                record.levelname,
-                record.name,
-                text[:LONGEST].replace("\0", "\ufffd"),
+                record.levelname[:20],
+                record.name[:100],
+                text[:LONGEST].replace("\0", "\ufffd").encode(errors="replace").decode(),
             )
             self._shared.lines.put(line)
         except Exception:  # noqa: BLE001 - as every handler of logging does: a line must not fail the job

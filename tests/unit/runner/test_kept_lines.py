@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
+from msgspec.json import encode
 
 from turno.jobs.job import Batch, Claim
 from turno.runner.line_ring import CAPACITY, HEAD, LONGEST, SIZE, TAIL, KeptLines, Line, LineRing
@@ -104,6 +105,10 @@ def a_line(number: int, text: str = "x" * 1000) -> Line:
     return Line(1, 0, number, 1.5, "INFO", "shop", text)
 
 
+def size(line: Line) -> int:
+    return len(encode(line)) + 1
+
+
 @pytest.mark.parametrize("length", [0, 1, 999, 16_000])
 def test_the_newest_lines_are_there_when_there_were_too_many(length: int) -> None:
     ring = LineRing(memoryview(bytearray(SIZE)))
@@ -112,7 +117,7 @@ def test_the_newest_lines_are_there_when_there_were_too_many(length: int) -> Non
     found = ring.take()
     assert found[-1].number == number
     assert [line.number for line in found] == list(range(found[0].number, number + 1))
-    assert CAPACITY - 2 * len(found[0].packed()) < sum(len(line.packed()) for line in found) <= CAPACITY
+    assert CAPACITY - 2 * size(found[0]) < sum(map(size, found)) <= CAPACITY
     assert {line.text for line in found} == {"x" * length}
 
 
@@ -121,7 +126,7 @@ def test_lines_overwritten_during_the_read_are_left_out() -> None:
     ring, words = LineRing(memory), memory[:16].cast("q")
     for number in range(1, 11):
         ring.put(a_line(number))
-    copied, each = ring._copy, len(a_line(1).packed())
+    copied, each = ring._copy, size(a_line(1))
 
     def slowly(start: int, end: int) -> bytes:
         found = copied(start, end)
@@ -139,3 +144,13 @@ def test_a_child_that_writes_nonsense_does_its_parent_no_harm() -> None:
     for head, tail in ((7, 0), (-5, 0), (1 << 62, 0), (CAPACITY, -9), (3, 1 << 40)):
         words[HEAD], words[TAIL] = head, tail
         assert isinstance(ring.take(), list)
+
+
+@pytest.mark.parametrize("text", [b'[1,-9,1,1.5,"INFO","shop","x"]', b'[1,0,1,1.5,"INFO","shop","\xff"]', b"[" * 9000])
+def test_line_of_another_form_is_left_out(text: bytes) -> None:
+    memory = memoryview(bytearray(SIZE))
+    ring, words = LineRing(memory), memory[:16].cast("q")
+    memory[16 : 17 + len(text)] = text + b"\n"
+    words[HEAD] = len(text) + 1
+    ring.put(a_line(2))
+    assert ring.take() == [a_line(2)]
