@@ -1,6 +1,5 @@
 """Authenticate a request: by a bearer token, by the session cookie of the pages, or by the login of the application."""
 
-import hashlib
 import hmac
 import logging
 import math
@@ -166,11 +165,8 @@ class TokenCheck:
     def principal(self, authorization: str | None, sender: str | None = None) -> Principal:
         """Return the principal of an Authorization header; raises Problem as `read` does."""
         if not authorization:
-            raise Problem(
-                Kind.NOT_AUTHENTICATED,
-                "Send the header `Authorization: Bearer <token>`.",
-                headers={"WWW-Authenticate": 'Bearer realm="turno"'},
-            )
+            text = "Send the header `Authorization: Bearer <token>`."
+            raise Problem(Kind.NOT_AUTHENTICATED, text, headers={"WWW-Authenticate": 'Bearer realm="turno"'})
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
             refuse_token("The Authorization header must be `Bearer` and one token.")
@@ -213,11 +209,8 @@ class TokenCheck:
 
 def refuse_token(detail: str) -> NoReturn:
     """Raise the 401 of a token that cannot be used."""
-    raise Problem(
-        Kind.NOT_AUTHENTICATED,
-        detail,
-        headers={"WWW-Authenticate": 'Bearer realm="turno", error="invalid_token"'},
-    )
+    challenge = 'Bearer realm="turno", error="invalid_token"'
+    raise Problem(Kind.NOT_AUTHENTICATED, detail, headers={"WWW-Authenticate": challenge})
 
 
 def _principal(claims: dict[str, Any]) -> Principal:
@@ -278,10 +271,8 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 def require_same_origin(request: Request) -> None:
     """Raise Problem 403 unless a page of this very origin sends the request; an unknown sender is refused."""
     if not from_own_page(request):
-        raise Problem(
-            Kind.FOREIGN_SITE,
-            "With the pages' cookie only the pages themselves may change anything; other programs send a token.",
-        )
+        text = "With the pages' cookie only the pages themselves may change anything; other programs send a token."
+        raise Problem(Kind.FOREIGN_SITE, text)
 
 
 def from_own_page(request: Request) -> bool | None:
@@ -332,7 +323,7 @@ def end_session(request: Request, response: Response) -> None:
 
 def form_token(token: str) -> str:
     """Return the CSRF token of a session's forms, derived from the session's token."""
-    return hmac.new(token.encode(), b"turno form", hashlib.sha256).hexdigest()
+    return hmac.new(token.encode(), b"turno form", "sha256").hexdigest()
 
 
 def _name(request: Request) -> str:
@@ -376,9 +367,7 @@ def visitor_of(request: Request) -> Visitor:
         # contains it.
         key = services().settings.master_key.encode()
         return Visitor(principal, hmac.digest(key, f"turno form {principal.user}".encode(), "sha256").hex())
-    token = token_in(request)
-    if token is None:
-        raise _nobody()
+    token = token_in(request) or _nobody()
     return Visitor(tokens().read(token, request.remote_addr), form_token(token))
 
 
@@ -392,10 +381,8 @@ def tokens() -> TokenCheck:
 def _signed_in(request: Request) -> Principal:
     ask = services().principal
     principal = ask(request) if ask else None
-    if principal is None:
-        raise _nobody()
-    return principal
+    return principal or _nobody()
 
 
-def _nobody() -> Problem:
-    return Problem(Kind.NOT_AUTHENTICATED, "Nobody is signed in.", headers={"WWW-Authenticate": 'Cookie realm="turno"'})
+def _nobody() -> NoReturn:
+    raise Problem(Kind.NOT_AUTHENTICATED, "Nobody is signed in.", headers={"WWW-Authenticate": 'Cookie realm="turno"'})

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, get_args
@@ -104,16 +103,13 @@ REQUEST_HEADERS: dict[str, Document] = {
 
 def build_document(blueprints: Sequence[Routes], handlers: Sequence[type[JobHandler[Any]]]) -> Document:
     """Return the document of the routes of these blueprints."""
-    routes = [
-        _Described(blueprint, endpoint, operation)
-        for blueprint in blueprints
-        for endpoint, operation in blueprint.operations.items()
-    ]
-    refs, schemas = _schemas([route.operation for route in routes], handlers)
+    refs, schemas = _schemas([one for blueprint in blueprints for one in blueprint.operations.values()], handlers)
     paths: dict[str, Document] = {}
-    for described in routes:
-        for path, body in _addresses(described, handlers, refs, schemas):
-            paths.setdefault(path, {})[described.operation.method.lower()] = body
+    for blueprint in blueprints:
+        for endpoint, operation in blueprint.operations.items():
+            about = {"operationId": f"{blueprint.name}_{endpoint}", "tags": [blueprint.tag]}
+            for path, body in _addresses(operation, handlers, refs, schemas):
+                paths.setdefault(path, {})[operation.method.lower()] = about | body
     return {
         "openapi": "3.1.0",
         "info": {"title": "Turno", "version": version("turno-jobs"), "description": ABOUT},
@@ -126,15 +122,6 @@ def build_document(blueprints: Sequence[Routes], handlers: Sequence[type[JobHand
             },
         },
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """An operation and where it was registered."""
-
-    blueprint: Routes
-    endpoint: str
-    operation: Operation
 
 
 Refs = dict[Any, Document]
@@ -175,35 +162,26 @@ def _strict(schema: Any) -> Any:
 
 
 def _addresses(
-    described: _Described, handlers: Sequence[type[JobHandler[Any]]], refs: Refs, schemas: Document
+    operation: Operation, handlers: Sequence[type[JobHandler[Any]]], refs: Refs, schemas: Document
 ) -> Iterator[tuple[str, Document]]:
-    path = described.operation.rule.replace("<", "{").replace(">", "}")
-    body = _operation(described, refs, schemas)
-    if JOB_TYPE not in described.operation.rule:
-        yield path, body
+    body = _operation(operation, refs, schemas)
+    if JOB_TYPE not in operation.rule:
+        yield operation.rule.replace("<", "{").replace(">", "}"), body
         return
     for handler in handlers:
-        yield (
-            described.operation.rule.replace(JOB_TYPE, handler.type),
-            body
-            | {
-                "operationId": f"{described.endpoint}_{handler.type}",
-                "summary": f"{body['summary']}: {handler.type}",
-                "requestBody": _submission_body(refs[handler.type], schemas),
-            },
-        )
+        of_type = {
+            "operationId": f"submit_{handler.type}",
+            "summary": f"{body['summary']}: {handler.type}",
+            "requestBody": _submission_body(refs[handler.type], schemas),
+        }
+        yield operation.rule.replace(JOB_TYPE, handler.type), body | of_type
 
 
-def _operation(described: _Described, refs: Refs, schemas: Document) -> Document:
-    operation = described.operation
+def _operation(operation: Operation, refs: Refs, schemas: Document) -> Document:
     kinds = (*operation.problems, Kind.FAULT)
     if operation.body:
         kinds += (Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE)
-    body: Document = {
-        "operationId": f"{described.blueprint.name}_{described.endpoint}",
-        "tags": [described.blueprint.tag],
-        "summary": operation.summary,
-    }
+    body: Document = {"summary": operation.summary}
     if operation.about:
         body["description"] = operation.about
     if operation.access:
@@ -303,16 +281,16 @@ def _example(kind: Kind) -> Document:
 def _taken_body(body: Document, schemas: Document) -> Document:
     # Not by reference: the page shows the fields where they are needed.
     schema = schemas[body["$ref"].removeprefix(SCHEMAS)]
-    return {
-        "required": True,
-        "content": {"application/json": {"schema": schema, "example": example_of(schema, schemas)}},
-    }
+    return _json_body(schema, example_of(schema, schemas))
 
 
 def _submission_body(payload: Document, schemas: Document) -> Document:
     schema = _shape(body_type(services().submission_parts))
     schema["properties"]["payload"] = payload
-    example = {"payload": example_of(payload, schemas)}
+    return _json_body(schema, {"payload": example_of(payload, schemas)})
+
+
+def _json_body(schema: Document, example: Any) -> Document:
     return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}
 
 

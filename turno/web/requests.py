@@ -83,9 +83,18 @@ def read_json_object(request: Request) -> JsonBody:
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if request.mimetype != "application/json" or charset not in {"utf-8", "utf8"}:
         _refuse_media_type("Send the body as application/json in UTF-8.", "application/json")
-    text, value = _parse(_read(request, "application/json"))
+    try:
+        text = _read(request, "application/json").decode()
+        value = parse_json(text)
+    except UnicodeDecodeError:
+        raise Problem(Kind.INVALID_REQUEST, "The body is not valid UTF-8.") from None
+    except NotJson as error:
+        path, problem = error.problems[0]
+        if path:
+            raise invalid([FieldProblem(*found) for found in error.problems]) from None
+        raise Problem(Kind.INVALID_REQUEST, f"The body {problem}.") from None
     if not isinstance(value, dict):
-        _refuse("The body must be a JSON object.")
+        raise Problem(Kind.INVALID_REQUEST, "The body must be a JSON object.")
     return JsonBody(text, value)
 
 
@@ -157,23 +166,6 @@ def _read(request: Request, media_type: str) -> bytes:
     if request.content_length is None and len(body) >= (request.max_content_length or math.inf):
         raise RequestEntityTooLarge
     return body
-
-
-def _parse(body: bytes) -> tuple[str, Any]:
-    try:
-        text = body.decode()
-        return text, parse_json(text)
-    except UnicodeDecodeError:
-        _refuse("The body is not valid UTF-8.")
-    except NotJson as error:
-        path, problem = error.problems[0]
-        if path:
-            raise invalid([FieldProblem(*found) for found in error.problems]) from None
-        _refuse(f"The body {problem}.")
-
-
-def _refuse(detail: str) -> NoReturn:
-    raise Problem(Kind.INVALID_REQUEST, detail)
 
 
 def _refuse_media_type(detail: str, accepted: str) -> NoReturn:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -70,36 +70,24 @@ class WaitQuery:
     ] = 0
 
 
-class Live(Protocol):
-    """The live changes of one web process; its length is the number of open streams."""
+class Live:
+    """The live changes of one web process; its length is the number of open streams.
 
-    def __len__(self) -> int: ...
-
-    def announce(self, tenant_id: int, job_id: UUID) -> None:
-        """Notify every web process that a job changed; does not wait, and may be lost."""
-
-    def await_end(self, call: "Call", query: WaitQuery, job_id: UUID, answer: Response) -> Response:
-        """Return the answer that the caller waits for; at once if the job has ended or no wait is possible."""
-
-    def end_all(self) -> None:
-        """End every stream and every wait: the process stops."""
-
-
-class NoLive:
-    """Without the capability: no request waits."""
+    This class is for a process without the capability: no request waits.
+    """
 
     def __len__(self) -> int:
         return 0
 
     def announce(self, tenant_id: int, job_id: UUID) -> None:
-        """Do nothing."""
+        """Notify every web process that a job changed; does not wait, and may be lost."""
 
     def await_end(self, call: "Call", query: WaitQuery, job_id: UUID, answer: Response) -> Response:  # noqa: ARG002
-        """Return the answer at once."""
+        """Return the answer that the caller waits for; at once if the job has ended or no wait is possible."""
         return answer
 
     def end_all(self) -> None:
-        """Do nothing."""
+        """End every stream and every wait: the process stops."""
 
 
 def utc_now() -> datetime:

@@ -30,7 +30,7 @@ from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.schema_migrations.lacking import what_is_pending
 from turno.web import install
 from turno.web.pages.page_routes import Pages
-from turno.web.services import AskPrincipal, Live, NoLive, Services, services_of
+from turno.web.services import AskPrincipal, Live, Services, services_of
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
 
@@ -192,7 +192,7 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
 def live_changes(settings: Settings, root: str = "") -> Live:
     """Return the live changes of the enabled capability; links in streams have the prefix `root`."""
     places = [one.live for one in enabled(settings.capabilities) if one.live]
-    live: Live = load(places[0])(settings, logins_of(settings), root) if places else NoLive()
+    live: Live = load(places[0])(settings, logins_of(settings), root) if places else Live()
     return live
 
 

@@ -29,7 +29,7 @@ from turno.tenancy.identity.session import SERVICE_TIMEOUTS, assert_pinned
 from turno.web.api.job_body import job_body
 from turno.web.responses import dumps
 from turno.web.routes import Call
-from turno.web.services import WaitQuery, at, services
+from turno.web.services import Live, WaitQuery, at, services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -42,8 +42,8 @@ HUB_ANSWERS_WITHIN = 5.0  # seconds
 Row = dict[str, Any]
 
 
-class LiveStreams(Hub):
-    """Implements `turno.web.services:Live`."""
+class LiveStreams(Hub, Live):
+    """The live changes that the hub reads."""
 
     def await_end(self, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
         """Return the response for the caller: at once if the job has ended, or if the request has no `wait`.

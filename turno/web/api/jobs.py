@@ -1,6 +1,7 @@
 """GET /api/jobs, /api/jobs/<id>, and the history of a job: its items, events and attempts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -150,12 +151,15 @@ def _listed_user(principal: Principal, asked: str | None) -> str | None:
 job_history = Routes("job_history", __name__, tag="jobs")
 
 
+State = Literal["done", "failed", "skipped"]
+
+
 @dataclass(frozen=True, slots=True)
 class ItemBody:
     """One item of a batch; `ref` is its result, such as an invoice's number."""
 
     key: str
-    state: Literal["done", "failed", "skipped"]
+    state: State
     ref: str | None
     error: ErrorBody | None
     at: datetime
@@ -208,9 +212,6 @@ class AttemptPage:
     next_cursor: int | None
 
 
-State = Literal["done", "failed", "skipped"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsQuery:
     """Which items are listed."""
@@ -234,26 +235,21 @@ Row = dict[str, Any]
 @job_history.operation("GET /api/jobs/<job_id>/items", problems=(Kind.NOT_FOUND,))
 def items(call: Call, query: ItemsQuery, job_id: str) -> ItemPage:
     """List a batch's items."""
-
-    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.items(reader, job, query.state, query.cursor, limit)
+    with _visible_job(call, job_id) as (reader, job):
+        rows = stored.items(reader, job, query.state, query.cursor, query.limit + 1)
 
     def body(row: Row) -> ItemBody:
-        error = error_body(call.scope.seen(row)["error"], operator=call.scope.principal.operator)
-        return from_row(ItemBody, row, error=error)
+        return from_row(ItemBody, row, error=_error_body(call, row))
 
-    return ItemPage(*page_of(_rows(call, job_id, query.limit, read), query.limit, body, "key"))
+    return ItemPage(*page_of(rows, query.limit, body, "key"))
 
 
 @job_history.operation("GET /api/jobs/<job_id>/events", problems=(Kind.NOT_FOUND,))
 def events(call: Call, query: HistoryQuery, job_id: str) -> EventPage:
     """List a job's changes of status."""
-
-    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.events(reader, job, after=query.cursor, limit=limit)
-
-    found = page_of(_rows(call, job_id, query.limit, read), query.limit, partial(from_row, EventBody), "id")
-    return EventPage(*found)
+    with _visible_job(call, job_id) as (reader, job):
+        rows = stored.events(reader, job, after=query.cursor, limit=query.limit + 1)
+    return EventPage(*page_of(rows, query.limit, partial(from_row, EventBody), "id"))
 
 
 @job_history.operation("GET /api/jobs/<job_id>/attempts", problems=(Kind.NOT_FOUND,))
@@ -262,23 +258,25 @@ def attempts(call: Call, query: HistoryQuery, job_id: str) -> AttemptPage:
 
     Operators also see which worker ran each.
     """
-    operator = call.scope.principal.operator
-
-    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
-        return stored.attempts(reader, job, after=query.cursor, limit=limit)
+    with _visible_job(call, job_id) as (reader, job):
+        rows = stored.attempts(reader, job, after=query.cursor, limit=query.limit + 1)
 
     def body(row: Row) -> AttemptBody:
-        worker = row["worker"] if operator else None
-        error = error_body(call.scope.seen(row)["error"], operator=operator)
-        return from_row(AttemptBody, row, worker=worker, error=error)
+        worker = row["worker"] if call.scope.principal.operator else None
+        return from_row(AttemptBody, row, worker=worker, error=_error_body(call, row))
 
-    return AttemptPage(*page_of(_rows(call, job_id, query.limit, read), query.limit, body, "attempt"))
+    return AttemptPage(*page_of(rows, query.limit, body, "attempt"))
 
 
-def _rows(call: Call, job_id: str, limit: int, read: Callable[[stored.Reader, UUID, int], list[Row]]) -> list[Row]:
-    """Return a page of a visible job's rows, and one more if there is one."""
+@contextmanager
+def _visible_job(call: Call, job_id: str) -> Iterator[tuple[stored.Reader, UUID]]:
+    """Lend a reader of a visible job's history, with the id of the job; raises 404 for any other job."""
     asked = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
         if not stored.exists(reader, asked, call.scope.visible_user):
             raise no_such_job()
-        return read(reader, asked, limit + 1)
+        yield reader, asked
+
+
+def _error_body(call: Call, row: Row) -> ErrorBody | None:
+    return error_body(call.scope.seen(row)["error"], operator=call.scope.principal.operator)

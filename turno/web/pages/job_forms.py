@@ -14,7 +14,7 @@ from turno.web.api.submit import run_now
 from turno.web.pages.visit import Visit, reading
 from turno.web.requests import IDEMPOTENCY_KEY, check
 from turno.web.responses import Problem, invalid
-from turno.web.services import Inline, services
+from turno.web.services import services
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,12 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         return Submitted("none")
     new = NewJob.of(handler, checked, user_id=visit.user, idempotency_key=form_key(), correlation_id=str(uuid4()))
     behind = [made for part in services().submission_parts if (made := part.behind_form(visit))]
-    inline = services().inline
-    if inline is not None:
-        return Submitted(_now(visit, inline, new))
+    if (inline := services().inline) is not None:
+        try:
+            run_now(inline, visit.scope, new)
+        except Problem:
+            return Submitted("refused")
+        return Submitted("done")
     verdict = services().dispatcher.submit(visit.scope.tenant, new, behind)
     log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": job_type})
     match verdict.word:
@@ -62,11 +65,3 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         case _:
             # A conflict, too: the content of the form changes while its first job works.
             return Submitted("replayed", verdict.job_id)
-
-
-def _now(visit: Visit, inline: Inline, new: NewJob) -> Literal["done", "refused"]:
-    try:
-        run_now(inline, visit.scope, new)
-    except Problem:
-        return "refused"
-    return "done"

@@ -52,24 +52,7 @@ class Pages(Blueprint):
 
     def page(self, rule: str) -> Callable[[View], View]:
         """Register a view that shows a page; a visitor without a session sees the sign-in in its place."""
-
-        def register(view: View) -> View:
-            asked = _asked_by(view)
-
-            @wraps(view)
-            def shown(**path: Any) -> Response:
-                try:
-                    with self.visited(visitor_of(request)) as visit:
-                        return view(visit, **path, **_read(asked))
-                except Problem as problem:
-                    if problem.kind is not Kind.NOT_AUTHENTICATED:
-                        raise
-                    return sign_in_page(status=200 if rule == "/" else problem.kind.status)
-
-            self.add_url_rule(rule, view.__name__, shown, methods=["GET"], provide_automatic_options=False)
-            return view
-
-        return register
+        return self._view("GET", rule)
 
     def form(self, rule: str, *, everywhere: bool = False) -> Callable[[View], View]:
         """Register a view of a change: a page of ours sent the form, with the token of the session.
@@ -77,18 +60,26 @@ class Pages(Blueprint):
         A form that is sent again changes nothing again. With `everywhere` only an operator of every company may send
         it.
         """
+        return self._view("POST", rule, everywhere=everywhere)
 
+    def _view(self, method: str, rule: str, *, everywhere: bool = False) -> Callable[[View], View]:
         def register(view: View) -> View:
-            asked = _asked_by(view)
+            asked = get_type_hints(view)["asked"] if "asked" in view.__annotations__ else None
 
             @wraps(view)
-            def sent(**path: Any) -> Response:
-                with self.visited(_sender_of_form()) as visit:
-                    if everywhere:
-                        require_everywhere(visit.principal)
-                    return view(visit, **path, **_read(asked))
+            def respond(**path: Any) -> Response:
+                try:
+                    with self.visited(_sender_of_form() if method == "POST" else visitor_of(request)) as visit:
+                        if everywhere:
+                            require_everywhere(visit.principal)
+                        query = {} if asked is None else {"asked": read_query(_given(), asked, others_ignored=True)}
+                        return view(visit, **path, **query)
+                except Problem as problem:
+                    if method == "POST" or problem.kind is not Kind.NOT_AUTHENTICATED:
+                        raise
+                    return sign_in_page(status=200 if rule == "/" else problem.kind.status)
 
-            self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)
+            self.add_url_rule(rule, view.__name__, respond, methods=[method], provide_automatic_options=False)
             return view
 
         return register
@@ -108,15 +99,6 @@ class Pages(Blueprint):
 
 def _given() -> MultiDict[str, str]:
     return request.form if request.method == "POST" else request.args
-
-
-def _asked_by(view: View) -> type[Any] | None:
-    """Return the type of the view's parameter `asked`, or None."""
-    return get_type_hints(view)["asked"] if "asked" in view.__annotations__ else None
-
-
-def _read(asked: type[Any] | None) -> dict[str, Any]:
-    return {} if asked is None else {"asked": read_query(_given(), asked, others_ignored=True)}
 
 
 def _sender_of_form() -> Visitor:
