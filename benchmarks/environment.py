@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from turno.dispatch.dispatcher import ENQUEUE, submission
+from turno.environment import VISIBLE
 from turno.jobs.new_job import NewJob
 from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
@@ -22,7 +23,6 @@ from turno.tenancy.identity.session import call_as_api, service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
-from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from nemesis.hearing import PLACE, REGISTRY
 from tenants.northwind.load import BRANCH_SHARES, load_orders
+from turno.environment import VISIBLE
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.settings import Settings
@@ -26,7 +27,6 @@ from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
 from turno.wiring.shared import ROOT
-from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

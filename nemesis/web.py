@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from nemesis.environment import FOLDER, MARK
 from nemesis.hints import LossyQueue
 from turno.commands.failures import run_plainly
-from turno.environment import read_settings
+from turno.environment import WEB_NEEDS, read_settings, seal
 from turno.http_server.web_server import WebServer
 from turno.wiring.shared import exec_queue, queue_named
-from turno.without_secrets import WEB_NEEDS, seal
 
 if TYPE_CHECKING:
     from turno.http_server.web_server import Served

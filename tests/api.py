@@ -19,8 +19,7 @@ from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
 from tests.installation import TABLES
 from turno.dispatch.dispatcher import Dispatcher
-from turno.limits import Limits
-from turno.settings import Settings
+from turno.settings import Limits, Settings
 from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins

@@ -27,37 +27,27 @@ if TYPE_CHECKING:
     from turno.wiring.enqueue import enqueue, enqueue_async, enqueue_many, enqueue_many_async
     from turno.wiring.web import Turno
 
-_PLACES = {
-    "InvalidPayload": "turno.errors",
-    "NotEnqueued": "turno.errors",
-    "NotIssued": "turno.errors",
-    "PartsFailed": "turno.errors",
-    "PermanentFailure": "turno.errors",
-    "TurnoError": "turno.errors",
-    "UnknownJobType": "turno.errors",
-    "UserError": "turno.errors",
-    "Absent": "turno.jobs.job_context",
-    "Done": "turno.jobs.job_context",
-    "Effect": "turno.jobs.job_context",
-    "Finding": "turno.jobs.job_context",
-    "Unknown": "turno.jobs.job_context",
-    "Enqueued": "turno.jobs.new_job",
-    "Published": "turno.jobs.new_job",
-    "JobContext": "turno.jobs.job_context",
-    "JobHandler": "turno.jobs.handler",
-    "Cancel": "turno.jobs.outcome",
-    "Reschedule": "turno.jobs.outcome",
-    "Part": "turno.jobs.job_context",
-    "Registry": "turno.jobs.handler",
-    "RetryPolicy": "turno.jobs.outcome",
-    "Principal": "turno.web.auth",
-    "Turno": "turno.wiring.web",
-    "TurnoASGI": "turno.wiring.asgi",
-    "enqueue": "turno.wiring.enqueue",
-    "enqueue_async": "turno.wiring.enqueue",
-    "enqueue_many": "turno.wiring.enqueue",
-    "enqueue_many_async": "turno.wiring.enqueue",
+_NAMES = {
+    "turno.errors": (
+        "InvalidPayload",
+        "NotEnqueued",
+        "NotIssued",
+        "PartsFailed",
+        "PermanentFailure",
+        "TurnoError",
+        "UnknownJobType",
+        "UserError",
+    ),
+    "turno.jobs.job_context": ("Absent", "Done", "Effect", "Finding", "Unknown", "JobContext", "Part"),
+    "turno.jobs.new_job": ("Enqueued", "Published"),
+    "turno.jobs.handler": ("JobHandler", "Registry"),
+    "turno.jobs.outcome": ("Cancel", "Reschedule", "RetryPolicy"),
+    "turno.web.auth": ("Principal",),
+    "turno.wiring.web": ("Turno",),
+    "turno.wiring.asgi": ("TurnoASGI",),
+    "turno.wiring.enqueue": ("enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async"),
 }
+_PLACES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Absent",

@@ -5,6 +5,7 @@ as `package.module:name` and loaded by the process that needs it: a launched wor
 by folder: `sql/{control,tenant}/{schema,functions}`, and `locale`. Templates belong to the blueprints.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any, LiteralString, NamedTuple, TypeVar
 
 from turno.errors import HandlerMisuse, InvalidSettings
-from turno.named import load
 from turno.tenancy.rights.matrix import Matrix
 
 HOME = Path(__file__).parent / "capabilities"
@@ -21,6 +21,18 @@ LIBRARY = "core"  # the source of everything that is in no capability
 ALL_BUT = "all-but-"
 Place = str  # package.module:name
 Value = TypeVar("Value")
+
+
+def load(place: Place) -> Any:
+    """Return the object at this place; the working directory is looked in after everything that is installed.
+
+    Raises any error of the module, or AttributeError.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 class Task(NamedTuple):

@@ -1,16 +1,35 @@
-"""Read the environment: real variables, then `.env`, then a running demo's, then the project's pyproject.toml."""
+"""Read the environment, and hand secrets over to a program that is started: in a pipe, not in its environment.
 
+Real variables come first, then `.env`, then a running demo's, then the project's pyproject.toml. /proc shows the
+initial environment of a process for as long as the process and its forks live, so the processes that run handlers, or
+run beside them, start without secrets and closed to ptrace.
+"""
+
+import json
 import os
+import resource
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
 from turno.errors import InvalidSettings
-from turno.handed_secrets import VARIABLE, taken
 from turno.settings import PREFIX, Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
 READ_ALREADY = "TURNO_DOTENV"
+VARIABLE = "TURNO_SECRETS_FD"
+CAPACITY = 65536  # bytes: the capacity of a pipe without a reader
+PR_SET_DUMPABLE = 4
+# Set for a demo, and for tests, which find their processes by the environment.
+VISIBLE = "TURNO_VISIBLE"
+# The secret settings that they need; no other secret is handed over to them.
+WORKERS_NEED = ("database_url", "master_key")
+# These run maintenance, and so evaluate and send alerts.
+RESIDENTS_NEED = (*WORKERS_NEED, "alert_to", "smtp_url")
+WEB_NEEDS = (*WORKERS_NEED, "jwt_key", "metrics_token", "demo_token")
 # The facts of a project in its pyproject.toml under [tool.turno], the same in each place of operation.
 PROJECT = ("handlers", "web_app", "migrations", "commands")
 ALSO_SETTINGS = ("handlers", "web_app")
@@ -109,3 +128,66 @@ def _values(lines: str) -> dict[str, str]:
 
     found = dotenv_values(stream=StringIO(lines), interpolate=False)
     return {name: value for name, value in found.items() if value is not None}
+
+
+@contextmanager
+def handed_over(secrets: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], Sequence[int]]]:
+    """Yield the environment of a program that is started in the block, and the descriptors that it inherits."""
+    descriptor = hand_over(secrets)
+    try:
+        yield {VARIABLE: str(descriptor)}, [descriptor]
+    finally:
+        os.close(descriptor)
+
+
+def hand_over(secrets: Mapping[str, str]) -> int:
+    """Return the descriptor that the program must inherit, with its number in VARIABLE."""
+    data = json.dumps(dict(secrets)).encode()
+    if len(data) > CAPACITY:
+        raise ValueError(f"the secrets of this program take {len(data)} bytes; {CAPACITY} can be handed over")
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(data)
+    return reading
+
+
+def discard() -> None:
+    """In a fork that must not read the secrets: close the descriptor unread."""
+    descriptor = os.environ.pop(VARIABLE, "")
+    if descriptor:
+        os.close(int(descriptor))
+
+
+@cache
+def taken() -> Mapping[str, str]:
+    """Return the secrets that were handed over to this program, by name; read once, and kept only in memory."""
+    descriptor = os.environ.pop(VARIABLE, "")
+    if not descriptor:
+        return {}
+    with os.fdopen(int(descriptor), "rb") as pipe:
+        secrets: dict[str, str] = json.load(pipe)
+    return secrets
+
+
+def seal(*needed: str) -> None:
+    """Execute this program again if its environment has a secret; a pipe holds the `needed` secrets.
+
+    /proc shows the environment at the start of a process, including variables removed since, and a fork inherits it.
+    Afterwards no other process of the same user can look into this process, and it leaves no core.
+    """
+    environment = variables()
+    secrets = {name: environment[name] for name in Settings.secrets() if environment.get(name)}
+    if secrets:
+        descriptor = hand_over(
+            {PREFIX + name.upper(): value for name in needed if (value := Settings.value(secrets, name))}
+        )
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
+        kept = {name: value for name, value in environment.items() if name not in secrets}
+        kept |= {VARIABLE: str(descriptor), READ_ALREADY: "read"}
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], kept)  # noqa: S606 - as it was started
+    if not os.environ.get(VISIBLE):
+        import ctypes  # noqa: PLC0415 - most programs are not sealed
+
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import cast
 
-from turno.capability import installed
-from turno.named import load
+from turno.capability import installed, load
 
 Attributes = Mapping[str, str | int]
 

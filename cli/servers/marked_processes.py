@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARK = "DEMO_MARK"
-VISIBLE = "TURNO_VISIBLE"  # keeps /proc/PID/environ readable: turno/without_secrets.py
+VISIBLE = "TURNO_VISIBLE"  # keeps /proc/PID/environ readable: turno/environment.py
 PROCESSES = Path("/proc")
 # A shell that has read the demo's variables carries the mark too, and is not ours to end.
 OURS = (b"turno.commands.",)

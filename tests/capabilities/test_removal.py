@@ -17,9 +17,8 @@ import pytest
 from psycopg import sql
 
 from tests.web_here import web_of
-from turno.capability import Capability, installed
+from turno.capability import Capability, installed, load
 from turno.commands.main import all_commands
-from turno.named import load
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

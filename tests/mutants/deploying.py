@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "no limit of open jobs is a limit of none",
         "docs/operations.md: 0 switches any of these limits off",
-        "turno/limits.py",
+        "turno/settings.py",
         "return self.pending_jobs_per_user or None",
         "return self.pending_jobs_per_user",
         ("tests/integration/web/test_rate_limits.py::test_no_limit_is_no_limit",),

@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "secrets are in the environment of processes with handlers",
         SECRETS,
-        "turno/without_secrets.py",
+        "turno/environment.py",
         "    if secrets:\n",
         "    if False:\n",
         (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "every secret is handed to every program",
         SECRETS,
-        "turno/without_secrets.py",
+        "turno/environment.py",
         "for name in needed if",
         "for name in Settings.secrets().values() if",
         ("tests/unit/test_environment.py::test_program_receives_only_its_secrets",),
@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "other processes may look into processes with handlers",
         SECRETS,
-        "turno/without_secrets.py",
+        "turno/environment.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
         "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
         (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),

@@ -6,8 +6,7 @@ from dataclasses import fields
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from turno.limits import Limits
-from turno.settings import PREFIX, Settings, group_of
+from turno.settings import PREFIX, Limits, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +20,19 @@ REQUIRED = {
     "handlers": "",
 }
 IN_PRODUCTION = "public_url"
+# The first setting of each group, by the title of the group.
+GROUPS = {
+    "Required": "database_url",
+    "Application": "web_app",
+    "Database": "admin_database_url",
+    "Backends": "queue_backend",
+    "Workers": "max_children",
+    "Web": "web_bind",
+    "Tokens": "jwt_issuer",
+    "Limits and files": "limits",
+    "Notifications": "webhook_hosts",
+    "Logs": "log_level",
+}
 HEAD = """\
 # Every setting of Turno. Copy this file to .env and change the values: variables of the environment take precedence,
 # and an empty value means the default. A commented line shows the default. Make a secret with `openssl rand -hex 32`.
@@ -125,3 +137,8 @@ def _written(value: Any) -> str:
             return f"{value:g}"
         case _:
             return str(value)
+
+
+def group_of(setting: Field[Any]) -> str | None:
+    """Return the title of the group that starts at this setting, or None."""
+    return next((title for title, first in GROUPS.items() if first == setting.name), None)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.environment import DEMO_ENVIRONMENT, project, read_settings, variables
+from turno.environment import DEMO_ENVIRONMENT, handed_over, project, read_settings, variables
 from turno.errors import InvalidSettings
-from turno.handed_secrets import handed_over
 from turno.wiring.shared import ROOT, without_secrets
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def test_handed_secrets_are_read_once_and_not_in_environ() -> None:
     secrets = {"TURNO_DATABASE_URL": "dbname=handed", "TURNO_MASTER_KEY": "a key that no environment has"}
     code = (
         "import os; from turno.settings import Settings; from turno.environment import read_settings;"
-        "from turno.without_secrets import seal; seal();"
+        "from turno.environment import seal; seal();"
         "assert Settings.read(os.environ).master_key == '';"
         "print([read_settings().master_key for _ in range(2)], 'TURNO_SECRETS_FD' in os.environ)"
     )
@@ -130,7 +129,7 @@ def test_program_receives_only_its_secrets() -> None:
         "OWN": "y",
     }
     code = (
-        "import os; from turno.handed_secrets import taken; from turno.without_secrets import WORKERS_NEED, seal;"
+        "import os; from turno.environment import taken; from turno.environment import WORKERS_NEED, seal;"
         "seal(*WORKERS_NEED);"
         "print(sorted(taken().items()), os.environ['OWN'], [name for name in os.environ if name.endswith('_URL')])"
     )

@@ -5,8 +5,7 @@ import pytest
 
 from turno.capability import backends
 from turno.errors import InvalidSettings
-from turno.limits import Limits
-from turno.settings import Settings
+from turno.settings import Limits, Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

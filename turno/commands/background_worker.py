@@ -4,9 +4,8 @@ import sys
 from uuid import UUID
 
 from turno.commands.failures import run_plainly
-from turno.environment import public_settings
+from turno.environment import WORKERS_NEED, public_settings, seal
 from turno.logs import log_to_stderr
-from turno.without_secrets import WORKERS_NEED, seal
 
 
 def main(arguments: list[str]) -> int:

@@ -4,12 +4,11 @@ from typing import Any
 
 import click
 
-from turno.capability import Command, enabled, merged
+from turno.capability import Command, enabled, load, merged
 from turno.commands.failures import run_plainly
 from turno.commands.output import completed
 from turno.environment import project, read_env_file, set_on_command_line, setting
 from turno.errors import InvalidSettings
-from turno.named import load
 
 COMMANDS = {
     "init": Command("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),

@@ -12,15 +12,13 @@ from uuid import UUID
 
 import click
 
-from turno.capability import enabled
+from turno.capability import enabled, load
 from turno.commands.background_worker import run
 from turno.commands.output import print_message, show, wants_json
-from turno.environment import public_settings, read_settings, setting
+from turno.environment import RESIDENTS_NEED, WEB_NEEDS, public_settings, read_settings, seal, setting
 from turno.errors import InvalidSettings, TurnoError
 from turno.logs import log_to_stderr
-from turno.named import load
 from turno.settings import Settings
-from turno.without_secrets import RESIDENTS_NEED, WEB_NEEDS, seal
 from turno.worker.child_pool import PoolSize
 
 POOL = "turno.wiring.workers:pool_worker"

@@ -9,11 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
+from turno.capability import load
 from turno.errors import HandlerMisuse, InvalidSettings, UnknownJobType, UserError
 from turno.jobs.converter import unsupported
 from turno.jobs.job_context import JobContext
 from turno.jobs.outcome import Cancel, Reschedule, RetryPolicy
-from turno.named import load
 
 # Language -> name -> text, or the texts for one and for many, in which `{n}` is how many.
 TypeWords = Mapping[str, Mapping[str, Sequence[str]]]

@@ -17,12 +17,11 @@ from typing import LiteralString, Self
 
 import psycopg
 
-from turno.capability import Task, enabled
+from turno.capability import Task, enabled, load
 from turno.errors import TurnoError
 from turno.jobs.handler import Registry
 from turno.jobs.job import JobRef
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
-from turno.named import load
 from turno.process_name import process_name
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from psycopg import Connection
 
-from turno.capability import left_behind
-from turno.named import load
+from turno.capability import left_behind, load
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
     GRANT_OPTIONS_SINCE,

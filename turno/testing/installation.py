@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 
 from turno.capability import installed
 from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
+from turno.environment import VISIBLE
 from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.new_job import NewJob
@@ -33,7 +34,6 @@ from turno.testing.clock import FROZEN, REAL, FrozenClock
 from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.processes import is_launched, kill, marked
 from turno.wiring.shared import ROOT, inline_runner, maintenance
-from turno.without_secrets import VISIBLE
 
 # Tables of the control schema that tests keep, with the tables that refer to them.
 FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans and walks

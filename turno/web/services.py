@@ -14,12 +14,11 @@ from flask import Blueprint, Flask, Request, Response, current_app, request
 from markupsafe import Markup
 from msgspec import Meta
 
-from turno.capability import enabled, installed
+from turno.capability import enabled, installed, load
 from turno.catalogue import catalogues
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.redaction import Redaction
-from turno.named import load
 from turno.settings import Settings
 from turno.store.api.jobs import Reader
 from turno.store.operator.counts import Operator

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import psycopg
 
-from turno.capability import BACKENDS, backends, enabled
-from turno.environment import variables
+from turno.capability import BACKENDS, backends, enabled, load
+from turno.environment import WORKERS_NEED, variables
 from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.tasks import PERIOD, Maintenance, Terms, beside
-from turno.named import load
 from turno.process_name import process_name
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
@@ -29,7 +28,6 @@ from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of
-from turno.without_secrets import WORKERS_NEED
 from turno.worker.liveness import Liveness
 
 log = logging.getLogger(__name__)

@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 from flask import Flask
 from psycopg_pool import ConnectionPool
 
-from turno.capability import enabled
+from turno.capability import enabled, load
 from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
 from turno.http_server.web_server import Served
 from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.tasks import UNATTENDED
-from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.tenancy.identity.connections import TimeoutConnection, check_open

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
-from turno.environment import public_settings, read_settings
-from turno.handed_secrets import discard
+from turno.environment import discard, public_settings, read_settings
 from turno.jobs.handler import Registry, named_handlers
 from turno.jobs.job import Batch, Claim
 from turno.jobs.redaction import redact_process

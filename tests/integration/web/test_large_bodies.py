@@ -13,7 +13,7 @@ from handlers import build_registry
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
-from turno.limits import Limits
+from turno.settings import Limits
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -16,8 +16,7 @@ from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.problems import problem_of
 from turno.http_server.request_threads import PLACES, ThreadShares
-from turno.limits import Limits
-from turno.settings import Settings
+from turno.settings import Limits, Settings
 from turno.web.auth import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
 

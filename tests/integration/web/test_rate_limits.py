@@ -17,7 +17,7 @@ from tests.api import KEY, SETTINGS, Caller, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
 from tests.visitor import Visitor
-from turno.limits import Limits
+from turno.settings import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

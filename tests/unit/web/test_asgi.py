@@ -11,8 +11,7 @@ import pytest
 from flask import Flask, Response, request
 
 from turno import Principal, TurnoASGI
-from turno.limits import Limits
-from turno.settings import Settings
+from turno.settings import Limits, Settings
 from turno.wiring.asgi import PRINCIPAL
 
 if TYPE_CHECKING:

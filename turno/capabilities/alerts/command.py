@@ -4,10 +4,9 @@ import click
 
 from turno.commands.failures import printable
 from turno.commands.output import print_message, print_table, show, wants_json
-from turno.environment import read_settings
+from turno.environment import RESIDENTS_NEED, read_settings, seal
 from turno.jobs.label import counted
 from turno.jobs.moment import written
-from turno.without_secrets import RESIDENTS_NEED, seal
 
 
 @click.group()

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from turno.commands.output import print_message
-from turno.environment import read_settings
+from turno.environment import WORKERS_NEED, read_settings
 from turno.errors import InvalidSettings, TurnoError
-from turno.without_secrets import WORKERS_NEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +73,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
 
 
 def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
-    from turno.handed_secrets import handed_over  # noqa: PLC0415 - unused by a probe
+    from turno.environment import handed_over  # noqa: PLC0415 - unused by a probe
     from turno.wiring.shared import ROOT, secrets_named, without_secrets  # noqa: PLC0415 - as above
 
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

@@ -22,12 +22,11 @@ from turno.capabilities.rabbitmq.relay import Relay
 from turno.capabilities.rabbitmq.source import PACKET_BYTES
 from turno.capabilities.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
 from turno.commands.failures import run_plainly
-from turno.environment import read_settings
+from turno.environment import read_settings, seal
 from turno.logs import log_to_stderr
 from turno.process_name import process_name
 from turno.settings import Settings
 from turno.wiring.shared import engine_of
-from turno.without_secrets import seal
 
 log = logging.getLogger(__name__)
 

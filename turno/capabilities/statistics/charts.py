@@ -10,8 +10,7 @@ from flask import Response, render_template
 from markupsafe import Markup
 
 from turno.capabilities.statistics.over_time import By, Point, over_time
-from turno.capability import installed
-from turno.named import load
+from turno.capability import installed, load
 from turno.store.operator.counts import Operator, counted_until
 from turno.web.pages.drawing import draw
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from turno import crash_points
-from turno.handed_secrets import handed_over
+from turno.environment import handed_over
 from turno.jobs.job import JobRef
 from turno.queues.exec.slots import Slot, SlotFolder
 from turno.queues.interface import LAUNCHED, SLOT_VARIABLE

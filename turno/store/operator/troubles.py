@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from turno.capability import backends, installed
+from turno.capability import backends, installed, load
 from turno.jobs.label import lacking
-from turno.named import load
 from turno.store.operator.failing_jobs import failing_jobs
 
 UNSERVED_FOR = timedelta(minutes=1)

@@ -5,8 +5,8 @@ from typing import Any, LiteralString
 
 from psycopg import Connection, sql
 
+from turno.capability import load
 from turno.errors import TurnoError
-from turno.named import load
 from turno.tenancy.identity.directory import find_tenant
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles

@@ -12,9 +12,8 @@ from typing import Any
 import psycopg
 from psycopg import Connection, sql
 
-from turno.capability import LIBRARY, installed
+from turno.capability import LIBRARY, installed, load
 from turno.errors import TurnoError
-from turno.named import load
 from turno.tenancy.rights.live import KIND_SQL, LiveObject, apply_grants, live_objects
 from turno.tenancy.rights.matrix import Kind
 from turno.tenancy.rights.schemas import Schema, outside
