@@ -157,8 +157,8 @@ MUTANTS = (
         "a sweep registers no handlers",
         STRICT,
         "turno/maintenance/tasks.py",
-        "            self.announce()\n            if self._engine.take_lease(",
-        "            if self._engine.take_lease(",
+        "            self.announce()\n            if self.engine.take_lease(",
+        "            if self.engine.take_lease(",
         ("tests/integration/maintenance/test_maintenance.py::test_sweep_registers_the_handlers",),
     ),
     Mutant(

@@ -99,8 +99,8 @@ MUTANTS = (
         "a report without its login ends the worker",
         "an error of one tenant stays with it",
         "turno/worker/distributor.py",
-        "        except psycopg.Error as error:\n            self._rescuer.no_process(",
-        "        except ZeroDivisionError as error:\n            self._rescuer.no_process(",
+        "        except psycopg.Error as error:\n            self.rescuer.no_process(",
+        "        except ZeroDivisionError as error:\n            self.rescuer.no_process(",
         (f"{REPORTS}::test_report_without_its_login_waits_alone",),
     ),
     Mutant(

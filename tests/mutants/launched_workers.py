@@ -104,8 +104,8 @@ MUTANTS = (
         "a worker that stays keeps its place",
         "section 7: at most the limit of processes a host",
         SOURCE,
-        "        self._idle_since = self._clock()\n        if self._slot is not None:\n",
-        "        self._idle_since = self._clock()\n        if False:\n",
+        "        self._idle_since = self.clock()\n        if self.slot is not None:\n",
+        "        self._idle_since = self.clock()\n        if False:\n",
         (f"{EXEC}::test_worker_stays_for_jobs_due_within_a_minute",),
     ),
     Mutant(

@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
-MOVE = "partial(in_batches, engine.move_unserved, self._queue.name, terms.reoffer_after)"
+MOVE = "partial(in_batches, engine.move_unserved, self.queue.name, terms.reoffer_after)"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "sweep": (
@@ -44,8 +44,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "rescue": (
         Cut(
             MAINTENANCE,
-            "        if self._dry_run:\n            return len(self._engine.orphans(",
-            "        return 0\n        if self._dry_run:\n            return len(self._engine.orphans(",
+            "        if self.dry_run:\n            return len(self.engine.orphans(",
+            "        return 0\n        if self.dry_run:\n            return len(self.engine.orphans(",
         ),
     ),
     "unique": (

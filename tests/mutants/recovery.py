@@ -287,7 +287,7 @@ MUTANTS = (
         "nobody is offered again",
         NEVER_LOST,
         "turno/maintenance/tasks.py",
-        "if ref not in offered and not self._queue.offer(ref):",
+        "if ref not in offered and not self.queue.offer(ref):",
         "if not ref:",
         (f"{MAINTENANCE}::test_untaken_job_is_offered_again",),
     ),

@@ -25,8 +25,8 @@ MUTANTS = (
         "the reserve is for any next job",
         BOUNDED,
         "turno/worker/distributor.py",
-        "self._source.take(worker, free.slots, free.without)",
-        "self._source.take(worker, free.slots)",
+        "self.source.take(worker, free.slots, free.without)",
+        "self.source.take(worker, free.slots)",
         (f"{POOL}::test_long_jobs_in_every_child_delay_no_tenant",),
     ),
     Mutant(

@@ -273,8 +273,8 @@ MUTANTS = (
         "a turn begins anew with each claim",
         "section 6: weights are turns per lap",
         "turno/store/engine/claims.py",
-        "memory.tenant, memory.used = claimed[-1].next_tenant, claimed[-1].next_used",
-        "memory.tenant, memory.used = claimed[-1].next_tenant, 0",
+        "memory.tenant, memory.used = tenant, used",
+        "memory.tenant, memory.used = tenant, 0",
         (f"{TURNS}::test_turns_go_on_from_claim_to_claim[1]",),
     ),
     Mutant(

@@ -93,7 +93,9 @@ class EachTenant:
         report = TaskReport()
         if among is not None and not among:
             return report
-        tenants = self._turns(task, among)
+        every = timedelta(0) if self.complete else task.every
+        with self._engine.transaction(force_rollback=self.dry_run):
+            tenants = self._engine.tenant_turns(task.name, every, among)
         over = math.inf if self.complete else self._clock() + task.budget
         unfinished = deque[TenantTurn]()
         for number, tenant in enumerate(tenants):
@@ -120,11 +122,6 @@ class EachTenant:
             if not done or self.dry_run:
                 return total
 
-    def _turns(self, task: TenantTask, among: Collection[int] | None) -> list[TenantTurn]:
-        every = timedelta(0) if self.complete else task.every
-        with self._engine.transaction(force_rollback=self.dry_run):
-            return self._engine.tenant_turns(task.name, every, among)
-
     def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
         """Call the work until none is left, or the tenant's share is over; False if it is to go on in this turn."""
         until = self._clock() + task.share
@@ -139,7 +136,13 @@ class EachTenant:
                 if isinstance(error, psycopg.Error) and unreachable(error):
                     raise
                 refused.append(_problem(error))
-                self._log(task, tenant, error)
+                log.error(  # noqa: TRY400 - the database's errors have no traceback
+                    "%s failed for a tenant, which is tried again after its back-off: %s",
+                    task.name,
+                    refused[-1],
+                    extra={"alert": "maintenance", "tenant": tenant.slug},
+                    exc_info=None if isinstance(error, psycopg.Error) else error,
+                )
             else:
                 report.done += done or 0
                 finished = done is None or not task.repeat or self.dry_run
@@ -161,16 +164,6 @@ class EachTenant:
     def _note(self, record: Callable[..., None], *parameters: object, **options: object) -> None:
         if not self.dry_run:
             record(*parameters, **options)
-
-    @staticmethod
-    def _log(task: TenantTask, tenant: TenantTurn, error: Exception) -> None:
-        log.error(
-            "%s failed for a tenant, which is tried again after its back-off: %s",
-            task.name,
-            _problem(error),
-            extra={"alert": "maintenance", "tenant": tenant.slug},
-            exc_info=None if isinstance(error, psycopg.Error) else error,
-        )
 
 
 def _problem(error: Exception) -> str:

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from threading import Event, Thread
@@ -20,13 +20,13 @@ import psycopg
 from turno.capability import Task, enabled, load
 from turno.errors import TurnoError
 from turno.jobs.handler import Registry
-from turno.jobs.job import JobRef
+from turno.jobs.job import Claim, JobRef
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import process_name
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.store.engine import announcements
-from turno.store.engine.engine import Engine, Orphan, TenantTurn
+from turno.store.engine.engine import Engine, TenantTurn
 from turno.store.outage import apart, in_short
 
 log = logging.getLogger(__name__)
@@ -73,39 +73,27 @@ class MaintenanceFailed(TurnoError):
         return cls("; ".join(f"{name}: {problem}" for name, problem in troubles.items()))
 
 
+@dataclass(kw_only=True, eq=False)
 class Maintenance:
     """Runs the tasks one after another, also after a failed task, and counts the changes of each.
 
-    A task returns how many rows it changed, or in a dry run would change: its statements are rolled back.
+    A task returns how many rows it changed, or in a `dry_run` would change: its statements are rolled back, and of a
+    task that works in batches one batch counts. `at_each_step` is called between any two statements that may take long,
+    as a sign of life. `pending_limit` is how many open jobs a user may have, for submissions by SQL; None: any number.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        queue: QueueInterface,
-        registry: Registry,
-        terms: Terms,
-        settings: Settings | None = None,
-        pending_limit: int | None = 20,
-        dry_run: bool = False,
-        at_each_step: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`at_each_step` is called between any two statements that may take long, as a sign of life.
+    engine: Engine
+    queue: QueueInterface
+    registry: Registry
+    terms: Terms
+    settings: Settings = field(default_factory=Settings)
+    pending_limit: int | None = 20
+    dry_run: bool = False
+    at_each_step: Callable[[], None] = lambda: None
+    _prolong_at: float = math.inf
 
-        `pending_limit` is how many open jobs a user may have, for submissions by SQL; None: any number. In a `dry_run`
-        a task that works in batches counts one batch.
-        """
-        self._dry_run = dry_run
-        self._at_each_step = at_each_step
-        self._engine = engine
-        self._queue = queue
-        self._registry = registry
-        self._terms = terms
-        self._settings = settings or Settings()
-        self._pending_limit = pending_limit
-        self._each_tenant = EachTenant(engine, self._settings, dry_run=dry_run, at_each_step=self._step)
-        self._prolong_at = math.inf
+    def __post_init__(self) -> None:
+        self._each_tenant = EachTenant(self.engine, self.settings, dry_run=self.dry_run, at_each_step=self._step)
 
     # Rounds ------------------------------------------------------------------------------------------
 
@@ -117,17 +105,17 @@ class Maintenance:
         """
         with _logged():
             if steady:
-                self._engine.take_lease(*STEADY, renew=True)
+                self.engine.take_lease(*STEADY, renew=True)
             # Each process, not only the holder of the lease: it may run a release with other handlers.
             self.announce()
-            if self._engine.take_lease("maintenance", process_name(), LEASE):
+            if self.engine.take_lease("maintenance", process_name(), LEASE):
                 self._run_due()
 
     def run_unattended(self) -> None:
         """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
         with _logged():
-            if self._engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
-                self._engine.take_lease(*STEADY, renew=True)
+            if self.engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
+                self.engine.take_lease(*STEADY, renew=True)
                 self.announce()
                 self._run_due()
 
@@ -137,7 +125,7 @@ class Maintenance:
         They rescue lost jobs and hint at waiting jobs.
         """
         with _logged():
-            if self._engine.take_lease("sweep", process_name(), LEASE, after):
+            if self.engine.take_lease("sweep", process_name(), LEASE, after):
                 self._run(URGENT)
 
     def run_once(self) -> dict[str, int]:
@@ -146,38 +134,38 @@ class Maintenance:
         After a time without maintenance it first gives silent workers time for a heartbeat.
         """
         self._each_tenant.complete = True
-        if not self._dry_run:
-            self._engine.take_lease(*STEADY, renew=True)
+        if not self.dry_run:
+            self.engine.take_lease(*STEADY, renew=True)
             self.announce()
             self._wait_for_heartbeats()
         return self._run((*URGENT, *OFTEN, *RARELY), self._of_capabilities())
 
     def close(self) -> None:
         """Send the last hints and end the engine's session."""
-        self._queue.close()
-        self._engine.close()
+        self.queue.close()
+        self.engine.close()
 
     def _run_due(self) -> None:
         self._prolong_at = monotonic() + PROLONG
         self._run(OFTEN, self._of_capabilities())
-        if self._engine.take_lease("upkeep", process_name(), RARE_PERIOD):
+        if self.engine.take_lease("upkeep", process_name(), RARE_PERIOD):
             self._run(RARELY)
 
     def _step(self) -> None:
         """Between two transactions: prove that this process lives, and keep the lease of a round that takes long."""
-        self._at_each_step()
+        self.at_each_step()
         if monotonic() > self._prolong_at:
             self._prolong_at = monotonic() + PROLONG
-            self._engine.take_lease("maintenance", process_name(), LEASE, renew=True)
+            self.engine.take_lease("maintenance", process_name(), LEASE, renew=True)
 
     def _run(self, names: Collection[str], more: Mapping[str, Callable[[], int]] | None = None) -> dict[str, int]:
         """Run the tasks of these names, and more tasks; raises MaintenanceFailed at the end if a task failed."""
-        in_batches, engine, terms = self._each_tenant.in_batches, self._engine, self._terms
+        in_batches, engine, terms = self._each_tenant.in_batches, self.engine, self.terms
         tasks: dict[str, Callable[[], int]] = {
             "rescued": self.rescue,
             "promoted": partial(in_batches, engine.promote, BATCH),
             # From a backend that no worker serves any more.
-            "moved": partial(in_batches, engine.move_unserved, self._queue.name, terms.reoffer_after),
+            "moved": partial(in_batches, engine.move_unserved, self.queue.name, terms.reoffer_after),
             "offered": self.offer,
             "counted": self.count,
             "repaired": self.repair,
@@ -197,34 +185,34 @@ class Maintenance:
             except MaintenanceFailed as error:
                 troubles[name] = str(error)
         if any(counts.values()):
-            log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
+            log.info("maintenance", extra={"dry_run": self.dry_run, **counts})
         if troubles:
             raise MaintenanceFailed.of(troubles)
         return counts
 
     def _wait_for_heartbeats(self) -> None:
         """Wait while the silence of workers does not count yet, because no process ran maintenance."""
-        silence = self._terms.dead_after
-        self._engine.take_lease("sweep", process_name(), LEASE)
-        while (rest := self._engine.silence_left(silence)) is not None and rest > timedelta(0):
+        silence = self.terms.dead_after
+        self.engine.take_lease("sweep", process_name(), LEASE)
+        while (rest := self.engine.silence_left(silence)) is not None and rest > timedelta(0):
             self._step()
             sleep(min(rest, LEASE / 2).total_seconds())
-            self._engine.take_lease("sweep", process_name(), LEASE)
+            self.engine.take_lease("sweep", process_name(), LEASE)
 
     # Tasks -------------------------------------------------------------------------------------------
 
     def announce(self) -> None:
         """Register the handlers of this process in the database."""
-        self._engine.announce(announcements.of(self._registry), self._pending_limit)
+        self.engine.announce(announcements.of(self.registry), self.pending_limit)
 
     def rescue(self) -> int:
         """Take back the jobs of workers without a recent heartbeat."""
-        silence = self._terms.dead_after
-        if self._dry_run:
-            return len(self._engine.orphans(silence))
-        self._engine.prune_workers(silence)
+        silence = self.terms.dead_after
+        if self.dry_run:
+            return len(self.engine.orphans(silence))
+        self.engine.prune_workers(silence)
         lost = "lost: its worker was not heard of any more"
-        return _total(rescue_orphans(self._engine, self._each_tenant, cause=lost, retry_in=RESCUE_PAUSE))
+        return _total(rescue_orphans(self.engine, self._each_tenant, cause=lost, retry_in=RESCUE_PAUSE))
 
     def count(self) -> int:
         """Add outcomes to the statistics; returns the number of outcomes.
@@ -233,29 +221,29 @@ class Maintenance:
         """
         self._run_one("SELECT analyze_grown()")
         self._run_one("SELECT fold_dead_letter_counts()")
-        return self._each_tenant.in_batches(self._engine.count_outcomes, READ_BATCH)
+        return self._each_tenant.in_batches(self.engine.count_outcomes, READ_BATCH)
 
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""
-        return self._for_each(REPAIR, lambda session, one: session.repair(one.schema, self._queue.name))
+        return self._for_each(REPAIR, lambda session, one: session.repair(one.schema, self.queue.name))
 
     def offer(self) -> int:
         """Hint again at jobs that no worker claimed for a while."""
         offered, refused = set[JobRef](), set[str]()
         # A refusal may be the limit of one tenant's workers; another tenant's job may still be accepted.
-        for _ in range(self._queue.useful):
-            waiting = self._engine.unclaimed(
-                backend=self._queue.name,
-                queues=self._registry.queues,
-                types=self._registry.versions,
-                waiting_for=self._terms.reoffer_after,
-                limit=self._queue.useful,
+        for _ in range(self.queue.useful):
+            waiting = self.engine.unclaimed(
+                backend=self.queue.name,
+                queues=self.registry.queues,
+                types=self.registry.versions,
+                waiting_for=self.terms.reoffer_after,
+                limit=self.queue.useful,
                 without=refused,
             )
-            if self._dry_run:
+            if self.dry_run:
                 return len(waiting)
             for ref in waiting:
-                if ref not in offered and not self._queue.offer(ref):
+                if ref not in offered and not self.queue.offer(ref):
                     refused.add(ref.tenant)  # a worker that ends its job takes the rest
                     break
                 offered.add(ref)
@@ -265,7 +253,7 @@ class Maintenance:
 
     def unserved(self) -> int:
         """Log the waiting jobs that no living worker can run, and the reason."""
-        found = self._engine.unserved(self._terms.reoffer_after)
+        found = self.engine.unserved(self.terms.reoffer_after)
         for one in found:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
         return sum(one.waiting for one in found)
@@ -274,23 +262,23 @@ class Maintenance:
         """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
 
         def run(task: Task) -> int:
-            return _total(load(task.run)(self._engine, self._each_tenant))
+            return _total(load(task.run)(self.engine, self._each_tenant))
 
-        return {task.name: partial(run, task) for one in enabled(self._settings.capabilities) for task in one.tasks}
+        return {task.name: partial(run, task) for one in enabled(self.settings.capabilities) for task in one.tasks}
 
     def _for_each(self, task: TenantTask, work: Callable[[Engine, TenantTurn], int | None]) -> int:
         return _total(self._each_tenant.run(task, work))
 
     def _run_one(self, statement: LiteralString) -> None:
-        with self._engine.transaction(force_rollback=self._dry_run):
-            self._engine.execute(statement)
+        with self.engine.transaction(force_rollback=self.dry_run):
+            self.engine.execute(statement)
 
 
 def rescue_orphans(
     engine: Engine, each_tenant: EachTenant, *, cause: str, retry_in: timedelta, counted: bool | None = None
 ) -> TaskReport:
     """Rescue each running job without a worker, a transaction for each job; `counted` as in `Engine.rescue`."""
-    orphans = defaultdict[int, deque[Orphan]](deque)
+    orphans = defaultdict[int, deque[Claim]](deque)
     for orphan in engine.orphans():
         orphans[orphan.tenant_id].append(orphan)
 
@@ -300,7 +288,7 @@ def rescue_orphans(
         orphan = orphans[tenant.tenant_id].popleft()
         try:
             verdict = session.rescue(
-                orphan.schema, orphan.job_id, orphan.token, cause=cause, retry_in=retry_in, counted=counted
+                tenant.schema, orphan.job_id, orphan.token, cause=cause, retry_in=retry_in, counted=counted
             )
         except psycopg.Error as error:
             extra = {"alert": "rescue", **orphan.log_fields}

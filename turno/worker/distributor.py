@@ -3,6 +3,7 @@
 import logging
 import math
 from collections import deque
+from dataclasses import dataclass, field
 from time import monotonic
 from uuid import UUID
 
@@ -22,22 +23,20 @@ log = logging.getLogger(__name__)
 KEPT_SECONDS = 0.05  # for which a claimed batch waits for a child of this worker before it is given back
 
 
+@dataclass(kw_only=True, eq=False)
 class Distributor:
     """Claims for the free children; claims that no child has begun are assigned first, or given back.
 
     It claims nothing while it is `quiet`.
     """
 
-    def __init__(
-        self, *, engine: Engine, source: Source, children: ChildPool, rescuer: Rescuer, shutdown: Shutdown
-    ) -> None:
-        self._engine = engine
-        self._source = source
-        self._children = children
-        self._rescuer = rescuer
-        self._shutdown = shutdown
-        self.quiet = False
-        self._waiting: deque[tuple[float, Batch]] = deque()  # since when, the oldest first
+    engine: Engine
+    source: Source
+    children: ChildPool
+    rescuer: Rescuer
+    shutdown: Shutdown
+    quiet: bool = False
+    _waiting: deque[tuple[float, Batch]] = field(default_factory=deque)  # since when, the oldest first
 
     def __bool__(self) -> bool:
         """Say whether a batch waits for a child."""
@@ -54,11 +53,11 @@ class Distributor:
         moments = [self._give_up_at]
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
-        if not self._shutdown.asked and not self.quiet:
+        if not self.shutdown.asked and not self.quiet:
             # Without a free child the time of the source does not count: nothing is claimed, and the loop would spin.
             asked = self._free.slots and not self._waiting
             moments.append(
-                monotonic() + self._source.poll_in() if asked else max(self._claims_at, self._children.reserve_opens_at)
+                monotonic() + self.source.poll_in() if asked else max(self._claims_at, self.children.reserve_opens_at)
             )
         return min(moments)
 
@@ -71,12 +70,12 @@ class Distributor:
         """Assign the kept batches to free children or new children, and claim for the remaining free children."""
         while self._waiting and self._free.slots and not self._free.without:
             self._assign(self._waiting.popleft()[1])
-        self.give_back(at_once=self._shutdown.asked)
+        self.give_back(at_once=self.shutdown.asked)
         free = self._free
         if not free.slots or self._waiting:
-            self._source.pause()
+            self.source.pause()
             return
-        for number, batch in enumerate(self._rescuer.pass_over(self._claim(worker, free))):
+        for number, batch in enumerate(self.rescuer.pass_over(self._claim(worker, free))):
             crash_points.reach("claimed")
             if number < free.slots:
                 self._assign(batch)
@@ -86,18 +85,18 @@ class Distributor:
     def give_back(self, *, at_once: bool) -> None:
         """Give back the batches that have waited long enough, for other workers."""
         while self._waiting and (at_once or monotonic() >= self._give_up_at):
-            self._rescuer.not_started(self._waiting.popleft()[1])
+            self.rescuer.not_started(self._waiting.popleft()[1])
 
     @property
     def _free(self) -> FreeSlots:
         """The number of claims that can be taken now: 0 while the database is away, and while the worker stops."""
-        if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:
+        if self.shutdown.asked or self.quiet or monotonic() < self._claims_at:
             return FreeSlots(0)
-        return self._children.free
+        return self.children.free
 
     @property
     def _claims_at(self) -> float:
-        return max(self._engine.again_at, self._rescuer.claims_at)
+        return max(self.engine.again_at, self.rescuer.claims_at)
 
     @property
     def _give_up_at(self) -> float:
@@ -105,20 +104,20 @@ class Distributor:
 
     def _claim(self, worker: UUID, free: FreeSlots) -> list[Batch]:
         try:
-            return self._source.take(worker, free.slots, free.without)
+            return self.source.take(worker, free.slots, free.without)
         except psycopg.Error as error:
-            if not self._rescuer:
+            if not self.rescuer:
                 raise  # no other process depends on this worker, and its source has no other job
             log.warning("no claim: %s", in_short(error))
             return []
 
     def _assign(self, batch: Batch) -> None:
         try:
-            child = self._children.idle_child()
+            child = self.children.idle_child()
         except OSError as error:
-            self._rescuer.no_process(batch, f"no process could be had for it: {error}")
+            self.rescuer.no_process(batch, f"no process could be had for it: {error}")
             return
         try:
             child.assign(batch)
         except psycopg.Error as error:
-            self._rescuer.no_process(batch, f"its company's login could not be had: {in_short(error)}")
+            self.rescuer.no_process(batch, f"its company's login could not be had: {in_short(error)}")

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -55,33 +55,27 @@ class PendingRescue:
     refusals: int = 0
 
 
+@dataclass(kw_only=True, eq=False)
 class Rescuer:
     """Remembers each job that is to be taken back or given back, and does it as soon as the database lets it.
 
-    A rescue that is refused is put off, and its tenant's others with it for a moment; no other tenant's is.
+    A rescue that is refused is put off, and its tenant's others with it for a moment; no other tenant's is. `ready` is
+    called when a job that was taken back could run again at once.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        registry: Registry,
-        change_notifier: ChangeNotifier,
-        ready: Callable[[], None],
-        chance: Callable[[], float],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        """`ready` is called when a job that was taken back could run again at once."""
-        self._engine = engine
-        self._registry = registry
-        self._change_notifier = change_notifier
-        self._ready = ready
-        self._chance = chance
-        self._clock = clock
-        self._pending: dict[UUID, PendingRescue] = {}  # by token
-        self._passed_over_until: dict[int, float] = {}  # by tenant
-        self._passed_over = 0  # batches, since the last one that was not
-        self.claims_at = clock()
+    engine: Engine
+    registry: Registry
+    change_notifier: ChangeNotifier
+    ready: Callable[[], None]
+    chance: Callable[[], float]
+    clock: Callable[[], float] = monotonic
+    _pending: dict[UUID, PendingRescue] = field(default_factory=dict)  # by token
+    _passed_over_until: dict[int, float] = field(default_factory=dict)  # by tenant
+    _passed_over: int = 0  # batches, since the last one that was not
+    claims_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claims_at = self.clock()
 
     def __bool__(self) -> bool:
         """Say whether a rescue is pending."""
@@ -95,7 +89,7 @@ class Rescuer:
     @property
     def due(self) -> float:
         """The moment of the next rescue, on the monotonic clock; infinite if none is pending."""
-        return max(min((one.due for one in self._pending.values()), default=math.inf), self._engine.again_at)
+        return max(min((one.due for one in self._pending.values()), default=math.inf), self.engine.again_at)
 
     def child_ended(self, unfinished: Unfinished, code: int, why: str | None) -> Batch:
         """Take the jobs from a child that ended with this exit code; `why` is the reason for which the parent ended it.
@@ -141,7 +135,7 @@ class Rescuer:
         """
         others = []
         for batch in batches:
-            wait = self._passed_over_until.get(batch[0].tenant_id, 0.0) - self._clock()
+            wait = self._passed_over_until.get(batch[0].tenant_id, 0.0) - self.clock()
             if wait <= 0:
                 others.append(batch)
                 continue
@@ -150,27 +144,28 @@ class Rescuer:
         self._passed_over = 0 if others else self._passed_over + len(batches)
         if self._passed_over >= PASSED_OVER_MOST:
             self._passed_over = 0
-            self.claims_at = self._clock() + PASSED_OVER_PAUSE
+            self.claims_at = self.clock() + PASSED_OVER_PAUSE
         return others
 
     def flush(self) -> None:
         """Rescue the due claims for at most FLUSH_SECONDS; a refused rescue is repeated later."""
-        until = self._clock() + FLUSH_SECONDS
+        until = self.clock() + FLUSH_SECONDS
         # Rescues without a refusal first: a rescue that is always refused must not delay the rest of its tenant.
         for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
-            if self._engine.away or self._clock() > until:
+            if self.engine.away or self.clock() > until:
                 return
-            if self._clock() >= pending.due and self._try(pending):
+            if self.clock() >= pending.due and self._try(pending):
                 del self._pending[pending.claim.token]
 
     def flush_all(self) -> None:
         """Rescue each due claim once, without a time limit, at the end of this worker."""
-        while self.due <= self._clock():
+        while self.due <= self.clock():
             self.flush()
 
     def _try(self, pending: PendingRescue) -> bool:
         try:
-            self._rescue(pending)
+            if self._rescue(pending) == "pending" and not pending.pause:
+                self.ready()  # no hint was sent for it
         except psycopg.Error as error:
             extra = pending.claim.log_fields
             if isinstance(error, TENANT_GONE):
@@ -184,22 +179,22 @@ class Rescuer:
 
     def _put_off(self, refused: PendingRescue) -> None:
         refused.refusals += 1
-        wait = REFUSED.delay(refused.refusals, self._chance())
-        refused.due = self._clock() + wait
+        wait = REFUSED.delay(refused.refusals, self.chance())
+        refused.due = self.clock() + wait
         if not refused.handed:
             return  # only its ticket is locked, so the tenant's other jobs can be rescued
         wait = min(wait, TENANT_WAITS)
         self._pass_over_for(refused.claim, wait)
         for other in self._pending.values():
             if other.handed and other.claim.tenant_id == refused.claim.tenant_id:
-                other.due = max(other.due, self._clock() + wait)
+                other.due = max(other.due, self.clock() + wait)
 
     def _pass_over_for(self, claim: Claim, seconds: float) -> None:
-        until = self._clock() + seconds
+        until = self.clock() + seconds
         self._passed_over_until[claim.tenant_id] = max(until, self._passed_over_until.get(claim.tenant_id, until))
 
     def _add(self, claim: Claim, cause: str, pause: float, **more: Any) -> None:
-        self._pending[claim.token] = PendingRescue(claim=claim, cause=cause, pause=pause, due=self._clock(), **more)
+        self._pending[claim.token] = PendingRescue(claim=claim, cause=cause, pause=pause, due=self.clock(), **more)
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause in crash_reasons.BLAMELESS:
@@ -207,33 +202,26 @@ class Rescuer:
         if code in WAITS:
             return WAITS[code]
         # The number of crashes is not known here; that of the attempt is the nearest to it.
-        return self._registry.handler(claim.type).retry.delay(claim.attempt, self._chance())
+        return self.registry.handler(claim.type).retry.delay(claim.attempt, self.chance())
 
-    def _rescue(self, pending: PendingRescue) -> None:
-        verdict = self._taken_back(pending) if pending.handed else self._given_back(pending)
-        if verdict == "pending" and not pending.pause:
-            self._ready()  # no hint was sent for it
-
-    def _given_back(self, pending: PendingRescue) -> str:
-        claim = pending.claim
-        self._engine.unclaim(claim.job_id, claim.token, timedelta(seconds=pending.pause))
-        # A claim in advance that no child has begun is ordinary.
-        level = logging.DEBUG if pending.cause == crash_reasons.NOT_STARTED else logging.INFO
-        log.log(level, "job given back: %s", pending.cause, extra=claim.log_fields)
-        return "pending"
-
-    def _taken_back(self, pending: PendingRescue) -> str:
-        claim = pending.claim
-        verdict = self._engine.rescue(
+    def _rescue(self, pending: PendingRescue) -> str:
+        claim, pause = pending.claim, timedelta(seconds=pending.pause)
+        if not pending.handed:
+            self.engine.unclaim(claim.job_id, claim.token, pause)
+            # A claim in advance that no child has begun is ordinary.
+            level = logging.DEBUG if pending.cause == crash_reasons.NOT_STARTED else logging.INFO
+            log.log(level, "job given back: %s", pending.cause, extra=claim.log_fields)
+            return "pending"
+        verdict = self.engine.rescue(
             claim.login.schema,
             claim.job_id,
             claim.token,
             cause=pending.cause,
-            retry_in=timedelta(seconds=pending.pause),
+            retry_in=pause,
             counted=pending.counted,
             child=pending.child,
         )
-        self._change_notifier.changed((claim,))
+        self.change_notifier.changed((claim,))
         if verdict == "failed":
             log.error("job failed, crashed once too often: %s", pending.cause, extra=claim.log_fields)
         elif verdict != "gone":

@@ -27,8 +27,8 @@ MUTANTS = (
         "only the process that does maintenance announces",
         TWO_RELEASES,
         "turno/maintenance/tasks.py",
-        '            self.announce()\n            if self._engine.take_lease("maintenance", process_name(), LEASE):\n',
-        '            if self._engine.take_lease("maintenance", process_name(), LEASE):\n'
+        '            self.announce()\n            if self.engine.take_lease("maintenance", process_name(), LEASE):\n',
+        '            if self.engine.take_lease("maintenance", process_name(), LEASE):\n'
         "                self.announce()\n",
         (f"{TESTS}::test_each_process_announces_without_the_lease",),
     ),

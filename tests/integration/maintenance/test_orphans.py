@@ -133,8 +133,8 @@ def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) 
     lose(world, tenant=world.other)
     world.rows("DELETE FROM turno.workers")
     seen = [world.engine.orphans() for _ in range(20)]
-    assert all({orphans[0].slug, orphans[1].slug} == {"suc0001", "suc0002"} for orphans in seen)
-    assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.slug == "suc0001"}) > 1
+    assert all({orphans[0].login.slug, orphans[1].login.slug} == {"suc0001", "suc0002"} for orphans in seen)
+    assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.login.slug == "suc0001"}) > 1
 
 
 def test_silence_without_a_listener_is_no_death(world: ExampleInstallation, passes: Maintenance) -> None:

@@ -147,7 +147,7 @@ class Scene:
         # Their backend is this test's own session, which a rescue would end.
         self.world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
         for orphan in engine.orphans():
-            engine.rescue(orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
+            engine.rescue(orphan.login.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
         self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
         engine.repair(schema, "pool")
         engine.expire(schema)

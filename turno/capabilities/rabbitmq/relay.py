@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 from time import monotonic
@@ -27,28 +28,19 @@ LOST_CHECK_SECONDS = 5.0  # between two checks for messages that the broker lost
 LOST_IN_A_FULL_QUEUE = timedelta(minutes=5)
 
 
+@dataclass(kw_only=True, eq=False)
 class Relay:
     """Keeps a bounded window of each tenant's tickets in the broker while it holds the lease."""
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        publisher: Publisher,
-        holder: str,
-        window: int,
-        lost_after: timedelta,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._engine = engine
-        self._publisher = publisher
-        self._holder = holder
-        self._window = window
-        self._lost_after = lost_after
-        self._chance = chance
-        self._rest = SHORTEST
-        self._check_lost_at = monotonic()
-        self._renew_at = 0.0
+    engine: Engine
+    publisher: Publisher
+    holder: str
+    window: int
+    lost_after: timedelta
+    chance: Callable[[], float] = random.random
+    _rest: float = SHORTEST
+    _check_lost_at: float = field(default_factory=monotonic)
+    _renew_at: float = 0.0
 
     def run(self, stopped: Event) -> None:
         """Publish until stopped, also after failures."""
@@ -60,31 +52,31 @@ class Relay:
                     stopped.wait(LEASE_POLL_SECONDS)
             except psycopg.Error as error:
                 log.warning("nothing published: the database does not answer: %s", error)
-                stopped.wait(LEASE_POLL_SECONDS * (0.5 + self._chance()))
+                stopped.wait(LEASE_POLL_SECONDS * (0.5 + self.chance()))
             except TurnoError as error:
                 log.warning("nothing published: %s", error)
                 # Another host may reach the broker; hints do not shorten the pause.
                 self._leave()
-                stopped.wait(LEASE_POLL_SECONDS * (1 + self._chance()))
+                stopped.wait(LEASE_POLL_SECONDS * (1 + self.chance()))
         self._leave()
-        self._engine.close()
+        self.engine.close()
 
     def _keep(self) -> bool:
         """Return whether this process holds the lease; renew the lease long before it expires."""
         if monotonic() < self._renew_at:
             return True
         asked = monotonic()
-        if not self._engine.take_lease("relay", self._holder, LEASE, renew=True):
+        if not self.engine.take_lease("relay", self.holder, LEASE, renew=True):
             return False
         self._renew_at = asked + RENEW_EVERY
         return True
 
     def run_once(self) -> float:
         """Publish due tickets; return the seconds until the next round, which a hint starts at once."""
-        if outgoing := unpublished(self._engine, self._window, PUBLISH_BATCH):
-            sent = self._publisher.publish(outgoing)
+        if outgoing := unpublished(self.engine, self.window, PUBLISH_BATCH):
+            sent = self.publisher.publish(outgoing)
             crash_points.reach("published")
-            mark_published(self._engine, sent)
+            mark_published(self.engine, sent)
         self._publish_lost_again()
         self._rest = SHORTEST if outgoing else min(LONGEST, self._rest * 2)
         return 0.0 if outgoing else self._rest
@@ -94,18 +86,18 @@ class Relay:
         if monotonic() < self._check_lost_at:
             return
         self._check_lost_at = monotonic() + LOST_CHECK_SECONDS
-        lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
-        if lost := unpublish(self._engine, lost_after):
+        lost_after = LOST_IN_A_FULL_QUEUE if self.publisher.waiting() else self.lost_after
+        if lost := unpublish(self.engine, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)
 
     def _wait(self, seconds: float) -> None:
         for timeout, most in ((seconds, 1), (0.0, 1024)):
-            if self._engine.notified(HINTS, timeout, most):
+            if self.engine.notified(HINTS, timeout, most):
                 self._rest = SHORTEST
 
     def _leave(self) -> None:
         self._renew_at = 0.0
         try:
-            self._engine.take_lease("relay", self._holder, timedelta(0), renew=True)
+            self.engine.take_lease("relay", self.holder, timedelta(0), renew=True)
         except psycopg.Error as error:
             log.warning("the lease is not released and will expire: %s", error)

@@ -1,9 +1,9 @@
 """Claim ready tickets as the engine: tenant after tenant, in batches of short jobs."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from itertools import groupby
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -75,34 +75,15 @@ DUE_WITHIN = timedelta(seconds=3)  # longer than the longest interval between tw
 SOON_AFTER = 0.005  # seconds added to a ticket's time, so that no claim comes slightly too early
 
 CLAIM = """
-SELECT (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text AS type, (c.ticket).version,
+SELECT c.slot, c.next_tenant, c.next_used, c.closed, to_jsonb(c.lanes) AS lanes, to_jsonb(c.gap) AS gap, c.entries,
+       (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text AS type, (c.ticket).version,
        (c.tenant).id AS tenant_id, (c.tenant).slug, (c.tenant).schema, (c.tenant).handler_role, (c.tenant).login_epoch,
-       (c.tenant).adopted_schema, c.slot, c.next_tenant, c.next_used,
-       c.closed, to_jsonb(c.lanes) AS lanes, to_jsonb(c.gap) AS gap, c.entries
+       (c.tenant).adopted_schema
 FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s) AS c
 """
+# The columns of a row that are no part of its claim; a row without a claim has the search's findings about a tenant.
+FOUND = "slot", "next_tenant", "next_used", "closed", "lanes", "gap", "entries"
 PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
-
-
-class Claimed(NamedTuple):
-    """A claim with its slot and the next turn; a row without a slot holds the search's findings about a tenant."""
-
-    slot: int | None
-    next_tenant: int
-    next_used: int
-    closed: str
-    lanes: Any
-    gap: Any
-    entries: int
-    claim: Claim
-
-
-class Promoted(NamedTuple):
-    """The number of tickets made ready, and the last position of the search."""
-
-    promoted: int
-    since: Any
-    after: Any
 
 
 class Claimer:
@@ -173,18 +154,21 @@ class Claimer:
         sent = self._clock()
         memory = self._memory
         turn = memory.tenant, memory.used, memory.oldest_first(), Jsonb(memory.known(slots, sent))
-        rows = engine.rows(_claimed, CLAIM, worker, self._backend, *kinds, slots, list(without), *turn)
-        claimed = [row for row in rows if row.claim.job_id is not None]
+        batches = defaultdict[int, list[Claim]](list)  # by slot
+        rows: list[dict[str, Any]]
+        rows = engine.rows(dict, CLAIM, worker, self._backend, *kinds, slots, list(without), *turn)
         for row in rows:
-            if row.gap is not None:
-                memory.learn_gap(row.closed, row.gap, row.entries, sent)
-            elif row.lanes is not None:
-                memory.learn_lanes(row.closed, row.lanes, sent)
-        if claimed:
-            memory.tenant, memory.used = claimed[-1].next_tenant, claimed[-1].next_used
-        else:
+            slot, tenant, used, closed, lanes, gap, entries = [row.pop(name) for name in FOUND]
+            if gap is not None:
+                memory.learn_gap(closed, gap, entries, sent)
+            elif lanes is not None:
+                memory.learn_lanes(closed, lanes, sent)
+            else:
+                memory.tenant, memory.used = tenant, used
+                batches[slot].append(claim_of(**row))
+        if not batches:
             memory.forget_gaps()
-        return _batches(claimed, slots)
+        return _for_each_slot([tuple(batch) for batch in batches.values()], slots)
 
     def _promote(self, engine: Engine) -> bool:
         """Promote due tickets if the interval has passed, and return whether any was due; skip known dead entries."""
@@ -193,21 +177,14 @@ class Claimer:
             return False
         if now >= self._promote_all_at:
             self._promoted, self._promote_all_at = BEGINNING, now + PROMOTE_ALL_EVERY
-        ((promoted, since, after),) = engine.rows(Promoted, PROMOTE, PROMOTED_AT_ONCE, *self._promoted)
+        ((promoted, since, after),) = engine.execute(PROMOTE, (PROMOTED_AT_ONCE, *self._promoted)).fetchall()
         self._promoted = BEGINNING if since is None else (since, after)
         self._promote_at = now + (0.0 if promoted >= PROMOTED_AT_ONCE else PROMOTE_EVERY)
         return bool(promoted)
 
 
-def _claimed(
-    *, slot: int, next_tenant: int, next_used: int, closed: str, lanes: Any, gap: Any, entries: int, **claim: Any
-) -> Claimed:
-    return Claimed(slot, next_tenant, next_used, closed, lanes, gap, entries, claim_of(**claim))
-
-
-def _batches(rows: Sequence[Claimed], slots: int) -> list[Batch]:
-    """Return a batch for each slot; the largest batches are halved while there are fewer batches than slots."""
-    batches = [tuple(row.claim for row in slot) for _, slot in groupby(rows, lambda row: row.slot)]
+def _for_each_slot(batches: list[Batch], slots: int) -> list[Batch]:
+    """Return the batches; the largest batches are halved while there are fewer batches than slots."""
     while len(batches) < slots and len(largest := max(batches, key=len, default=())) > 1:
         batches.remove(largest)
         batches += largest[: len(largest) // 2], largest[len(largest) // 2 :]

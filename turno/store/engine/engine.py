@@ -1,7 +1,7 @@
 """The database functions that the engine's login may call, as methods: workers, tickets, rescues, leases, tenants."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
@@ -51,24 +51,6 @@ class TenantTurn(NamedTuple):
     slug: str
     schema: str
     failures: int
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A running ticket without a living worker."""
-
-    job_id: UUID
-    token: UUID
-    type: str
-    attempt: int
-    tenant_id: int
-    schema: str
-    slug: str
-
-    @property
-    def log_fields(self) -> dict[str, str | int]:
-        """The fields of a log line about this job."""
-        return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
 
 
 class Engine(EngineLink):
@@ -198,9 +180,9 @@ class Engine(EngineLink):
 
     # Jobs of a tenant --------------------------------------------------------------------------------
 
-    def orphans(self, silent_for: timedelta | None = None) -> list[Orphan]:
-        """Return running tickets without a living worker, up to a limit."""
-        return self.rows(Orphan, "SELECT * FROM orphans(%s)", silent_for)
+    def orphans(self, silent_for: timedelta | None = None) -> list[Claim]:
+        """Return the claims of running tickets without a living worker, up to a limit."""
+        return self.rows(claim_of, "SELECT * FROM orphans(%s)", silent_for)
 
     def rescue(
         self,

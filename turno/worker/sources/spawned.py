@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 from uuid import UUID
@@ -18,6 +19,7 @@ POLL_EVERY = 1.0  # seconds between two polls of a worker that stays
 PROMOTED_AT_ONCE = 200
 
 
+@dataclass(kw_only=True, eq=False)
 class ExecSource(Source):
     """First the job named on the command line, then ready tickets of the exec backend, until nothing is due soon.
 
@@ -26,23 +28,16 @@ class ExecSource(Source):
     submitted.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        registry: Registry,
-        job_id: UUID | None,
-        slot: Slot | None,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._engine = engine
-        self._registry = registry
-        self._job_id = job_id
-        self._slot = slot
-        self._clock = clock
-        self._idle_since: float | None = None  # and without a slot since then
-        self.types = registry.versions  # of any queue: a job that was named is taken wherever it waits
-        self._claimer = Claimer(backend="exec", queues=registry.queues, types=registry.versions)
+    engine: Engine
+    registry: Registry
+    job_id: UUID | None
+    slot: Slot | None
+    clock: Callable[[], float] = monotonic
+    _idle_since: float | None = None  # and without a slot since then
+
+    def __post_init__(self) -> None:
+        self.types = self.registry.versions  # of any queue: a job that was named is taken wherever it waits
+        self._claimer = Claimer(backend="exec", queues=self.registry.queues, types=self.registry.versions)
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the named job, later others; the slot on this host is given up before waiting or leaving."""
@@ -57,10 +52,10 @@ class ExecSource(Source):
         return claims
 
     def _named(self, worker: UUID) -> list[Batch]:
-        if self._job_id is None:
+        if self.job_id is None:
             return []
-        claim = self._engine.claim_job(worker, self._job_id, types=self.types)
-        self._job_id = None
+        claim = self.engine.claim_job(worker, self.job_id, types=self.types)
+        self.job_id = None
         return [] if claim is None else [(claim,)]
 
     def _at_work(self, worker: UUID, free: int) -> list[Batch]:
@@ -69,9 +64,9 @@ class ExecSource(Source):
             return []
         if claims := self._waiting(worker, free):
             return claims
-        self._idle_since = self._clock()
-        if self._slot is not None:
-            self._slot.release()
+        self._idle_since = self.clock()
+        if self.slot is not None:
+            self.slot.release()
         return []
 
     def _look_again(self, worker: UUID, free: int) -> list[Batch]:
@@ -79,12 +74,12 @@ class ExecSource(Source):
 
         The dispatcher commits its job before it requests a slot: the dispatcher or this worker finds the job.
         """
-        if self._slot is None or not self._waits() or not self._slot.regain():
+        if self.slot is None or not self._waits() or not self.slot.regain():
             return []
         if claims := self._waiting(worker, free):
             self._idle_since = None
             return claims
-        self._slot.release()
+        self.slot.release()
         return []
 
     def poll_in(self) -> float:
@@ -93,33 +88,33 @@ class ExecSource(Source):
 
     def _waiting(self, worker: UUID, free: int) -> list[Batch]:
         def claim(without: Collection[str] = ()) -> list[Batch]:
-            return self._claimer.claim(self._engine, worker, slots=free, without=without)
+            return self._claimer.claim(self.engine, worker, slots=free, without=without)
 
-        if self._slot is None:
+        if self.slot is None:
             return claim()
         # A dispatcher that finds all slots in use reads the tenants of their jobs, which must be the present tenants.
-        self._slot.use_for("")
-        ordinary, others = self._slot.ordinary(), self._slot.others()
+        self.slot.use_for("")
+        ordinary, others = self.slot.ordinary(), self.slot.others()
         batches = claim(others)
         if not batches and others and ordinary:
             batches = claim()
         for (claimed,) in batches:
-            self._slot.use_for(claimed.login.slug)
+            self.slot.use_for(claimed.login.slug)
         return batches
 
     def _stays(self, worker: UUID) -> bool:
-        if self._slot is None or self._idle_since is None:
+        if self.slot is None or self._idle_since is None:
             return False
-        idle_for = timedelta(seconds=self._clock() - self._idle_since)
-        return self._engine.worth_staying(worker, idle_for=idle_for, at_most=STAY)
+        idle_for = timedelta(seconds=self.clock() - self._idle_since)
+        return self.engine.worth_staying(worker, idle_for=idle_for, at_most=STAY)
 
     def _waits(self) -> bool:
-        self._engine.promote(PROMOTED_AT_ONCE)
-        queues, at_once = self._registry.queues, timedelta(0)
-        waiting = self._engine.unclaimed(backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1)
+        self.engine.promote(PROMOTED_AT_ONCE)
+        queues, at_once = self.registry.queues, timedelta(0)
+        waiting = self.engine.unclaimed(backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1)
         return bool(waiting)
 
     def drop_in_child(self) -> None:
         """Close this process's copy of the slot: it is the supervisor's."""
-        if self._slot is not None:
-            self._slot.close()
+        if self.slot is not None:
+            self.slot.close()

@@ -15,7 +15,7 @@ from tests.integration.store.fair_claiming.work import INVOICING, KNOWN, claim, 
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
-from turno.store.engine.engine import Engine, Orphan
+from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 
 
@@ -164,8 +164,8 @@ class Mill:
                 for lost in engine.orphans():
                     self._rescue(engine, lost)
 
-    def _rescue(self, engine: Engine, lost: Orphan) -> None:
-        engine.rescue(lost.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False)
+    def _rescue(self, engine: Engine, lost: Claim) -> None:
+        engine.rescue(lost.login.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False)
 
 
 def test_claims_ends_and_rescues_never_wait_in_a_circle(world: ExampleInstallation) -> None:
