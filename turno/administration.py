@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 from psycopg import Connection
 
 from turno.commands.token import development_token
@@ -44,11 +43,6 @@ class Administration:
         self._connect = provisioner(self._settings)
         self._migrations = migrations()
 
-    def server_version(self) -> str:
-        """Return the version of PostgreSQL that the provisioner reaches."""
-        with self._connect() as admin:
-            return admin.info.parameter_status("server_version") or ""
-
     def migrate(self) -> None:
         """Install missing parts and migrate each schema to this release; raises the first MigrationFailed."""
         with self._connect() as admin:
@@ -85,13 +79,12 @@ class Administration:
                 migrations=self._migrations,
                 adopt=adopt,
             )
-            login = HandlerLogin.of(tenant)
             try:
                 handler_session(
                     self._logins,
-                    login,
+                    HandlerLogin.of(tenant),
                     application="turno-admin",
-                    kind=psycopg.Connection[Any],
+                    kind=Connection[Any],
                     server_version=admin.info.server_version,
                 ).close()
             except LoginRefused:
@@ -121,13 +114,6 @@ class Administration:
             report = rescue_orphans(engine, each_tenant, cause=cause, retry_in=timedelta(0), counted=False)
             if report.troubles:
                 raise MaintenanceFailed.of(report.troubles)
-
-    def cancel_open_jobs(self, slug: str, reason: str) -> int:
-        """Cancel a tenant's open jobs, or ask running jobs to stop; return the number of open jobs."""
-        with self.as_owner(slug) as owner:
-            open_jobs = "FROM background_jobs WHERE status IN ('pending', 'running')"
-            owner.execute(f"SELECT job_cancel(id, NULL, %s) {open_jobs}", [reason])
-            return owner.execute(f"SELECT {open_jobs}").rowcount
 
     def development_token(self, user: str, tenants: Sequence[str], *, minutes: int = 60) -> str:
         """Return a token that this installation's web accepts, where it checks them with a shared secret."""

@@ -143,7 +143,8 @@ class Demo:
             self._installation = Administration(given | own_variables)
             # Written before any row: these keys open the database at the next start.
             self._folder.write(own_variables)
-            version = self._installation.server_version()
+            with psycopg.connect(url) as admin:
+                version = admin.info.parameter_status("server_version")
             place = (
                 conninfo_to_dict(url).get("host")
                 if own

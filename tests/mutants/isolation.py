@@ -323,8 +323,8 @@ MUTANTS = (
         "a role that inherits nothing keeps nothing before PostgreSQL 16",
         "decision 0047: no role that was in the database loses anything",
         "turno/tenancy/rights/public_rights.py",
-        "    if not host.inherits:\n",
-        "    if False:\n",
+        " and not host.inherits:\n",
+        " and False:\n",
         (f"{HOSTS}::test_existing_role_loses_no_right_of_public[postgres15]",),
     ),
     Mutant(

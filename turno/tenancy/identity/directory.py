@@ -51,22 +51,17 @@ class Directory:
             return tenant
         with self._connect() as connection:
             tenant = read_tenant(connection, slug)
-        self._remember(now, slug, tenant)
-        if tenant is None or tenant.state != "active":
-            raise UnknownTenant(slug)
+        with self._lock:
+            if tenant is None or tenant.state != "active":
+                self._found.pop(slug, None)
+                raise UnknownTenant(slug)
+            self._found[slug] = now + self._ttl, tenant
         return tenant
 
     def list_active(self) -> list[Tenant]:
         """Return all active tenants in the order of their creation, without a cache."""
         with self._connect() as connection:
             return _tenants(connection).execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
-
-    def _remember(self, now: float, slug: str, tenant: Tenant | None) -> None:
-        with self._lock:
-            if tenant is not None and tenant.state == "active":
-                self._found[slug] = now + self._ttl, tenant
-            else:
-                self._found.pop(slug, None)
 
 
 _TENANTS = """

@@ -179,13 +179,9 @@ def ensure_memberships(admin: Connection[Any], memberships: Iterable[Membership]
     """Grant each membership with exactly its use."""
     for role, member, inherits in memberships:
         grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))
-        admin.execute(grant + _use(admin, inherits=inherits))
-
-
-def _use(admin: Connection[Any], *, inherits: bool) -> sql.SQL:
-    if admin.info.server_version < GRANT_OPTIONS_SINCE:
-        return sql.SQL("")
-    return sql.SQL(" WITH INHERIT TRUE, SET FALSE" if inherits else " WITH INHERIT FALSE, SET TRUE")
+        if admin.info.server_version >= GRANT_OPTIONS_SINCE:
+            grant += sql.SQL(" WITH INHERIT TRUE, SET FALSE" if inherits else " WITH INHERIT FALSE, SET TRUE")
+        admin.execute(grant)
 
 
 def grant_to_provisioner(admin: Connection[Any], role: str) -> None:
@@ -202,14 +198,13 @@ def drop_roles(admin: Connection[Any], roles: Iterable[str]) -> None:
     for role in existing:
         grant_to_provisioner(admin, role)
     for role in existing:
-        name = sql.Identifier(role)
-        admin.execute(sql.SQL("DROP OWNED BY {}").format(name))
-        admin.execute(sql.SQL("DROP ROLE {}").format(name))
+        admin.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(role)))
 
 
 def existing_roles(admin: Connection[Any], roles: Iterable[str]) -> Iterator[str]:
     """Yield the existing roles of these, in the given order."""
-    names = list(roles)
-    rows = admin.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)", [names])
-    found = {name for (name,) in rows}
-    return (name for name in names if name in found)
+    rows = admin.execute(
+        "SELECT n FROM unnest(%s::text[]) WITH ORDINALITY AS names (n, i) JOIN pg_roles r ON r.rolname = n ORDER BY i",
+        [list(roles)],
+    )
+    return (name for (name,) in rows)

@@ -155,7 +155,10 @@ def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psyc
     it could set another role.
     """
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
-        _become(cursor, tenant)
+        cursor.execute(
+            "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
+            (tenant.api_role, f"{tenant.schema},pg_temp"),
+        )
         yield cursor
 
 
@@ -204,10 +207,3 @@ def call_as_web(
 @lru_cache(maxsize=4096)
 def _qualified(statement: LiteralString, schema: str) -> bytes:
     return sql.SQL(statement).format(sql.Identifier(schema)).as_bytes()
-
-
-def _become(cursor: psycopg.Cursor[Any], tenant: Tenant) -> None:
-    cursor.execute(
-        "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
-        (tenant.api_role, f"{tenant.schema},pg_temp"),
-    )

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, existing_roles
+from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, Membership, ensure_memberships, existing_roles
 from turno.tenancy.rights.live import role_sql
 
 # A session with advisory locks can block every other; a session that writes large objects or WAL can fill the disk.
@@ -160,10 +160,6 @@ def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
 
 def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
     """Make a role a member of the group; before PostgreSQL 16 a NOINHERIT role is granted the rights by name."""
-    group, name = sql.Identifier(logins.host), sql.Identifier(host.name)
-    if admin.info.server_version >= GRANT_OPTIONS_SINCE:
-        admin.execute(sql.SQL("GRANT {} TO {} WITH INHERIT TRUE, SET FALSE").format(group, name))
-        return
-    admin.execute(sql.SQL("GRANT {} TO {}").format(group, name))
-    if not host.inherits:
+    ensure_memberships(admin, [Membership(logins.host, host.name, inherits=True)])
+    if admin.info.server_version < GRANT_OPTIONS_SINCE and not host.inherits:
         grant_each(admin, group_rights(admin, logins), host.name)

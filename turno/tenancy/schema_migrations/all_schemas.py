@@ -107,18 +107,12 @@ def fan_out(
 ) -> list[Result]:
     """Return the results of `work` in the order of the tasks; `progress` receives them in the order of their ends.
 
-    `jobs` is the number of parallel tasks, each on its own connection. An interrupt drops the waiting tasks.
+    `jobs` is the number of parallel tasks, each on a connection of its own. An interrupt drops the waiting tasks.
     """
-    idle: list[Connection[Any]] = []
 
     def one(task: Task) -> Result:
-        admin = idle.pop() if idle else connect()
-        try:
+        with connect() as admin:
             return work(admin, task)
-        finally:
-            # A connection the server has closed is not handed on: one lost schema is enough.
-            if not admin.broken:
-                idle.append(admin)
 
     with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
         futures = [threads.submit(one, task) for task in tasks]
@@ -130,9 +124,6 @@ def fan_out(
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
-        finally:
-            for admin in idle:
-                admin.close()
         return [future.result() for future in futures]
 
 
