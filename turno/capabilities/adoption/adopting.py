@@ -5,11 +5,10 @@ A schema that cannot be adopted is refused before any change.
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
-import psycopg
 from psycopg import Connection
 
 from turno.capabilities.adoption.adopted import WRITE, InvalidRights, TableRights
@@ -19,7 +18,6 @@ from turno.tenancy.identity.tenant import SCHEMA, SLUG, Tenant
 from turno.tenancy.provisioning.provision import TenantExists, add_company, add_tenant
 from turno.tenancy.rights.grants import TENANT
 from turno.tenancy.rights.matrix import Role
-from turno.tenancy.schema_migrations.all_schemas import Connect, fan_out
 from turno.tenancy.schema_migrations.files import Migrations
 
 COLUMNS = ("slug", "schema", "owner", "rights", "company")
@@ -203,13 +201,6 @@ class Listed:
         return cls(place, values["slug"], values["company"] or values["slug"], adoption)
 
 
-class Added(NamedTuple):
-    """A tenant of a list that was added, or the reason for its refusal."""
-
-    listed: Listed
-    error: str | None = None
-
-
 def read_list(file: TextIO) -> list[Listed]:
     """Read a CSV file with a header of all or some of COLUMNS; raises InvalidList."""
     reader = csv.DictReader(file, skipinitialspace=True)
@@ -237,38 +228,10 @@ def read_list(file: TextIO) -> list[Listed]:
     return found
 
 
-def adopt_listed(
-    connect: Connect,
-    logins: Logins,
-    listed: Sequence[Listed],
-    *,
-    jobs: int,
-    connections: int,
-    migrations: Migrations | None = None,
-    progress: Callable[[Added, int, int], None],
-) -> list[Added]:
-    """Adopt the listed schemas that lack an adoption with these rights, `jobs` in parallel; refusals do not stop it."""
-    with connect() as admin:
-        rows = admin.execute(
-            "SELECT n.slug, n.adopted_schema, a.rights"
-            " FROM turno.tenants n JOIN turno.adoptions a ON a.tenant_id = n.id WHERE n.state = 'active'"
-        )
-        done = set(rows.fetchall())
-    todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
-
-    def add(admin: Connection[Any], one: Listed) -> Added:
-        try:
-            adopt(
-                admin,
-                logins,
-                one.slug,
-                one.adoption,
-                company=one.company,
-                connections=connections,
-                migrations=migrations,
-            )
-        except (TurnoError, psycopg.Error) as error:
-            return Added(one, str(error).strip().partition("\n")[0])
-        return Added(one)
-
-    return fan_out(connect, todo, add, jobs=jobs, progress=progress)
+def read_adopted(admin: Connection[Any]) -> set[tuple[str, str, str]]:
+    """Return slug, adopted schema and rights of each active tenant with an adoption."""
+    rows = admin.execute(
+        "SELECT n.slug, n.adopted_schema, a.rights"
+        " FROM turno.tenants n JOIN turno.adoptions a ON a.tenant_id = n.id WHERE n.state = 'active'"
+    )
+    return set(rows.fetchall())

@@ -1,13 +1,15 @@
 """The commands `turno schema …`, `turno host …` and `turno db uninstall`."""
 
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
+import psycopg
+from psycopg import Connection
 
 from turno.administration import Administration
 from turno.capabilities.adoption.adopted import WRITE
-from turno.capabilities.adoption.adopting import Added, adopt_listed, read_list
-from turno.capabilities.adoption.program import adopt
+from turno.capabilities.adoption.adopting import Listed, adopt, read_adopted, read_list
+from turno.capabilities.adoption.program import adopt as adopt_by_program
 from turno.capabilities.adoption.sharing import share, unshare
 from turno.capabilities.adoption.uninstall import StillInUse, count_open_jobs, obstacles, plan_removal
 from turno.capabilities.adoption.uninstall import uninstall as remove_turno
@@ -17,6 +19,7 @@ from turno.errors import TurnoError
 from turno.jobs.label import counted
 from turno.store.operator.acts import record
 from turno.tenancy.rights.public_rights import hosts, join_host
+from turno.tenancy.schema_migrations.all_schemas import fan_out
 from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import admin_session, migrations, provisioner, tenant_connections
 
@@ -62,31 +65,39 @@ def adopt_command(
         return _adopt_listed(source, jobs=jobs)
     if name is None or source is not None:
         raise click.UsageError("give either SCHEMA or --from")
-    tenant = adopt(Administration(), slug or name, name, company=company, owner=owner, rights=rights)
+    tenant = adopt_by_program(Administration(), slug or name, name, company=company, owner=owner, rights=rights)
     print_message(f"tenant {tenant.slug} of {tenant.company}: schema {tenant.schema} beside {name}")
     return 0
 
 
 def _adopt_listed(source: TextIO, *, jobs: int) -> int:
+    """Adopt the listed schemas that lack an adoption with these rights; refusals do not stop it."""
     settings = read_settings()
-    connect = provisioner(settings)
+    connect, logins, files = provisioner(settings), logins_of(settings), migrations()
     listed = read_list(source)
-
-    def show(added: Added, ended: int, total: int) -> None:
-        if added.error:
-            click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
-        elif ended % STEP == 0 or ended == total:
-            print_message(f"{ended}/{total} {added.listed.slug}")
-
     with connect() as admin:
-        connections = tenant_connections(admin, settings)
-    done = adopt_listed(
-        connect, logins_of(settings), listed, jobs=jobs, connections=connections, migrations=migrations(), progress=show
-    )
-    failed = sum(1 for one in done if one.error)
-    before = len(listed) - len(done)
-    print_message(f"{counted(len(done) - failed, 'tenant')} added, {before:,} already there, {failed:,} refused")
-    return 1 if failed else 0
+        connections, done = tenant_connections(admin, settings), read_adopted(admin)
+    todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
+
+    def add(admin: Connection[Any], one: Listed) -> tuple[Listed, str]:
+        try:
+            company = one.company
+            adopt(admin, logins, one.slug, one.adoption, company=company, connections=connections, migrations=files)
+        except (TurnoError, psycopg.Error) as error:
+            return one, str(error).strip().partition("\n")[0]
+        return one, ""
+
+    def show(added: tuple[Listed, str], ended: int, total: int) -> None:
+        one, error = added
+        if error:
+            click.echo(f"{one.place}, {one.slug}: {error}", err=True)
+        elif ended % STEP == 0 or ended == total:
+            print_message(f"{ended}/{total} {one.slug}")
+
+    refused = sum(bool(error) for _, error in fan_out(connect, todo, add, jobs=jobs, progress=show))
+    before = len(listed) - len(todo)
+    print_message(f"{counted(len(todo) - refused, 'tenant')} added, {before:,} already there, {refused:,} refused")
+    return 1 if refused else 0
 
 
 @schema.command("share", epilog="Example: turno schema share lookups")
