@@ -11,7 +11,7 @@ import pytest
 from tests.attempt_here import attempt, claim_here, execute_here
 from tests.capabilities.effects.other_side import KEY, Place
 from tests.installation import ExampleInstallation
-from turno.capabilities.effects import intents
+from turno.capabilities.effects import once as intents
 from turno.capabilities.effects.once import EffectInDoubt
 from turno.errors import NotIssued
 from turno.jobs.job_context import Absent, Done, Finding, Unknown

@@ -100,8 +100,8 @@ MUTANTS = (
         "a subscriber with keys does not take the event's",
         ORDER,
         PUBLISH,
-        "WHEN h.keyed THEN e.key END AS line",
-        "END AS line",
+        " WHEN h.keyed THEN e.key END)) AS job",
+        " END)) AS job",
         (f"{TESTS}::test_each_subscriber_has_one_job_after_the_commit",),
     ),
     Mutant(

@@ -20,7 +20,8 @@ from psycopg import sql
 
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
-from turno.capabilities.effects import intents, review
+from turno.capabilities.effects import once as intents
+from turno.capabilities.effects import review
 from turno.capabilities.rabbitmq import message as messages
 from turno.runner.session import HandlerConnection
 from turno.store.api import jobs, notifications, watched_jobs

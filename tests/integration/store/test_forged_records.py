@@ -14,7 +14,7 @@ from psycopg import sql
 
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
-from turno.capabilities.effects import intents
+from turno.capabilities.effects import once as intents
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.handler import attempts

@@ -12,11 +12,10 @@ from markupsafe import Markup
 from msgspec import Meta
 
 from turno.capabilities.effects import review
-from turno.capabilities.effects.intents import LONGEST_KEY
 from turno.store.api.jobs import Reader
 from turno.web.api.jobs import find_job
 from turno.web.pages.page_routes import OperatorVisit
-from turno.web.requests import KeyPageQuery, read_body
+from turno.web.requests import LONGEST_TEXT, KeyPageQuery, read_body
 from turno.web.responses import FieldProblem, Kind, Problem, from_row, invalid, page_of
 from turno.web.routes import Call, Routes
 from turno.web.services import at, job_links, services
@@ -55,7 +54,7 @@ class EffectPage:
 class Settlement:
     """The decision: `done`, with the result that the call would have returned, or `absent`."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY)]
+    key: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
     verdict: Literal["done", "absent"]
     result: Any = field(default_factory=lambda: NOT_GIVEN)
 

@@ -2,14 +2,15 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, LiteralString
 from uuid import UUID, uuid5
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from turno import crash_points
-from turno.capabilities.effects import intents
-from turno.capabilities.effects.intents import LONGEST_KEY, Intent
 from turno.errors import (
     ClaimLost,
     EndsAttempt,
@@ -20,18 +21,36 @@ from turno.errors import (
     NotIssued,
     Postponed,
 )
+from turno.jobs.job import Claim
 from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Unknown
 from turno.jobs.json_text import serialise_answer
 from turno.runner.attempt import Steps, drive
 from turno.runner.context import AttemptContext, attempt_of
+from turno.store.statements import named_refusals, qualified, row_of, value_of
 
 log = logging.getLogger(__name__)
 
+LONGEST_KEY = 255
 NOT_ABOUT_THE_EFFECT = (EndsAttempt, HandlerMisuse, InvalidResult, MemoryError)
 OUTSIDE_KEYS = UUID("6f1f2f0c-52a1-4c3e-8b0f-6d1f5a3c9e77")
 
+Session = psycopg.Connection[Any]
 Call = Callable[[Effect], Any]
 Reconcile = Callable[[Effect], Finding | Awaitable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """The record of an effect that an attempt needs; `token` identifies the recorded intent."""
+
+    verdict: Literal["issue", "done", "doubt", "elsewhere", "foreign"]
+    result: Any
+    outside_key: UUID
+    token: UUID
+    caller_gone: bool
+    calls: int
+    since: datetime
+    age: timedelta
 
 
 class EffectInDoubt(InDoubt):
@@ -71,11 +90,11 @@ class OutsideCall:
 
     def steps(self) -> Steps:
         """Yield the calls to make and return the result of the effect."""
-        stored = intents.stored(self._transaction.connection, self._claim, self._key)
+        stored = stored_result(self._transaction.connection, self._claim, self._key)
         if stored is not None:
             return stored[0]
         with self._attempt.between_transactions():
-            known = intents.intend(
+            known = intend(
                 self._transaction.connection, self._claim, self._key, outside_key(self._claim.login.schema, self._key)
             )
             crash_points.reach("intended")
@@ -121,7 +140,7 @@ class OutsideCall:
                 raise NeedsReview(
                     self._key, "it was not found, but the process that may be issuing it was never seen to end"
                 )
-        if not intents.reissue(self._transaction.connection, self._claim, self._key, known.token):
+        if not reissue(self._transaction.connection, self._claim, self._key, known.token):
             raise Postponed(f"another attempt settles {self._key} now")
         return (yield from self._issue(known))
 
@@ -146,19 +165,62 @@ class OutsideCall:
     def _settle(self, intent: Any, result: str | None, by: str) -> None:
         """Record the known outcome, in a new session if the old session broke during the call."""
         try:
-            noted = intents.settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
+            noted = settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
         except psycopg.OperationalError:
             self._transaction.rollback()
-            noted = intents.settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
+            noted = settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
         if not noted:
             raise Postponed(f"{self._key} was settled meanwhile")
 
     def _note_return(self) -> None:
         try:
-            intents.call_returned(self._transaction.connection, self._claim)
+            call_returned(self._transaction.connection, self._claim)
         except (psycopg.Error, ClaimLost) as error:
             # It stays unknown whether this call still runs, and a retry treats it as running.
             log.warning("%s stays in doubt: %s", self._key, error)
 
     def _effect(self, known: Intent) -> Effect:
         return Effect(self._key, known.outside_key, known.calls, known.since, known.age.total_seconds())
+
+
+def stored_result(session: Session, claim: Claim, key: str) -> tuple[Any] | None:
+    """Return the result of an effect that is done, alone in a tuple, or None."""
+    with session.cursor(row_factory=tuple_row) as cursor:
+        statement: LiteralString = (
+            "SELECT result FROM {}.external_effects WHERE key = %s AND type = %s AND state = 'done'"
+        )
+        cursor.execute(qualified(statement, claim.login.schema), (key, claim.type))
+        return cursor.fetchone()
+
+
+def intend(session: Session, claim: Claim, key: str, outside_key: UUID) -> Intent:
+    """Record that this attempt is about to make the call, if it may; raises ClaimLost."""
+    with named_refusals():
+        asked = (claim.job_id, claim.token, key, outside_key)
+        statement = qualified("SELECT * FROM {}.effect_intend(%s, %s, %s, %s)", claim.login.schema)
+        return Intent(*row_of(session, statement, asked))
+
+
+def reissue(session: Session, claim: Claim, key: str, intent: UUID) -> bool:
+    """Take over an intent in doubt; returns whether the recorded intent was still `intent`."""
+    return bool(_value(session, "SELECT {}.effect_reissue(%s, %s, %s, %s)", claim, key, intent))
+
+
+def settle(session: Session, claim: Claim, key: str, intent: UUID, *, result: str | None, by: str) -> bool:
+    """Record that the effect is done, with its result as JSON text, or with None that it is absent.
+
+    Returns whether the recorded intent was still `intent`; raises ClaimLost.
+    """
+    state = "absent" if result is None else "done"
+    statement: LiteralString = "SELECT {}.effect_settle(%s, %s, %s, %s, %s, %s::jsonb, %s)"
+    return bool(_value(session, statement, claim, key, intent, state, result, by))
+
+
+def call_returned(session: Session, claim: Claim) -> None:
+    """Record that the call of this attempt returned without an answer."""
+    _value(session, "SELECT {}.effect_call_returned(%s, %s)", claim)
+
+
+def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
+    with named_refusals():
+        return value_of(session, qualified(statement, claim.login.schema), claim.job_id, claim.token, *parameters)

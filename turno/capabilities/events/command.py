@@ -36,21 +36,11 @@ def list_events(*, tenant: str, name: str | None, after: UUID | None, limit: int
     """List events, newest first, with the types that have a job."""
     with session_of(tenant) as session:
         rows = session.read(lambda reader: stored.listed(reader, name, Page(after, limit)))
-    show(
-        rows,
-        HEADERS,
-        [
-            (
-                row["id"],
-                row["name"],
-                text(row["key"]),
-                text(row["published_at"]),
-                row["user_id"],
-                ", ".join(row["jobs"]),
-            )
-            for row in rows
-        ],
-    )
+    lines = [
+        (row["id"], row["name"], text(row["key"]), text(row["published_at"]), row["user_id"], ", ".join(row["jobs"]))
+        for row in rows
+    ]
+    show(rows, HEADERS, lines)
 
 
 @events.command(epilog="Example: turno event replay --tenant suc0001 --type send_letters --since 7d --missing")

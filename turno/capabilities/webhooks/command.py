@@ -18,6 +18,7 @@ from turno.tenancy.identity.directory import Directory, UnknownTenant
 from turno.wiring.logins import operator_session
 
 MOST = 1000
+SHOWN = ("id", "tenant", "job_id", "url", "attempts")  # of a failed delivery
 by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
 
 
@@ -39,25 +40,14 @@ def list_all(*, tenant: str | None) -> None:
     if wants_json():
         show({"addresses": addresses, "failing": failing})
         return
-    headers = ("number", "address", "tenant", "type", "not taken")
-    print_table(
-        headers, [(a["id"], a["url"], a["tenant"] or "all", a["type"] or "all", a["failing"]) for a in addresses]
-    )
+    lines = [(one["id"], one["url"], one["tenant"] or "all", one["type"] or "all", one["failing"]) for one in addresses]
+    print_table(("number", "address", "tenant", "type", "not taken"), lines)
     if failing:
         click.echo()
-        rows = [
-            (
-                f["id"],
-                f["tenant"],
-                f["job_id"],
-                f["url"],
-                f["attempts"],
-                f["next_at"] or "no more",
-                printable(f["error"]),
-            )
-            for f in failing
+        lines = [
+            (*(one[name] for name in SHOWN), one["next_at"] or "no more", printable(one["error"])) for one in failing
         ]
-        print_table(("id", "tenant", "job", "address", "tries", "next", "error"), rows)
+        print_table(("id", "tenant", "job", "address", "tries", "next", "error"), lines)
 
 
 @webhooks.command(epilog="Example: turno webhook add https://hooks.example/turno --type send_letters")

@@ -77,6 +77,7 @@ def failing(
     Each has id, tenant, job_id, url without its path, attempts, error, next_at, and the address_id of operators.
     Without next_at no further try is made.
     """
+    among = None if companies is None else list(companies)
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """
@@ -85,12 +86,7 @@ def failing(
               AND (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s))
             ORDER BY id LIMIT %(limit)s
             """,
-            {
-                "companies": None if companies is None else list(companies),
-                "tenant": tenant,
-                "after": after,
-                "limit": limit,
-            },
+            {"companies": among, "tenant": tenant, "after": after, "limit": limit},
         ).fetchall()
 
 

@@ -18,41 +18,27 @@ END $$;
 CREATE OR REPLACE FUNCTION event_deliver(p_events uuid[], p_types text[], p_origin turno.new_job, p_again boolean)
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    due record;
-    job turno.new_job := p_origin;
-    jobs turno.new_job[] := '{}';
-    events uuid[] := '{}';
-    formers uuid[] := '{}';
+    jobs turno.new_job[];
+    events uuid[];
+    formers uuid[];
     made integer;
 BEGIN
-    job.priority := 1;
-    FOR due IN
-        SELECT e.id, e.data, e.user_id, h.type, h.version, h.queue, h.max_attempts, j.job_id AS former,
-               CASE WHEN o.ordered THEN h.type || ' in order: ' || e.key WHEN h.keyed THEN e.key END AS line,
-               CASE WHEN o.ordered THEN e.number END AS key_position
+    SELECT array_agg(d.job ORDER BY d.n, d.type), array_agg(d.id ORDER BY d.n, d.type), array_agg(d.former)
+    INTO jobs, events, formers
+    FROM (
+        SELECT p.n, e.id, h.type, j.job_id AS former, jsonb_populate_record(p_origin, jsonb_build_object(
+                   'priority', 1, 'type', h.type, 'version', h.version, 'queue', h.queue, 'max_attempts', h.max_attempts,
+                   'payload', e.data, 'user_id', e.user_id, 'origin', 'event ' || e.id,
+                   'key_position', CASE WHEN o.ordered THEN e.number END, 'concurrency_key',
+                   CASE WHEN o.ordered THEN h.type || ' in order: ' || e.key WHEN h.keyed THEN e.key END)) AS job
         FROM unnest(p_events) WITH ORDINALITY AS p (id, n)
         JOIN background_events e ON e.id = p.id
         JOIN turno.handlers h ON h.type = ANY (p_types)
         CROSS JOIN LATERAL (SELECT e.key IS NOT NULL AND EXISTS (
             SELECT FROM turno.subscriptions s WHERE s.event = e.name AND s.type = h.type AND s.ordered) AS ordered) AS o
         LEFT JOIN background_event_jobs j ON j.event_id = e.id AND j.type = h.type
-        WHERE j.job_id IS NULL OR p_again
-        ORDER BY p.n, h.type
-    LOOP
-        job.type := due.type;
-        job.version := due.version;
-        job.queue := due.queue;
-        job.max_attempts := due.max_attempts;
-        job.payload := due.data;
-        job.user_id := due.user_id;
-        job.concurrency_key := due.line;
-        job.key_position := due.key_position;
-        job.origin := 'event ' || due.id;
-        jobs := jobs || job;
-        events := events || due.id;
-        formers := formers || due.former;
-    END LOOP;
-    IF jobs = '{}' THEN
+        WHERE j.job_id IS NULL OR p_again) AS d;
+    IF jobs IS NULL THEN
         RETURN 0;
     END IF;
     INSERT INTO background_event_jobs AS j (event_id, type, job_id)
