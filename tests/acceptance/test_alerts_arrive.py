@@ -77,5 +77,5 @@ def test_alert_commands_list_alerts_and_test_receivers(
     )
     shown = runner.invoke(main, ["alert", "list"]).output
     assert "it fails" in shown
-    assert "1 messages wait for email after 0 tries" in shown
+    assert "1 message waits for email after 0 attempts" in shown
     assert '"pending"' in runner.invoke(main, ["alert", "list", "--json"]).output

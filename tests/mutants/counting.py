@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a tenant's threshold of alerts is not looked at",
         NUMBERS,
-        "turno/store/operator/failing_jobs.py",
+        "turno/migrations/control/functions/failing_jobs.sql",
         "coalesce(n.alert_failure_percent, t.alert_failure_percent,",
         "coalesce(t.alert_failure_percent, n.alert_failure_percent,",
         (f"{ALERTS}::test_alert_threshold_prefers_tenant_then_type",),

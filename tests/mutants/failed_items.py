@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "nothing is wrong although items fail",
         FAILURES,
-        "turno/store/operator/failing_jobs.py",
+        "turno/migrations/control/functions/failing_jobs.sql",
         "GROUP BY 1, 2, 3, 4 HAVING sum(open) > 0",
         "GROUP BY 1, 2, 3, 4 HAVING sum(open) > 0 AND bool_and(outcome = 'failed')",
         (
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "one failed item of five hundred raises an alert",
         FAILURES,
-        "turno/store/operator/failing_jobs.py",
+        "turno/migrations/control/functions/failing_jobs.sql",
         "(false, o.items_failed, o.items))",
         "(false, o.items_failed, o.items_failed))",
         ("tests/capabilities/alerts/test_alerts.py::test_failed_items_raise_an_alert_from_a_percentage",),

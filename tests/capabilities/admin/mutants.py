@@ -71,8 +71,8 @@ MUTANTS = (
     Mutant(
         "failures of every company are shown",
         BY_COMPANY,
-        "turno/store/operator/failing_jobs.py",
-        "WHERE %(companies)s::text[] IS NULL OR company = ANY (%(companies)s)\n",
+        "turno/migrations/control/functions/failing_jobs.sql",
+        "WHERE p_companies IS NULL OR company = ANY (p_companies)\n",
         "",
         (f"{PAGES}::test_failed_items_are_failures_on_every_page",),
     ),

@@ -6,7 +6,7 @@ ALERTS = "no alert is lost or sent a hundred times"
 STATES = "turno/capabilities/alerts/stored.py"
 ROUNDS = "turno/capabilities/alerts/rounds.py"
 MAIL = "tests/capabilities/alerts/test_mail.py"
-FAILING = "turno/store/operator/failing_jobs.py"
+FAILING = "turno/migrations/control/functions/failing_jobs.sql"
 TESTS = "tests/capabilities/alerts/test_alerts.py"
 
 MUTANTS = (

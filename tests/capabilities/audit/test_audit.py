@@ -13,8 +13,7 @@ from psycopg import errors, sql
 from turno.capabilities.audit.stored import list_audit
 from turno.capabilities.effects.command import set_doubt
 from turno.commands.main import main
-from turno.store.operator.acts import record
-from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
+from turno.store.operator.run_time_settings import ask_worker, record, set_tenant, set_type
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.provision import add_company, add_tenant, reset_login
 from turno.tenancy.provisioning.removal import remove_tenant

@@ -53,8 +53,8 @@ MUTANTS = (
         "a bulk command ignores the filters of capabilities",
         "issue 25: tags are usable in bulk commands",
         "turno/store/operator/job_search.py",
-        "items + _FROM[source] + wanted.predicates + _IN_ORDER",
-        "items + _FROM[source] + _IN_ORDER",
+        "items + _FROM[source] + wanted.predicates + _AFTER",
+        "items + _FROM[source] + _AFTER",
         (f"{API}::test_operators_filter_and_change_by_tag_over_tenants",),
     ),
 )

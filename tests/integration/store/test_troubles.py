@@ -93,7 +93,7 @@ def test_task_failing_for_a_tenant_is_reported(world: ExampleInstallation) -> No
         assert len(told(world)) == failures - 1
     (trouble,) = told(world)
     assert (trouble.sentence, trouble.tenant) == (
-        "1 maintenance tasks fail for suc0001; repair: lock timeout",
+        "1 maintenance task fails for suc0001; repair: lock timeout",
         "suc0001",
     )
     world.engine.end_turn("repair", world.one.id, None, first=DEAD_AFTER, longest=DEAD_AFTER)
@@ -208,10 +208,10 @@ def test_long_wait_of_a_tenant_is_reported(world: ExampleInstallation) -> None:
     world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")
     (trouble,) = told(world)
-    assert trouble.sentence == "suc0001 waits for its turn with 1 jobs"
+    assert trouble.sentence == "suc0001 waits for its turn with 1 job"
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
     (trouble,) = told(world)
-    assert trouble.sentence == "suc0001 is paused with 1 jobs"
+    assert trouble.sentence == "suc0001 is paused with 1 job"
     world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 

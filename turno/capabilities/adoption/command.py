@@ -17,7 +17,7 @@ from turno.commands.output import print_message
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.label import counted
-from turno.store.operator.acts import record
+from turno.store.operator.run_time_settings import record
 from turno.tenancy.rights.public_rights import hosts, join_host
 from turno.tenancy.schema_migrations.all_schemas import fan_out
 from turno.wiring.logins import logins_of

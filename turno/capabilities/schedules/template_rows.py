@@ -8,7 +8,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from turno.jobs.recurring_job import RecurringJob
-from turno.store.operator.acts import speak_for
+from turno.store.operator.run_time_settings import speak_for
 from turno.store.operator.troubles import Trouble
 
 Operator = psycopg.Connection[Any]

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from turno.store.operator.acts import speak_for
+from turno.store.operator.run_time_settings import speak_for
 from turno.store.operator.troubles import Trouble
 
 Operator = psycopg.Connection[Any]

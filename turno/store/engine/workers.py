@@ -8,7 +8,6 @@ import psycopg
 from psycopg.rows import class_row
 
 from turno.jobs.label import counted, lacking
-from turno.jobs.moment import written
 
 UNSERVED: LiteralString = "SELECT * FROM unserved(%s)"
 COUNTED = 1000  # where counting ends
@@ -33,11 +32,17 @@ class Unserved:
         return lacking(self.lacks, job_type=self.type, version=self.version, queue=self.queue)
 
     @property
+    def many(self) -> str:
+        """Return the number of waiting jobs, such as `2 jobs of 1 tenant wait for pool`."""
+        jobs = f"{COUNTED:,} jobs or more" if self.waiting >= COUNTED else counted(self.waiting, "job")
+        return (
+            f"{jobs} of {counted(self.tenants, 'tenant')} {'waits' if self.waiting == 1 else 'wait'} for {self.backend}"
+        )
+
+    @property
     def sentence(self) -> str:
         """Return the missing part and the number of waiting jobs."""
-        jobs = f"{COUNTED:,} jobs or more" if self.waiting >= COUNTED else counted(self.waiting, "job")
-        waiting = f"{jobs} of {counted(self.tenants, 'tenant')} {'waits' if self.waiting == 1 else 'wait'}"
-        return f"{self.why}: {waiting} for {self.backend}, the oldest since {written(self.oldest)}"
+        return f"{self.why}: {self.many}, the oldest since {self.oldest.isoformat(sep=' ', timespec='seconds')}"
 
 
 def unserved(operator: psycopg.Connection[Any], waiting_for: timedelta) -> list[Unserved]:

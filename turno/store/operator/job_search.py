@@ -121,77 +121,39 @@ _SCOPE: LiteralString = """
     AND (%(tenants)s::text[] = '{}' OR tenant = ANY (%(tenants)s::text[]))
     AND (%(types)s::text[] = '{}' OR type = ANY (%(types)s::text[]))
 """
+_ENDED: LiteralString = """
+    AND outcome = ANY (%(outcomes)s::text[])
+    AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
+"""
+_OPEN: LiteralString = """
+    AND state = ANY (%(states)s::text[])
+    AND (%(first)s::uuid IS NULL OR job_id >= %(first)s) AND (%(last)s::uuid IS NULL OR job_id < %(last)s)
+"""
+_ERROR: LiteralString = " AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))"
 _FROM: dict[Source, LiteralString] = {
-    "failed": """
-    FROM (SELECT job_id, tenant, company, type, CASE outcome WHEN 'failed' THEN 'failed' ELSE 'completed' END AS status,
-                 outcome, error, died_at AS at, closed_as, items_done AS done, items_failed AS failed,
-                 NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
-          FROM failed_jobs) AS found
-    WHERE """  # noqa: S608 - made of constants
+    "failed": " FROM failed_jobs AS found WHERE "
     + _SCOPE
-    + """
-      AND outcome = ANY (%(outcomes)s::text[])
-      AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
-      AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))
-      AND (NOT %(waiting)s OR closed_as IS NULL)
-    """,
-    "open": """
-    FROM (SELECT job_id, tenant, company, type, CASE state WHEN 'running' THEN 'running' ELSE 'pending' END AS status,
-                 NULL::text AS outcome, NULL::text AS error, run_at AS at, NULL::text AS closed_as,
-                 NULL::integer AS done, NULL::integer AS failed, run_at, priority, parked, state
-          FROM open_jobs) AS found
-    WHERE """  # noqa: S608 - made of constants
-    + _SCOPE
-    + """
-      AND state = ANY (%(states)s::text[])
-      AND (%(first)s::uuid IS NULL OR job_id >= %(first)s) AND (%(last)s::uuid IS NULL OR job_id < %(last)s)
-    """,
-    "ended": """
-    FROM (SELECT job_id, tenant, company, type,
-                 CASE outcome WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END AS status, outcome,
-                 NULL::text AS error, at, NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
-                 NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
-          FROM ended_jobs) AS found
-    WHERE """  # noqa: S608 - made of constants
-    + _SCOPE
-    + """
-      AND outcome = ANY (%(outcomes)s::text[])
-      AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
-    """,
+    + _ENDED
+    + _ERROR
+    + " AND (NOT %(waiting)s OR closed_as IS NULL)",
+    "open": " FROM open_jobs AS found WHERE " + _SCOPE + _OPEN,
+    "ended": " FROM ended_jobs AS found WHERE " + _SCOPE + _ENDED,
 }
-# Failures on whole days, by their counts.
-_COUNTED: LiteralString = (
-    " AS name, tenant, sum(counted) AS jobs, min(first_at) FILTER (WHERE counted > 0) AS first,"  # noqa: S608
-    " max(last_at) FILTER (WHERE counted > 0) AS last, NULL AS example, sum(items) AS items"
-    " FROM (SELECT *, CASE WHEN %(waiting)s THEN open ELSE jobs END AS counted FROM failed_job_counts"
-    " WHERE (%(first_day)s::date IS NULL OR day >= %(first_day)s)"
-    " AND (%(past_day)s::date IS NULL OR day < %(past_day)s) AND outcome = ANY (%(outcomes)s::text[])"
-    " AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))) AS found WHERE "
-    + _SCOPE
-    + " GROUP BY 1, 2 HAVING sum(counted) > 0"
-)
-# Failures on days that are not counted whole.
-_BESIDE_DAYS: LiteralString = _FROM["failed"] + "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)"
 _COLUMNS: LiteralString = (
     "job_id, tenant, company, type, status, outcome, error, at, closed_as, done, failed, run_at, priority, parked"
 )
 _BY_TIME: LiteralString = """
-      AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
+    AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
     ORDER BY at DESC, job_id DESC LIMIT %(limit)s
 """
 _BY_ID: LiteralString = """
-      AND (%(before_open)s::uuid IS NULL OR job_id < %(before_open)s)
-    ORDER BY job_id DESC LIMIT %(limit)s
+    AND (%(before_open)s::uuid IS NULL OR job_id < %(before_open)s) ORDER BY job_id DESC LIMIT %(limit)s
 """
 _AFTER: LiteralString = " AND (%(after)s::uuid IS NULL OR job_id > %(after)s)"
-_IN_ORDER: LiteralString = (
-    _AFTER
-    + """
-      AND job_id < %(made_before)s
-      AND (%(through)s::uuid IS NULL OR job_id <= %(through)s)
+_IN_ORDER: LiteralString = """
+    AND job_id < %(made_before)s AND (%(through)s::uuid IS NULL OR job_id <= %(through)s)
     ORDER BY job_id LIMIT %(limit)s
 """
-)
 
 
 class SearchTooLong(Exception):
@@ -241,41 +203,50 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
         wanted = replace(wanted, outcomes=sorted(wanted.ended & set(FAILURES)))
         if not wanted.outcomes:
             return []
-    columns: dict[GroupBy, LiteralString] = {"error": "error", "type": "type", "tenant": "tenant", "company": "company"}
-    column = columns[by]
     if not wanted.sources:
         return []
-    parts: list[LiteralString] = [
-        "SELECT " + column + " AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,"
-        " max(job_id::text) AS example, 0 AS items" + _FROM[source] + wanted.predicates + " GROUP BY 1, 2"
-        for source in wanted.sources
-        if source != "failed"
-    ]
-    if "failed" in wanted.sources:
-        parts.append("SELECT " + column + _COUNTED)
+    names: dict[GroupBy, LiteralString] = {name: name for name in ("error", "type", "tenant", "company")}
+    name, predicates = names[by], wanted.predicates
+    parts: list[LiteralString] = []
+    for source in wanted.sources:
+        failed = source == "failed"
+        example: LiteralString = "NULL" if failed else "max(job_id::text)"
+        rest: LiteralString = "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)" if failed else ""
         parts.append(
-            "SELECT " + column + ", tenant, count(*), min(at), max(at), NULL,"
-            " coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0)"
-            + _BESIDE_DAYS
-            + wanted.predicates
-            + " GROUP BY 1, 2"
+            f"""SELECT {name} AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,
+                       {example} AS example,
+                       coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0) AS items
+                {_FROM[source]} {predicates} {rest} GROUP BY 1, 2"""
+        )
+    if "failed" in wanted.sources:
+        # Failures on whole days, by their counts.
+        parts.append(
+            f"""SELECT {name}, tenant, sum(counted), min(first_at) FILTER (WHERE counted > 0),
+                       max(last_at) FILTER (WHERE counted > 0), NULL, sum(items)
+                FROM (SELECT *, CASE WHEN %(waiting)s THEN open ELSE jobs END AS counted FROM failed_job_counts
+                      WHERE (%(first_day)s::date IS NULL OR day >= %(first_day)s)
+                        AND (%(past_day)s::date IS NULL OR day < %(past_day)s)
+                        AND outcome = ANY (%(outcomes)s::text[]) {_ERROR}) AS found
+                WHERE {_SCOPE} GROUP BY 1, 2 HAVING sum(counted) > 0"""  # noqa: S608
         )
     # Hash aggregates first; an example is looked up only for the groups of the page.
-    statement: LiteralString = (
-        "WITH of_tenants AS ("  # noqa: S608 - made of constants
-        " SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example,"
-        " sum(items) AS items FROM (" + " UNION ALL ".join(parts) + ") AS part GROUP BY name, tenant"
-        "), groups AS ("
-        " SELECT name, sum(jobs)::bigint AS jobs, sum(items)::bigint AS items, count(*) AS tenants,"
-        " min(first) AS first, max(last) AS last,"
-        " max(example || ' ' || tenant) AS example, (array_agg(tenant ORDER BY last DESC))[1] AS lately"
-        " FROM of_tenants GROUP BY name ORDER BY jobs DESC, name LIMIT %(limit)s)"
-        " SELECT g.name, g.jobs, g.items, g.tenants, g.first, g.last,"
-        " coalesce(g.example, one.job_id || ' ' || g.lately) AS example"
-        " FROM groups g LEFT JOIN LATERAL ("
-        "SELECT job_id" + _FROM["failed"] + wanted.predicates + " AND tenant = g.lately AND " + column + " = g.name"
-        " ORDER BY at DESC, job_id DESC LIMIT 1) AS one ON g.example IS NULL ORDER BY g.jobs DESC, g.name"
-    )
+    statement: LiteralString = f"""
+        WITH of_tenants AS (
+            SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example,
+                   sum(items) AS items
+            FROM ({" UNION ALL ".join(parts)}) AS part GROUP BY name, tenant
+        ), groups AS (
+            SELECT name, sum(jobs)::bigint AS jobs, sum(items)::bigint AS items, count(*) AS tenants,
+                   min(first) AS first, max(last) AS last,
+                   max(example || ' ' || tenant) AS example, (array_agg(tenant ORDER BY last DESC))[1] AS lately
+            FROM of_tenants GROUP BY name ORDER BY jobs DESC, name LIMIT %(limit)s
+        )
+        SELECT g.name, g.jobs, g.items, g.tenants, g.first, g.last,
+               coalesce(g.example, one.job_id || ' ' || g.lately) AS example
+        FROM groups g LEFT JOIN LATERAL (
+            SELECT job_id {_FROM["failed"]} {predicates} AND tenant = g.lately AND {name} = g.name
+            ORDER BY at DESC, job_id DESC LIMIT 1) AS one ON g.example IS NULL
+        ORDER BY g.jobs DESC, g.name"""  # noqa: S608
     given = wanted.parameters | _days(wanted) | {"limit": limit}
     with operator.cursor(row_factory=dict_row) as cursor:
         # One plan for all filters takes fifteen times as long as each filter's own.
@@ -328,7 +299,9 @@ def targets(
     row = operator.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # noqa: S101 - a statement without FROM returns a row
     items: LiteralString = "CASE WHEN outcome <> 'failed' THEN coalesce(failed, 0) ELSE 0 END"
-    statement: LiteralString = "SELECT job_id, tenant, " + items + _FROM[source] + wanted.predicates + _IN_ORDER
+    statement: LiteralString = (
+        "SELECT job_id, tenant, " + items + _FROM[source] + wanted.predicates + _AFTER + _IN_ORDER
+    )
     while limit > 0:
         asked = min(limit, PAGE)
         given = wanted.parameters | {

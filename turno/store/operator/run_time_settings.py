@@ -1,4 +1,4 @@
-"""Run-time settings by operators: of tenants, of job types, and of workers. Each change is audited."""
+"""Acts of operators: run-time settings of tenants, of job types, and of workers. Each change is audited."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, LiteralString
@@ -9,7 +9,17 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.jobs.handler import Handler
-from turno.store.operator.acts import speak_for
+
+
+def speak_for(operator: psycopg.Connection[Any], actor: str) -> None:
+    """Set the actor of the open transaction's changes."""
+    operator.execute("SELECT set_config('turno.actor', %s, true)", (actor,))
+
+
+def record(admin: psycopg.Connection[Any], action: str, *, subject: str) -> None:
+    """Record an act that changes no row, such as a role's new rights; the provisioner may."""
+    admin.execute("INSERT INTO turno.operator_acts (action, subject) VALUES (%s, %s)", (action, subject))
+
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]

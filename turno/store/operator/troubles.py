@@ -1,6 +1,7 @@
 """Read the faults of a running installation: affected tenant, start, and the command that repairs it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Any, NamedTuple
@@ -9,8 +10,8 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from turno.capability import backends, installed, load
-from turno.jobs.label import lacking
-from turno.store.operator.failing_jobs import failing_jobs
+from turno.jobs.label import counted
+from turno.store.engine.workers import Unserved, unserved
 
 UNSERVED_FOR = timedelta(minutes=1)
 RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
@@ -42,73 +43,66 @@ def troubles(
     Faults that all tenants share, such as a silent worker, are always included.
     """
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
-        unserved = cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)).fetchall()
+        named = None if companies is None else list(companies)
+        lacking = unserved(operator, UNSERVED_FOR)
         found = [
-            *_unserved(cursor, unserved, companies),
+            *_unserved(cursor, lacking, named),
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
             *_failing_maintenance(cursor),
             *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
-            *_long_waits(cursor, unserved),
-            *_paused_types(cursor, companies),
-            *_failures(cursor, companies),
+            *_long_waits(cursor, lacking),
+            *_paused_types(cursor, named),
+            *_failures(cursor, named),
             *_parked(cursor),
             *_old_snapshot(cursor),
         ]
         found.sort(key=lambda one: not one.alert)
-        if companies is None:
+        if named is None:
             return found
-        theirs = _slugs(cursor, companies)
+        cursor.execute(
+            "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)", (named,)
+        )
+        theirs = {row[0] for row in cursor}
         return [one for one in found if one.tenant is None or one.tenant in theirs]
 
 
-def _slugs(cursor: psycopg.Cursor[Any], companies: Sequence[str]) -> set[str]:
-    cursor.execute(
-        "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)",
-        (list(companies),),
-    )
-    return {row.slug for row in cursor}
-
-
 def _unserved(
-    cursor: psycopg.Cursor[Any], unserved: Sequence[Any], companies: Sequence[str] | None
+    cursor: psycopg.Cursor[Any], unserved: Sequence[Unserved], companies: list[str] | None
 ) -> Iterator[Trouble]:
     known = backends()
     for found in unserved:
         one = found if companies is None else _within(cursor, found, companies)
         if not one.waiting:
             continue
-        why = lacking(one.lacks, job_type=one.type, version=one.version, queue=one.queue)
-        many = f"{one.waiting} jobs of {one.tenants} tenants wait for {one.backend}"
         values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
         # Maintenance moves the jobs of a backend without a folder.
-        command = known.get(one.backend, known["exec"]).worker
-        release = "; start a worker of the release that knows it, or cancel the jobs"
+        command, remedy = known.get(one.backend, known["exec"]).worker, ""
         match one.lacks:
             case "type":
                 command = f"turno job cancel --all --type {quote(one.type)} --status pending --dry-run"
             case "version":
                 command = f"turno job list --all --type {quote(one.type)} --status pending"
             case "queue":
-                command, release = f"{command} --queues {quote(one.queue)}", ""
-            case _:
-                release = ""
-        sentence = f"{why}: {many}{release}"
+                command = f"{command} --queues {quote(one.queue)}"
+        if one.lacks in ("type", "version"):
+            remedy = "; start a worker of the release that knows it, or cancel the jobs"
+        sentence = f"{one.why}: {one.many}{remedy}"
         yield Trouble(sentence, one.oldest, command, f"lacks {one.lacks}", values | {"n": one.waiting})
 
 
-def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> Any:
-    """Return the row with the counts of these companies' tenants only."""
+def _within(cursor: psycopg.Cursor[Any], one: Unserved, companies: list[str]) -> Unserved:
+    """Return the jobs of the tenants of these companies only."""
     (row,) = cursor.execute(
         """
         SELECT coalesce(sum(k.tickets), 0)::bigint AS waiting, count(DISTINCT k.tenant_id) AS tenants,
-               min(k.oldest) AS oldest
+               coalesce(min(k.oldest), now()) AS oldest
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id JOIN companies c ON c.id = n.company_id
         WHERE k.state = 'ready' AND k.backend = %s AND k.queue = %s AND k.type = %s AND c.slug = ANY (%s)
         """,
-        (one.backend, one.queue, one.type, list(companies)),
+        (one.backend, one.queue, one.type, companies),
     ).fetchall()
-    return one._replace(waiting=row.waiting, tenants=row.tenants, oldest=row.oldest)
+    return replace(one, **row._asdict())
 
 
 def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Iterator[Trouble]:
@@ -145,7 +139,8 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """
     )
     for one in cursor:
-        what = f"{one.tasks} maintenance tasks fail for {one.slug}; {one.first}"
+        fail = "fails" if one.tasks == 1 else "fail"
+        what = f"{counted(one.tasks, 'maintenance task')} {fail} for {one.slug}; {one.first}"
         yield Trouble(
             what, one.since, "turno maintain --once", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug
         )
@@ -171,15 +166,15 @@ def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterato
     for tenant in cursor:
         values = {"tenant": tenant.slug, "n": tenant.waiting}
         if tenant.paused_at:
-            what, command = f"{tenant.slug} is paused with {tenant.waiting} jobs", _resume("tenant", tenant.slug)
+            what = f"{tenant.slug} is paused with {counted(tenant.waiting, 'job')}"
+            command = _resume("tenant", tenant.slug)
             yield Trouble(what, tenant.since, command, "paused tenant", values, tenant.slug, alert=False)
         else:
-            what = f"{tenant.slug} waits for its turn with {tenant.waiting} jobs"
+            what = f"{tenant.slug} waits for its turn with {counted(tenant.waiting, 'job')}"
             yield Trouble(what, tenant.since, "turno tenant shares", "long wait", values, tenant.slug)
 
 
-def _paused_types(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
-    named = None if companies is None else list(companies)
+def _paused_types(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Iterator[Trouble]:
     cursor.execute(
         """
         SELECT k.type, sum(k.tickets)::bigint AS waiting, count(DISTINCT k.tenant_id) AS tenants, min(k.oldest) AS since
@@ -188,10 +183,10 @@ def _paused_types(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) 
         WHERE k.state = 'ready' AND n.paused_at IS NULL AND (%s::text[] IS NULL OR c.slug = ANY (%s))
         GROUP BY k.type HAVING min(k.oldest) < now() - %s::interval ORDER BY since
         """,
-        (named, named, LONG_WAIT),
+        (companies, companies, LONG_WAIT),
     )
     for one in cursor:
-        what = f"{one.type} is paused with {one.waiting} jobs of {one.tenants} tenants"
+        what = f"{one.type} is paused with {counted(one.waiting, 'job')} of {counted(one.tenants, 'tenant')}"
         values = {"type": one.type, "n": one.waiting, "tenants": one.tenants}
         yield Trouble(what, one.since, _resume("type", one.type), "paused type", values, alert=False)
 
@@ -200,12 +195,19 @@ def _resume(what: str, name: str) -> str:
     return f"turno {what} set {quote(name)} --resumed"
 
 
-def _failures(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
-    for one in failing_jobs(cursor.connection, companies):
+def _failures(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Iterator[Trouble]:
+    cursor.execute(
+        """
+        SELECT * FROM failing_jobs(%s)
+        ORDER BY above_threshold DESC, failed DESC, unresolved DESC, type, error_class, whole_jobs DESC
+        """,
+        (companies,),
+    )
+    for one in cursor:
         where = one.tenant or f"{one.tenants:,} tenants"
         what = f"{one.type} fails in {where}" if one.whole_jobs else f"items of {one.type} fail in {where}"
         n = one.failed if one.ended else one.unresolved
-        many = f"{n:,} of {one.ended:,} in the last hour" if one.ended else f"{n:,} unresolved jobs"
+        many = f"{n:,} of {one.ended:,} in the last hour" if one.ended else counted(n, "unresolved job")
         mostly = "mostly " if n > 1 else ""
         scope = f"--tenant {one.tenant}" if one.tenant else "--all"
         filters = f"--type {quote(one.type)} --error {quote(one.error_class)}"
@@ -224,7 +226,8 @@ def _failures(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> I
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute("SELECT slug, jobs FROM jobs_in_review ORDER BY jobs DESC, slug")
     for tenant in cursor:
-        what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person settles a doubt"
+        wait = "waits" if tenant.jobs == 1 else "wait"
+        what = f"{counted(tenant.jobs, 'job')} of {tenant.slug} {wait} until a person settles a doubt"
         command = f"turno job list --tenant {tenant.slug} --needs-review"
         yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
 

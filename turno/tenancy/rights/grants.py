@@ -24,7 +24,7 @@ _CONTROL = Matrix(
         host="enqueue enqueue_many",
         owners="uuid_v7 tenant_of due_state lacking paused error_group rate_take",
         web="rate_take backend_for",
-        operator="unserved backend_for reroute outcome_bounds wait_at is_end",
+        operator="unserved failing_jobs backend_for reroute outcome_bounds wait_at is_end",
         engine="announce worker_start worker_alive worker_stop worth_staying prune_workers silence_left lease_take"
         " orphans promote due_in claim claim_job held unclaim unclaimed unserved move_unserved tenant_turns"
         " tenant_turn_begin tenant_turn_end company_of session_schemas analyze_grown count_outcomes"

@@ -430,10 +430,12 @@ CREATE TRIGGER part_left AFTER DELETE ON tickets FOR EACH ROW
 CREATE TRIGGER count AFTER INSERT OR UPDATE OF closed_at OR DELETE ON dead_letters
     FOR EACH ROW EXECUTE FUNCTION count_dead_letter();
 
--- The operator's view of failures, with tenant and company.
+-- The operator's views of jobs have the same columns; here the failures.
 CREATE VIEW failed_jobs AS
-SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type, d.outcome, d.error, d.items_done, d.items_failed, d.died_at,
-       d.closed_at, d.closed_as
+SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type,
+       CASE d.outcome WHEN 'failed' THEN 'failed' ELSE 'completed' END AS status, d.outcome, d.error, d.died_at AS at,
+       d.closed_as, d.items_done AS done, d.items_failed AS failed,
+       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
 FROM dead_letters d JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
 -- Each outcome of a batch as a row.
@@ -442,20 +444,26 @@ SELECT b.tenant_id, b.type, b.outcome, b.at, o.job_id, o.wait_ms, o.run_ms, o.it
 FROM outcome_batches b CROSS JOIN LATERAL unnest(b.jobs, b.wait_ms, b.run_ms, b.items_done, b.items_failed)
     AS o (job_id, wait_ms, run_ms, items_done, items_failed);
 
--- The operator's view of jobs that completed or were cancelled, without the jobs in failed_jobs. A part with failed
--- items is here if its job counts the items.
+-- Jobs that completed or were cancelled, without the jobs in failed_jobs. A part with failed items is here if its job
+-- counts the items.
 CREATE VIEW ended_jobs AS
-SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome, o.at
+SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type,
+       CASE o.outcome WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END AS status, o.outcome, NULL::text AS error, o.at,
+       NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
+       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
 FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
 WHERE o.job_id IS NOT NULL
   AND (o.outcome IN ('completed', 'cancelled')
        OR o.outcome IN ('completed_with_failures', 'nothing_done') AND o.items_failed IS NULL);
 
--- The operator's view of open jobs. A parked job, which waits for a person, has no run_at.
+-- Open jobs, with the due time as `at`. A parked job, which waits for a person, has no run_at.
 CREATE VIEW open_jobs AS
-SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type, t.queue, t.priority, t.state, t.backend, t.attempt,
-       CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at, t.state = 'review' AS parked, t.worker_id
-FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
+SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type,
+       CASE t.state WHEN 'running' THEN 'running' ELSE 'pending' END AS status, NULL::text AS outcome, NULL::text AS error,
+       due.run_at AS at, NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
+       due.run_at, t.priority, t.state = 'review' AS parked, t.state, t.worker_id
+FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
+CROSS JOIN LATERAL (SELECT CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at) AS due;
 
 -- The operator's view of tickets: a view runs as its owner, which is exempt from the policies.
 CREATE VIEW ticket_counts AS
