@@ -13,7 +13,7 @@ from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.errors import NotStarted
-from turno.runner import exit_codes, resource_limits
+from turno.runner import exit_codes, processes
 from turno.runner.child_main import ChildConfig
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import LoginRefused
@@ -90,4 +90,4 @@ def test_child_without_result_exits_by_code_of_the_cause(
 
 def adopt_no_orphans() -> None:
     """Restore this process's state from before its fork server: no other test counts on orphans that come here."""
-    ctypes.CDLL(None).prctl(resource_limits.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    ctypes.CDLL(None).prctl(processes.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -251,8 +251,8 @@ def test_daemon_ends_with_time_limit_and_other_children_stay(world: ExampleInsta
 ADOPT = """
 import os, subprocess, sys
 from turno.queues.interface import LAUNCHED
-from turno.runner import leftover_processes, resource_limits
-resource_limits.adopt_orphans()
+from turno.runner import processes
+processes.adopt_orphans()
 LEAVE = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=2).pid)"
 FORK = "import os, sys, time; pid = os.fork(); print(pid, flush=True) if pid else (os.close(1), time.sleep(60))"
 def orphan(*command):
@@ -261,9 +261,9 @@ def orphan(*command):
 launch = LEAVE.replace("'sleep', '60'", "sys.executable, *%r, '-c', 'import time; time.sleep(60)'" % (LAUNCHED,))
 launched, stray, spared = (orphan(sys.executable, "-c", code) for code in (launch, LEAVE, LEAVE))
 fork = orphan(sys.executable, *LAUNCHED, "-c", FORK)
-assert leftover_processes.children() == {launched, stray, spared, fork}
-leftover_processes.end(spare={spared})
-assert leftover_processes.children() == {launched, spared}
+assert processes.children() == {launched, stray, spared, fork}
+processes.end_leftovers(spare={spared})
+assert processes.children() == {launched, spared}
 os.kill(launched, 9)
 os.kill(spared, 9)
 """

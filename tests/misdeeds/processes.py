@@ -16,7 +16,7 @@ import psycopg
 from tests.misdeeds.deed import DEEDS, OddPayload, write
 from tests.misdeeds.steps import wait_for_cancel
 from turno.jobs.job_context import JobContext
-from turno.runner import leftover_processes
+from turno.runner import processes
 
 HOARD: list[bytearray] = []
 
@@ -44,7 +44,7 @@ def fork_twice_and_return(job: JobContext, payload: OddPayload) -> dict[str, Any
             if copy:
                 DEEDS[payload.text](job, payload)
             return {"copy": copy}
-    while not leftover_processes.none() and any(not _ended(pid) for pid in leftover_processes.children()):
+    while not processes.none() and any(not _ended(pid) for pid in processes.children()):
         time.sleep(0.01)
     write(job)
     return {"copy": None}

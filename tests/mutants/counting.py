@@ -80,8 +80,8 @@ MUTANTS = (
         "lost claims are not counted",
         NUMBERS,
         "turno/runner/executor.py",
-        "if not lost:",
-        "if lost is not None:",
+        "if status == LOST]:",
+        "if False]:",
         (f"{LOST}::test_lost_claim_writes_nothing_and_neighbours_complete[0-pending]",),
     ),
     Mutant(

@@ -186,7 +186,7 @@ MUTANTS = (
     Mutant(
         "a fork of a launched worker outlives its job",
         "a handler's processes end with its job",
-        "turno/runner/leftover_processes.py",
+        "turno/runner/processes.py",
         " and not flags & PF_FORKNOEXEC",
         "",
         ("tests/faults/test_handlers_that_misbehave.py::test_launched_workers_survive_adoption_clean_up",),

@@ -224,10 +224,10 @@ MUTANTS = (
     Mutant(
         "after an attempt there is no limit of memory",
         "section 6: a memory limit",
-        "turno/runner/resource_limits.py",
+        "turno/runner/processes.py",
         "resource.setrlimit(resource.RLIMIT_DATA, (before, most))",
         "resource.setrlimit(resource.RLIMIT_DATA, (most, most))",
-        ("tests/unit/runner/test_resource_limits.py::test_limit_is_restored_after_an_attempt",),
+        ("tests/unit/runner/test_processes.py::test_limit_is_restored_after_an_attempt",),
     ),
     Mutant(
         "a death without a witness is no part of the job's history",

@@ -31,7 +31,7 @@ from turno.jobs.outcome import (
 )
 from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
-from turno.runner.resource_limits import limited_memory
+from turno.runner.processes import limited_memory
 from turno.runner.session import HandlerConnection
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts

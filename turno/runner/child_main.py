@@ -16,7 +16,7 @@ import psycopg
 from turno import crash_points, tracing
 from turno.errors import NotStarted
 from turno.jobs.job import Batch, Claim
-from turno.runner import exit_codes, leftover_processes, resource_limits
+from turno.runner import exit_codes, processes
 from turno.runner.line_ring import KeptLines
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.session import collided
@@ -57,9 +57,9 @@ def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, 
     """
     code = exit_codes.BROKEN
     try:
-        resource_limits.await_parent(parent)
-        resource_limits.die_with_parent(parent)
-        resource_limits.adopt_orphans()
+        processes.await_parent(parent)
+        processes.die_with_parent(parent)
+        processes.adopt_orphans()
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -82,7 +82,7 @@ class BatchLoop:
         self._channel = channel
         self._shared = shared
         self._callbacks = WorkerCallbacks(
-            shared=shared, progressed=self._report_progress, started=self._start, tidy=_end_leftovers
+            shared=shared, progressed=self._report_progress, started=self._start, tidy=processes.end_leftovers
         )
         self._jobs_run = 0
         self._began: float | None = None
@@ -101,7 +101,7 @@ class BatchLoop:
             self._began = None
             ended = _run(self._config, batch[: max(1, self._config.jobs - self._jobs_run)], self._callbacks)
             if isinstance(ended, int):
-                _end_leftovers()
+                processes.end_leftovers()
                 return ended
             took = 0.0 if self._began is None else monotonic() - self._began
             self._jobs_run += len(ended)
@@ -132,7 +132,7 @@ class BatchLoop:
 
     def _has_run_enough(self) -> bool:
         most = self._config.memory_mb
-        return self._jobs_run >= self._config.jobs or (most is not None and resource_limits.resident_megabytes() > most)
+        return self._jobs_run >= self._config.jobs or (most is not None and processes.resident_megabytes() > most)
 
 
 def _show_title(batch: Batch) -> None:
@@ -144,11 +144,6 @@ def _show_title(batch: Batch) -> None:
         first, more = batch[0], len(batch) - 1
         doing = f"{first.login.slug} {first.type} {first.job_id}" + (f" and {more} more" if more else "")
     setproctitle.setproctitle(f"turno: {doing}")
-
-
-def _end_leftovers() -> None:
-    if not leftover_processes.none():
-        leftover_processes.end()
 
 
 def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str] | int:

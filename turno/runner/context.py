@@ -7,27 +7,28 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from json import dumps, loads
 from time import monotonic
-from typing import Any, LiteralString, TypeVar
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 import psycopg
 
 from turno.errors import CancelRequested, HandBack, HandlerMisuse, PermanentFailure
 from turno.jobs.converter import check_payload
 from turno.jobs.error_record import AttemptErrors
-from turno.jobs.handler import JobHandler, Registry
+from turno.jobs.handler import JobHandler
 from turno.jobs.job import PriorityName
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Enqueued, NewJob, UniqueFor, payload_of
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import AttemptBatch, LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection, Sessions
-from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
-from turno.settings import Settings
 from turno.store.handler import attempts
 from turno.store.handler.pipeline import Started
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.identity.tenant import CompanyLogin
+
+if TYPE_CHECKING:
+    from turno.runner.executor import Executor
 
 T = TypeVar("T")
 # The functions of a policy would run with the rights on all branches: PostgreSQL refuses a table with policies instead.
@@ -95,16 +96,7 @@ class AttemptContext(JobContext):
     """One attempt's view of its job."""
 
     def __init__(
-        self,
-        *,
-        transaction: BatchTransaction,
-        started: Started,
-        shared: SharedState,
-        sessions: Sessions,
-        progressed: Callable[[], None],
-        handler: type[JobHandler[Any]],
-        registry: Registry,
-        settings: Settings,
+        self, transaction: BatchTransaction, started: Started, handler: type[JobHandler[Any]], executor: "Executor"
     ) -> None:
         claim = transaction.claim
         self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
@@ -117,12 +109,11 @@ class AttemptContext(JobContext):
         self.checkpoint_state = started.checkpoint
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), self.log_fields)
         self.transaction = transaction
-        self._shared = shared
-        self.registry = registry
-        self.settings = settings
-        self._progressed = progressed
-        self._sessions = sessions
-        self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
+        self.registry = executor.registry
+        self.settings = executor.settings
+        self._callbacks = executor.callbacks
+        self._sessions = executor.sessions
+        self._company = CompanyReading(claim.company, executor.sessions) if claim.company is not None else None
         self.claim = claim
         self._over = False
         self._second: HandlerConnection | None = None
@@ -166,7 +157,7 @@ class AttemptContext(JobContext):
             asked = attempts.progress(self._second_session(), self.claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
-        self._progressed()
+        self._callbacks.progressed()
         if asked:
             raise CancelRequested("a user cancelled this job")
 
@@ -248,15 +239,15 @@ class AttemptContext(JobContext):
         """Stop here if a user cancelled the job, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
         if drain:
-            self._progressed()
+            self._callbacks.progressed()
         if asked:
             raise CancelRequested("a user cancelled this job")
-        if drain and self._shared.requested:
+        if drain and self._callbacks.shared.requested:
             raise HandBack("the worker is stopping; another worker continues the job")
 
     def stop_if_overdue(self) -> None:
         """End this process if its time limit has passed: the parent records the cause."""
-        if self._shared.overdue:
+        if self._callbacks.shared.overdue:
             os._exit(TIME_LIMIT)
 
     def finish(self) -> None:

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 
 import psycopg
@@ -33,26 +34,19 @@ SHARED_SECONDS = 0.02  # after which a transaction is committed, though more job
 LOST = "lost"  # the status of a job with a lost claim or an unconfirmed commit
 
 
+@dataclass(slots=True, kw_only=True)
 class Executor:
-    """Runs batches to their records; the process may end at any line without losing or doubling work."""
+    """Runs batches to their records; the process may end at any line without losing or doubling work.
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        sessions: Sessions,
-        worker: str,
-        callbacks: WorkerCallbacks,
-        chance: Callable[[], float] = random.random,
-        settings: Settings | None = None,
-    ) -> None:
-        """Capabilities read `settings`, which have no secrets; by default the defaults."""
-        self.registry = registry
-        self.callbacks = callbacks
-        self.chance = chance
-        self.sessions = sessions
-        self.worker = worker
-        self.settings = settings or Settings()
+    Capabilities read `settings`, which have no secrets.
+    """
+
+    registry: Registry
+    sessions: Sessions
+    worker: str
+    callbacks: WorkerCallbacks
+    chance: Callable[[], float] = random.random
+    settings: Settings = field(default_factory=Settings)
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
         """Run the jobs in order; returns the status of each ended job. The missing jobs were not begun."""
@@ -66,17 +60,12 @@ class Executor:
                     break
                 run.job(number)
             run.commit()
-            self._count_lost(transaction, tuple(claim for claim, status in run.ends.items() if status == LOST))
+            if lost := [claim for claim, status in run.ends.items() if status == LOST]:
+                try:
+                    transaction.retry_on_new_session(lambda session: attempts.lost(session, lost))
+                except psycopg.Error as error:  # a database that is away is not waited for
+                    log.warning("%d lost claims were not counted: %s", len(lost), str(error).partition("\n")[0])
         return run.ends
-
-    def _count_lost(self, transaction: BatchTransaction, lost: Batch) -> None:
-        """Have the statistics say that claims were lost; a database that is away is not waited for."""
-        if not lost:
-            return
-        try:
-            transaction.retry_on_new_session(lambda session: attempts.lost(session, lost))
-        except psycopg.Error as error:
-            log.warning("%d lost claims were not counted: %s", len(lost), str(error).partition("\n")[0])
 
 
 class Run:
@@ -135,7 +124,8 @@ class Run:
         except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
             if not self._transaction.kept:  # the kept jobs are committed: the error concerns the following jobs
                 raise
-            self._give_up(error, tries if len(self._kept) == 1 else None, reply_lost=_reply_lost(error))
+            reply_lost = isinstance(error, psycopg.Error) and unreachable(error)
+            self._give_up(error, tries if len(self._kept) == 1 else None, reply_lost=reply_lost)
             return
         crash_points.reach("completed")
         self._completed()
@@ -162,22 +152,15 @@ class Run:
                 self._give_up(error)
 
     def _enter(self, number: int) -> Attempt | None:
-        transaction, callbacks = self._transaction, self._executor.callbacks
+        transaction = self._transaction
         transaction.claim = claim = self._batch[number]
         if (started := transaction.enter(number)) is None:
             self._lose(claim, "its claim was lost before it was begun")
             return None
-        context = AttemptContext(
-            transaction=transaction,
-            started=started,
-            shared=callbacks.shared,
-            sessions=self._executor.sessions,
-            progressed=callbacks.progressed,
-            handler=self._handler,
-            registry=self._executor.registry,
-            settings=self._executor.settings,
-        )
-        spans = tracing.tracer().attempt(started.trace_context, _of_spans(claim))
+        context = AttemptContext(transaction, started, self._handler, self._executor)
+        about: dict[str, str | int] = {"turno.tenant": claim.login.slug, "turno.type": claim.type}
+        about |= {"turno.job": str(claim.job_id), "turno.attempt": claim.attempt}
+        spans = tracing.tracer().attempt(started.trace_context, about)
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
     def _alone(self, number: int, attempt: Attempt, outcome: Reschedule | Cancel | Exception, tries: int) -> None:
@@ -261,12 +244,3 @@ class Run:
         if attempt is not None:
             attempt.over(LOST)
         self._executor.callbacks.shared.rests()
-
-
-def _of_spans(claim: Claim) -> dict[str, str | int]:
-    about: dict[str, str | int] = {"turno.tenant": claim.login.slug, "turno.type": claim.type}
-    return about | {"turno.job": str(claim.job_id), "turno.attempt": claim.attempt}
-
-
-def _reply_lost(error: Exception) -> bool:
-    return isinstance(error, psycopg.Error) and unreachable(error)

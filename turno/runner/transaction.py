@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 T = TypeVar("T")
+LONG_AGO = 0.0  # by the monotonic clock
 AT_REST = "the call of job.once must not use the database: no transaction is open around it"
 FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, within which its other jobs begin without another fetch
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
@@ -242,7 +243,9 @@ class BatchTransaction:
             pipeline.end_unit()
         ended = len(pipeline)
         if following:
-            self._opening(pipeline, following)
+            if following[0].job_id not in self.found or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:
+                pipeline.fetch_apart(following)
+            pipeline.begin()
         pipeline.send()
         with named_refusals():
             pipeline.raise_refusal(ended)
@@ -277,7 +280,7 @@ class BatchTransaction:
 
     def begin(self) -> None:
         """Open the present job's own transaction."""
-        self._open_own(self._pipeline().begin().exchange())
+        self._open(self._pipeline().begin().exchange(), self.claim, LONG_AGO)
 
     def commit(self, ending: Callable[[HandlerConnection], object] | None = None, *, go_on: bool = False) -> None:
         """Commit the work since `begin` together with the kept jobs.
@@ -308,12 +311,6 @@ class BatchTransaction:
             return self._pipeline().finish(self._started, self.kept[self._written :], self.worker)
         return self._pipeline().prove(self._started)
 
-    def _opening(self, pipeline: JobPipeline, claims: Batch) -> None:
-        """Open a transaction for the first of these, after fetching all of them if that is due."""
-        if claims[0].job_id not in self.found or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:
-            pipeline.fetch_apart(claims)
-        pipeline.begin()
-
     def _begun(self, claims: Batch, pipeline: JobPipeline) -> None:
         self._open(pipeline, claims[0], monotonic())
         if (fetched := pipeline.fetched) is not None:
@@ -322,10 +319,8 @@ class BatchTransaction:
             if now is not None:
                 self._clock = (now, self._fetched)
 
-    def _open_own(self, pipeline: JobPipeline) -> None:
-        self._open(pipeline, self.claim, 0.0)  # long ago, so that no other job joins this transaction
-
     def _open(self, pipeline: JobPipeline, first: Claim, opened: float) -> None:
+        """Note the begin of a transaction; with `opened` long ago, no other job joins it."""
         self.opened, self._first, self._savepoint = opened, first, ""
         self._started = pipeline.started
         self._shared.transaction_begins(self._session.info.backend_pid)
@@ -341,7 +336,7 @@ class BatchTransaction:
         (pipeline.begin() if go_on else pipeline).exchange()
         self._committed()
         if go_on:
-            self._open_own(pipeline)
+            self._open(pipeline, self.claim, LONG_AGO)
 
     def _committed(self) -> None:
         self.kept, self._written = [], 0

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from turno.errors import TurnoError
 from turno.jobs.job import Claim
-from turno.runner import resource_limits
+from turno.runner import processes
 from turno.runner.child_main import ChildConfig, run_child
 from turno.runner.shared_state import SIZE, SharedState
 from turno.worker.child import Child
@@ -33,7 +33,7 @@ class ForkServer:
 
     def __init__(self, config: ChildConfig, *, drop: Callable[[], None] = lambda: None) -> None:
         """Fork the server before this process reads a secret; there, `drop` closes the resources of this process."""
-        resource_limits.adopt_orphans()
+        processes.adopt_orphans()
         supervisor = os.getpid()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
@@ -96,7 +96,7 @@ class ForkServer:
 
 def _serve(config: ChildConfig, channel: socket.socket, supervisor: int, drop: Callable[[], None]) -> NoReturn:
     try:
-        resource_limits.die_with_parent(supervisor)
+        processes.die_with_parent(supervisor)
         # Blocked for the child that is being forked; the supervisor ends this process.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         drop()

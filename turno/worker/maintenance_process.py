@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import NoReturn
 
-from turno.runner import exit_codes, resource_limits
+from turno.runner import exit_codes, processes
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class MaintenanceProcess:
     def _run_round(self, parent: int, in_child: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN
         try:
-            resource_limits.die_with_parent(parent)
+            processes.die_with_parent(parent)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -16,7 +16,7 @@ from turno.errors import TurnoError
 from turno.jobs.handler import Registry
 from turno.jobs.job import Claim
 from turno.process_name import HOST
-from turno.runner import leftover_processes
+from turno.runner import processes
 from turno.store.engine.engine import Engine, Orders
 from turno.store.engine_link import RETRY
 from turno.store.outage import in_short
@@ -136,7 +136,7 @@ class Supervisor:
         self._shutdown.listen()
         self._descriptors.add(self._shutdown.wake_up, self._shutdown.clear)
         self._descriptors.add(self._forks.channel, self._forks.raise_gone)
-        self._inherited = leftover_processes.children()  # started before this process executed the worker
+        self._inherited = processes.children()  # started before this process executed the worker
         self._worker = self._engine.start_worker(
             backend=self._backend,
             host=HOST,
@@ -216,7 +216,7 @@ class Supervisor:
         self._distributor.add(self._rescuer.child_ended(child.unfinished, code, child.why(code)))
         # Processes that it started and left behind are this process's children now.
         own = self._children.pids | self._inherited | self._source.processes | self._maintenance_process.processes
-        leftover_processes.end(spare=own)
+        processes.end_leftovers(spare=own)
 
     def _drop_in_child(self) -> None:
         """In the maintenance process: close the copies of the supervisor's descriptors."""

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from turno.runner.resource_limits import limited_memory
+from turno.runner.processes import limited_memory
 
 
 def test_limit_is_restored_after_an_attempt() -> None:
