@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "a schedule's numbers pass through a float",
         "section 10: money is numeric, never a float",
-        "turno/web/api/recurring_job.py",
+        "turno/capabilities/schedules/job_forms.py",
         "check(handler, body.payload)",
         'check(handler, __import__("json").loads(bytes(body.payload)))',
         (f"{TYPES}::test_money_of_a_schedule_is_exact[12345678901234567.89]",),

@@ -12,12 +12,12 @@ from uuid import UUID
 from flask import Response
 
 from turno.capabilities.schedules import stored
+from turno.capabilities.schedules.job_forms import RecurringJobBody, SavedRecurringJob, read_recurring_job
 from turno.jobs.job import Priority
 from turno.jobs.recurrence import InvalidRule
 from turno.jobs.recurring_job import stored_rule
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
-from turno.web.api.recurring_job import RecurringJobBody, SavedRecurringJob, read_recurring_job
 from turno.web.requests import KeyPageQuery
 from turno.web.responses import Kind, Problem, answer, from_row, page_of
 from turno.web.routes import Answer, Call, Routes

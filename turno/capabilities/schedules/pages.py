@@ -17,9 +17,9 @@ from turno.capabilities.schedules.api import (
     schedule_body,
     switch_schedule,
 )
+from turno.capabilities.schedules.job_forms import NEW, form_fields, save_form
 from turno.capabilities.schedules.listed import all_schedules
 from turno.store.api import notifications
-from turno.web.api.recurring_job import NEW, form_fields, save_form
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit, PageQuery, Pages
 from turno.web.pages.visit import Visit, reading

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from flask import Response
 
+from turno.capabilities.schedules.job_forms import SavedRecurringJob
 from turno.store.api import notifications
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
-from turno.web.api.recurring_job import SavedRecurringJob
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading

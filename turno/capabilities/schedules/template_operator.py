@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal
 from flask import Response, request
 
 from turno.capabilities.schedules import template_rows
-from turno.jobs.job import Priority
-from turno.jobs.recurrence import known_zone
-from turno.web.api.recurring_job import (
+from turno.capabilities.schedules.job_forms import (
     NEW,
     RecurringJobBody,
     SavedRecurringJob,
@@ -19,6 +17,8 @@ from turno.web.api.recurring_job import (
     read_recurring_job,
     save_form,
 )
+from turno.jobs.job import Priority
+from turno.jobs.recurrence import known_zone
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit
 from turno.web.requests import KeyPageQuery, described

@@ -73,7 +73,7 @@ def attributes() -> LiteralString:
 
 def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
     """Return one job with progress, payload (None if large) and result, or None; with `user_id` only that user's."""
-    reader.execute(
+    return reader.execute(
         JOB
         + attributes()
         + """
@@ -82,14 +82,12 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
         WHERE j.id = %(job)s AND (%(user)s::text IS NULL OR j.user_id = %(user)s)
         """,
         {"job": job_id, "user": user_id, "largest": LARGEST_SHOWN},
-    )
-    return reader.fetchone()
+    ).fetchone()
 
 
 def payload(reader: Reader, job_id: UUID) -> Any:
     """Return the payload of a job, however large."""
-    reader.execute("SELECT payload FROM background_jobs WHERE id = %s", (job_id,))
-    row = reader.fetchone()
+    row = reader.execute("SELECT payload FROM background_jobs WHERE id = %s", (job_id,)).fetchone()
     return row and row["payload"]
 
 
@@ -106,7 +104,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
     known, filters = job_filters(), dict(wanted.filters)
     given = filters | {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "filters"}
-    reader.execute(
+    return reader.execute(
         JOB
         + attributes()
         + IN_BRIEF
@@ -131,46 +129,45 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         + "".join(f" AND ({known[name].api})" for name in filters)
         + " ORDER BY j.id DESC LIMIT %(limit)s",
         {name: list(value) if isinstance(value, tuple | list) else value for name, value in given.items()},
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def find_by_key(reader: Reader, user_id: str, job_type: str, key: str) -> UUID | None:
     """Return the job that an idempotency key identifies now, or None."""
-    reader.execute(
+    row = reader.execute(
         "SELECT id FROM background_jobs WHERE user_id = %s AND type = %s AND idempotency_key = %s"
         " AND (finished_at IS NULL OR unique_while IS DISTINCT FROM 'open')",
         (user_id, job_type, key),
-    )
-    row = reader.fetchone()
+    ).fetchone()
     return row["id"] if row else None
 
 
 def exists(reader: Reader, job_id: UUID, user_id: str | None) -> bool:
     """Say whether there is such a job; with `user_id` only that user's."""
-    reader.execute(
-        "SELECT FROM background_jobs WHERE id = %(job)s AND (%(user)s::text IS NULL OR user_id = %(user)s)",
-        {"job": job_id, "user": user_id},
+    return (
+        reader.execute(
+            "SELECT FROM background_jobs WHERE id = %(job)s AND (%(user)s::text IS NULL OR user_id = %(user)s)",
+            {"job": job_id, "user": user_id},
+        ).rowcount
+        == 1
     )
-    return reader.rowcount == 1
 
 
 def attempts(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
     """Return a page of a job's attempts in order; `after` is the last attempt's number of the page before."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT attempt, worker, started_at, finished_at, outcome, error
         FROM background_job_attempts WHERE job_id = %s AND attempt > %s ORDER BY attempt LIMIT %s
         """,
         (job_id, after, limit),
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: int) -> list[Row]:
     """Return a page of the ledgers of a job and its parts by their keys, 9 before 40; `after` ended the page before."""
     # Keys that differ only in the number at their end are in its order: a longer number is a larger one.
-    reader.execute(
+    return reader.execute(
         """
         SELECT key, state, ref, error, at FROM background_job_items
         WHERE job_id IN (SELECT %(job)s UNION ALL SELECT id FROM background_jobs WHERE awaited_by = %(job)s)
@@ -180,49 +177,45 @@ def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: in
         ORDER BY rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C" LIMIT %(limit)s
         """,
         {"job": job_id, "state": state, "after": after, "limit": limit},
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def events(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
     """Return a page of a job's transitions in order; `after` is the last one's id of the page before."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT id, old_status, new_status, attempt, reason, at FROM background_job_events
         WHERE job_id = %s AND id > %s ORDER BY id LIMIT %s
         """,
         (job_id, after, limit),
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def logs(reader: Reader, job_id: UUID, *, after: tuple[int, int] = (0, 0), limit: int = 1000) -> list[Row]:
     """Return a page of the log lines of a job's attempts, in order; `after` is (attempt, number) of the last line."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT attempt, number, at, level, logger, line FROM background_job_logs
         WHERE job_id = %s AND (attempt, number) > (%s, %s) ORDER BY attempt, number LIMIT %s
         """,
         (job_id, *after, limit),
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def newest_logs(reader: Reader, job_id: UUID, limit: int) -> list[Row]:
     """Return the last lines that a job's attempts logged, in order."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT attempt, number, at, level, logger, line FROM background_job_logs
         WHERE job_id = %s ORDER BY attempt DESC, number DESC LIMIT %s
         """,
         (job_id, limit),
-    )
-    return reader.fetchall()[::-1]
+    ).fetchall()[::-1]
 
 
 def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: int) -> list[Row]:
     """Return a page of dead letters, newest job first, without payloads."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT job_id, type, version, user_id, cause, error, attempts, died_at, replayed_at, replayed_as
         FROM background_jobs_dead_letter
@@ -231,11 +224,9 @@ def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: 
         ORDER BY job_id DESC LIMIT %(limit)s
         """,
         {"replayed": replayed, "before": before, "limit": limit},
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def is_dead_letter(reader: Reader, job_id: UUID) -> bool:
     """Say whether this job is a dead letter, replayed or not."""
-    reader.execute("SELECT FROM background_jobs_dead_letter WHERE job_id = %s", (job_id,))
-    return reader.rowcount == 1
+    return reader.execute("SELECT FROM background_jobs_dead_letter WHERE job_id = %s", (job_id,)).rowcount == 1

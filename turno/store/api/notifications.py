@@ -21,18 +21,18 @@ def search(
     reader: psycopg.Cursor[dict[str, Any]], user_id: str, *, unread: bool, before: UUID | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return a page of a user's notifications, newest first."""
-    reader.execute(
+    return reader.execute(
         _PAGE.format(source="notifications_of_ends")
         + " UNION ALL "
         + _PAGE.format(source="notifications_of_reviews")
         + " ORDER BY created_at DESC, id DESC LIMIT %(limit)s",
         {"user": user_id, "unread": unread, "before": before, "limit": limit},
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def count_unread(reader: psycopg.Cursor[dict[str, Any]], user_id: str) -> int:
     """Return how many notifications a user has not read."""
-    reader.execute("SELECT count(*) AS n FROM notifications WHERE user_id = %s AND read_at IS NULL", (user_id,))
-    row = reader.fetchone()
+    row = reader.execute(
+        "SELECT count(*) AS n FROM notifications WHERE user_id = %s AND read_at IS NULL", (user_id,)
+    ).fetchone()
     return int(row["n"]) if row else 0

@@ -14,7 +14,7 @@ TOGETHER = 500
 
 def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
     """Return the existing jobs of these ids as `jobs.find` does, without long results and errors."""
-    reader.execute(
+    return reader.execute(
         JOB
         + attributes()
         + IN_BRIEF
@@ -24,8 +24,7 @@ def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
         WHERE j.id = ANY (%s)
         """,
         (list(job_ids),),
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def of_user(reader: Reader, user_id: str | None) -> list[Row]:
@@ -57,7 +56,7 @@ def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list
 
 def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] | None) -> list[Row]:
     """Return id, revision, `due` and `lacks` of these jobs and of the open jobs of these users."""
-    reader.execute(
+    return reader.execute(
         """
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,
                CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks
@@ -65,8 +64,7 @@ def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] 
         WHERE j.id = ANY (%s)
         """,
         (list({*job_ids, *open_jobs(reader, users, TOGETHER)}),),
-    )
-    return reader.fetchall()
+    ).fetchall()
 
 
 def ended_within(
@@ -89,8 +87,7 @@ def _among(users: Collection[str] | None) -> LiteralString:
 
 def notifications_of(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
     """Return the notifications about these jobs, with their users."""
-    reader.execute(
+    return reader.execute(
         "SELECT id, job_id, user_id, kind, data, created_at, read_at FROM notifications WHERE job_id = ANY (%s)",
         (list(job_ids),),
-    )
-    return reader.fetchall()
+    ).fetchall()

@@ -50,13 +50,13 @@ def cancel(call: Call, job_id: str) -> Response:
 
     Safe to repeat. A running job stops at its next checkpoint, chunk or poll; its committed work stays.
     """
-    verdict = cancel_job(call.scope, job_id)
-    match verdict.word:
-        case "requested":
-            return _cancelled("requested", verdict, "The job's stop is requested; follow it at links.self.", 202)
-        case "ended" if find_job(call, job_id)["status"] != Status.CANCELLED:
-            raise Problem(Kind.ENDED, "The job has ended already; there is nothing left to cancel.")
-    return _cancelled("cancelled", verdict, "The job is cancelled.", 200)
+    verdict, links = cancel_job(call.scope, job_id), job_links(UUID(job_id), at(""))
+    if verdict.word == "requested":
+        text = "The job's stop is requested; follow it at links.self."
+        return answer(Cancelled("requested", UUID(job_id), text, links), 202)
+    if verdict.word == "ended" and find_job(call, job_id)["status"] != Status.CANCELLED:
+        raise Problem(Kind.ENDED, "The job has ended already; there is nothing left to cancel.")
+    return answer(Cancelled("cancelled", UUID(job_id), "The job is cancelled.", links))
 
 
 @job_commands.operation(
@@ -71,15 +71,14 @@ def retry(call: Call, job_id: str) -> Response:
     work is not repeated. A repeated request returns the same new job.
     """
     verdict = retry_job(call.scope, job_id, correlation_id=call.correlation_id)
-    match verdict.word:
-        case "not_retryable":
-            raise Problem(
-                Kind.ENDED,
-                "Only a failed or cancelled job, or a completed one with failed items, can run again, and only while"
-                " no other job of its unique key is open.",
-            )
-        case "quota":
-            raise over_quota("The job's user has" if call.scope.principal.operator else "You have")
+    if verdict.word == "not_retryable":
+        text = (
+            "Only a failed or cancelled job, or a completed one with failed items, can run again, and only while"
+            " no other job of its unique key is open."
+        )
+        raise Problem(Kind.ENDED, text)
+    if verdict.word == "quota":
+        raise over_quota("The job's user has" if call.scope.principal.operator else "You have")
     return accepted(verdict)
 
 
@@ -143,9 +142,3 @@ def _known(verdict: Verdict) -> Verdict:
     if verdict.word == "unknown":
         raise no_such_job()
     return verdict
-
-
-def _cancelled(word: Literal["cancelled", "requested"], verdict: Verdict, told: str, status: int) -> Response:
-    job_id = verdict.job_id
-    assert job_id is not None  # noqa: S101 - the requested job
-    return answer(Cancelled(word, job_id, told, job_links(job_id, at(""))), status)

@@ -290,12 +290,11 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
 
 def submitted(verdict: Verdict) -> Verdict:
     """Return the verdict of a submission that names a job; raises Problem 429 or 422 for any other verdict."""
-    match verdict.word:
-        case "quota":
-            raise over_quota("You have")
-        case "conflict":
-            text = "This Idempotency-Key was used with another body; use a new key for a new request."
-            raise Problem(Kind.KEY_REUSED, text)
+    if verdict.word == "quota":
+        raise over_quota("You have")
+    if verdict.word == "conflict":
+        text = "This Idempotency-Key was used with another body; use a new key for a new request."
+        raise Problem(Kind.KEY_REUSED, text)
     return verdict
 
 

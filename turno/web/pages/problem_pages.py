@@ -26,18 +26,15 @@ def answer_error(error: Exception) -> Response:
     if isinstance(error, HTTPException) and isinstance(error.response, Response):
         return error.response
     problem = problem_of(error)
-    if not _told_to_people():
+    if request.endpoint == UNKNOWN:  # a page for a preference for HTML
+        to_people = request.accept_mimetypes.best_match((MEDIA_TYPE, "application/json", PAGE)) == PAGE
+    else:
+        to_people = isinstance(current_app.blueprints.get(request.blueprint or ""), Pages)
+    if not to_people:
         return problem_document(problem)
     if problem.kind is Kind.NOT_AUTHENTICATED:
         return sign_in_page(status=problem.kind.status, notice="signed out")
     return _problem_page(problem)
-
-
-def _told_to_people() -> bool:
-    """Return whether the request is for a page, or for an unknown address with a preference for HTML."""
-    if request.endpoint == UNKNOWN:
-        return request.accept_mimetypes.best_match((MEDIA_TYPE, "application/json", PAGE)) == PAGE
-    return isinstance(current_app.blueprints.get(request.blueprint or ""), Pages)
 
 
 def _problem_page(problem: Problem) -> Response:
