@@ -113,7 +113,7 @@ class Link(NamedTuple):
 # Of the core. The queue of `exec` launches workers, with separate arguments: `turno.wiring.shared:exec_queue`.
 BACKENDS = {
     "exec": Backend("turno.queues.exec.launcher:ExecQueue", "turno maintain"),
-    "pool": Backend("turno.queues.notify:PoolQueue", "turno work"),
+    "pool": Backend("turno.queues.interface:PoolQueue", "turno work"),
 }
 
 

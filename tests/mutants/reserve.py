@@ -49,7 +49,7 @@ MUTANTS = (
         "the reserve has no bound",
         BOUNDED,
         CAPACITY,
-        "<= len(busy) < self._size.maximum + self._size.reserve:",
+        "<= len(busy) < self.size.maximum + self.size.reserve:",
         "<= len(busy):",
         (f"{CAPACITIES}::test_the_reserve_is_bounded",),
     ),

@@ -397,7 +397,7 @@ MUTANTS = (
         "a worker with nothing to do is in a hurry to dismiss the remaining children",
         "section 7: polling is the contract, and an idle worker rests",
         "turno/worker/child_pool.py",
-        "return self._idle[: max(0, staying - self._size.minimum)]",
+        "return self._idle[: max(0, staying - self.size.minimum)]",
         "return self.idle",
         ("tests/unit/worker/test_child_pool.py::test_the_minimum_is_kept_however_long_they_idle",),
     ),

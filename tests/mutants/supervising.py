@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "the last hint is dropped at a stop",
         "section 7: a notification wakes sleeping workers",
-        "turno/queues/notify.py",
+        "turno/queues/interface.py",
         "            return offered\n",
         "            return offered and not self._closed\n",
         ("tests/unit/queues/test_pool_queue.py::test_hint_during_a_send_is_sent_before_the_stop",),

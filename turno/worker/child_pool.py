@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
 
@@ -31,19 +31,19 @@ class FreeSlots(NamedTuple):
     without: frozenset[str] = frozenset()
 
 
+@dataclass(kw_only=True, eq=False)
 class ChildPool:
     """Keeps from `size.minimum` to `size.maximum` children, and opens the reserve when all of these run long jobs.
 
     A child in reserve takes only jobs of tenants for which no other child works: long jobs of a tenant never delay
-    another tenant. A short job ends soon enough.
+    another tenant. A short job ends soon enough. `start` forks a child; a child beyond the minimum is dismissed when it
+    was idle for `idle_after` seconds.
     """
 
-    def __init__(self, *, start: Callable[[], Child], size: PoolSize, idle_after: float) -> None:
-        """`start` forks a child; one beyond the minimum is dismissed when it was idle for `idle_after` seconds."""
-        self._start = start
-        self._size = size
-        self._idle_after = idle_after
-        self._children: dict[int, Child] = {}
+    start: Callable[[], Child]
+    size: PoolSize
+    idle_after: float
+    _children: dict[int, Child] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))
@@ -62,8 +62,8 @@ class ChildPool:
     def free(self) -> FreeSlots:
         """Return the number of claims that can be taken now."""
         busy = self._busy
-        if len(busy) < self._size.maximum:
-            return FreeSlots(self._size.maximum - len(busy))
+        if len(busy) < self.size.maximum:
+            return FreeSlots(self.size.maximum - len(busy))
         if monotonic() < self.reserve_opens_at:
             return FreeSlots(0)
         return FreeSlots(1, frozenset(claim.login.slug for child in busy for claim in child.claims))
@@ -72,7 +72,7 @@ class ChildPool:
     def reserve_opens_at(self) -> float:
         """The moment from which a child in reserve may take something, on the monotonic clock; infinite if none may."""
         busy = self._busy
-        if not self._size.maximum <= len(busy) < self._size.maximum + self._size.reserve:
+        if not self.size.maximum <= len(busy) < self.size.maximum + self.size.reserve:
             return math.inf
         return max(child.long_from for child in busy)
 
@@ -84,7 +84,7 @@ class ChildPool:
 
     def fork_minimum(self) -> None:
         """Fork the children that are kept ready; where no process can be had, the next call tries again."""
-        while len(self._children) < self._size.minimum:
+        while len(self._children) < self.size.minimum:
             try:
                 self._fork()
             except OSError as error:
@@ -94,12 +94,12 @@ class ChildPool:
     @property
     def dismissal_due(self) -> float:
         """The moment of the next dismissal, on the monotonic clock; infinite while no child is to be dismissed."""
-        return min((child.since + self._idle_after for child in self._spare), default=math.inf)
+        return min((child.since + self.idle_after for child in self._spare), default=math.inf)
 
     def dismiss_spare(self) -> None:
         """Dismiss the children beyond the minimum that were idle for long."""
         for child in self._spare:
-            if monotonic() >= child.since + self._idle_after:
+            if monotonic() >= child.since + self.idle_after:
                 child.dismiss()
 
     def dismiss_idle(self) -> None:
@@ -112,7 +112,7 @@ class ChildPool:
         del self._children[child.pid]
 
     def _fork(self) -> Child:
-        child = self._start()
+        child = self.start()
         self._children[child.pid] = child
         return child
 
@@ -128,4 +128,4 @@ class ChildPool:
     def _spare(self) -> list[Child]:
         # In the place of a child that was dismissed and has not ended yet, no other can be dismissed.
         staying = sum(not child.leaving for child in self)
-        return self._idle[: max(0, staying - self._size.minimum)]
+        return self._idle[: max(0, staying - self.size.minimum)]

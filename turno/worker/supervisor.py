@@ -144,7 +144,8 @@ class Supervisor:
             types=self._source.types,
             queues=self._source.queues,
         )
-        self._take_over()
+        if self._backend != "exec":  # maintenance would offer the jobs of a backend without a living worker later
+            self._engine.move_unserved(self._backend, timedelta(0))
         with ExitStack() as ending:  # all steps run, also after an error in a step, in reverse order
             ending.callback(self._forks.close)
             ending.callback(self._sign_off)
@@ -162,13 +163,9 @@ class Supervisor:
                     self._children or self._distributor or self._rescuer or self._maintenance_process.busy
                 ):
                     break
-                self._wait()
+                hints = self._source.descriptor()  # may make work due
+                self._descriptors.wait(self._timeout(), hints, self._source.read_hints)
                 self._enforce()
-
-    def _take_over(self) -> None:
-        """Offer the jobs of a backend without a living worker at once; maintenance would offer them seconds later."""
-        if self._backend != "exec":
-            self._engine.move_unserved(self._backend, timedelta(0))
 
     def _goes_on(self) -> bool:
         """Send the heartbeat and rescue the due claims; return whether work is left."""
@@ -230,12 +227,8 @@ class Supervisor:
 
     # Waiting, and due work -------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        """Wait for reports, deaths, hints, a signal or the time of the next act, whichever comes first."""
-        hints = self._source.descriptor()
-        self._descriptors.wait(self._timeout(), hints, self._source.read_hints)
-
     def _timeout(self) -> float:
+        """Return the seconds until the next act; reports, deaths, hints and signals end the wait earlier."""
         moments = [
             self._session_watch.due,
             self._beat_due,

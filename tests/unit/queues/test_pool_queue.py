@@ -6,7 +6,7 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from turno.jobs.job import JobRef
-from turno.queues.notify import PoolQueue
+from turno.queues.interface import PoolQueue
 from turno.servers.wait import wait_until
 
 REF = JobRef("suc0001", uuid4())

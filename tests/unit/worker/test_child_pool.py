@@ -49,7 +49,7 @@ def pool(*children: FakeChild, size: PoolSize = SIZE, idle_after: float = 60.0) 
     waiting = iter(cast("tuple[Child, ...]", children))
     pool = ChildPool(start=waiting.__next__, size=replace(size, minimum=len(children)), idle_after=idle_after)
     pool.fork_minimum()
-    pool._size = size
+    pool.size = size
     return pool
 
 
@@ -86,7 +86,7 @@ def test_surplus_over_maximum_is_balanced_by_next_free_child() -> None:
 def test_an_idle_child_is_used_before_another_is_forked() -> None:
     idle, new = FakeChild(), FakeChild()
     children = pool(at("a"), idle)
-    children._start = lambda: cast("Child", new)
+    children.start = lambda: cast("Child", new)
     assert children.idle_child() is cast("Child", idle)
     idle.dismiss()
     assert children.idle_child() is cast("Child", new)

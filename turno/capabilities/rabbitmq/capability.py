@@ -24,7 +24,7 @@ CAPABILITY = Capability(
     # The web opens no connection to the broker: a notification wakes the relay as it wakes the workers of a pool.
     backends={
         "rabbitmq": Backend(
-            "turno.queues.notify:PoolQueue",
+            "turno.queues.interface:PoolQueue",
             "turno work --from-broker",
             needs=("rabbitmq_url",),
             sessions=3,

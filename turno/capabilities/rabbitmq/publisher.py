@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any
 
@@ -50,24 +52,21 @@ class Publisher(Link):
 
     def waiting(self) -> int:
         """Return the number of messages in the queue; raises BrokerAway. Called outside the thread of the loop."""
-        answer: list[int] = []
-        over = Event()
-
-        def heard(frame: Any) -> None:
-            answer.append(frame.method.message_count)
-            over.set()
+        answers = SimpleQueue[int | None]()
 
         def ask() -> None:
-            if self.channel is not None:
-                self.channel.queue_declare(QUEUE, passive=True, callback=heard)
+            if self.channel is None:
+                answers.put(None)
             else:
-                over.set()
+                self.channel.queue_declare(
+                    QUEUE, passive=True, callback=lambda frame: answers.put(frame.method.message_count)
+                )
 
         self._loop.add_callback_threadsafe(ask)
-        over.wait(self._timeout)
-        if not answer:
-            raise BrokerAway("the broker did not report the waiting messages")
-        return answer[0]
+        with suppress(Empty):
+            if (count := answers.get(timeout=self._timeout)) is not None:
+                return count
+        raise BrokerAway("the broker did not report the waiting messages")
 
     def on_ready(self, channel: Any) -> None:
         """Ask for confirmations."""

@@ -7,6 +7,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from time import monotonic
 from uuid import UUID
 
@@ -85,35 +86,29 @@ class BrokerProcess:
             self._process.wait()
 
 
+@dataclass(kw_only=True, eq=False)
 class BrokerSource(Source):
     """Claims the jobs of messages; while the broker is away or silent it polls, like a worker of the pool.
 
-    It also polls at intervals while messages arrive: the database finds jobs of lost messages.
+    It also polls at intervals while messages arrive: the database finds jobs of lost messages. `polling` finds tickets
+    of this backend without any broker. It begins without a broker process.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        registry: Registry,
-        launch: Launch,
-        polling: Source,
-        chance: Callable[[], float] = random.random,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        """Begin without a broker process; `polling` finds tickets of this backend without any broker."""
-        self._engine = engine
-        self.types = registry.versions  # of any queue: a message names its job, wherever it waits
-        self._launch = launch
-        self._polling = polling
-        self._chance = chance
-        self._clock = clock
-        self._broker_process: BrokerProcess | None = None
-        self._broker_process_due = clock()
-        self._messages: deque[tuple[str, Message]] = deque()
-        self._granted = 0  # messages that the broker process may still hand over
-        self._broker_here = False  # whether the broker process is connected
-        self._silent_at = self._poll_at = clock() + SILENT_AFTER
+    engine: Engine
+    registry: Registry
+    launch: Launch
+    polling: Source
+    chance: Callable[[], float] = random.random
+    clock: Callable[[], float] = monotonic
+    _broker_process: BrokerProcess | None = None
+    _messages: deque[tuple[str, Message]] = field(default_factory=deque)
+    _granted: int = 0  # messages that the broker process may still hand over
+    _broker_here: bool = False  # whether the broker process is connected
+
+    def __post_init__(self) -> None:
+        self.types = self.registry.versions  # of any queue: a message names its job, wherever it waits
+        self._broker_process_due = self.clock()
+        self._silent_at = self._poll_at = self._broker_process_due + SILENT_AFTER
 
     @property
     def processes(self) -> set[int]:
@@ -124,8 +119,8 @@ class BrokerSource(Source):
         """Claim the jobs of messages; before that, if it is due, poll, for a single job while messages arrive."""
         if without:
             self.pause()  # messages cannot be limited to some tenants
-            return self._polling.take(worker, free, without)
-        claims = self._poll(worker, free) if self._clock() >= self._poll_at else []
+            return self.polling.take(worker, free, without)
+        claims = self._poll(worker, free) if self.clock() >= self._poll_at else []
         claims += self._claim_messages(worker, free - len(claims))
         if (more := free - len(claims) - len(self._messages) - self._granted) > 0 and self._broker_process is not None:
             self._broker_process.send("grant", more)
@@ -133,18 +128,18 @@ class BrokerSource(Source):
         return claims
 
     def _poll(self, worker: UUID, free: int) -> list[Batch]:
-        silent = self._clock() >= self._silent_at
-        claims = self._polling.take(worker, free if silent else 1)
+        silent = self.clock() >= self._silent_at
+        claims = self.polling.take(worker, free if silent else 1)
         if not silent:
             self._poll_at = self._silent_at
         elif self._broker_here:
             # Otherwise a busy worker would only poll, grant no messages, and delay the messages in the broker.
-            self._poll_at = self._clock() + POLL_PAUSE
+            self._poll_at = self.clock() + POLL_PAUSE
         return claims
 
     def learn(self, job_type: str, seconds: float) -> None:
         """Pass the duration to the polling source: messages name single jobs."""
-        self._polling.learn(job_type, seconds)
+        self.polling.learn(job_type, seconds)
 
     def pause(self) -> None:
         """Stop the deliveries of the broker process, and return the unclaimed messages to the broker."""
@@ -158,16 +153,16 @@ class BrokerSource(Source):
 
     def poll_in(self) -> float:
         """Return the seconds until it polls, or starts a broker process again."""
-        poll_in = max(0.0, self._poll_at - self._clock(), self._polling.poll_in())
+        poll_in = max(0.0, self._poll_at - self.clock(), self.polling.poll_in())
         if self._broker_process is not None:
             return poll_in
-        return min(poll_in, max(0.0, self._broker_process_due - self._clock()))
+        return min(poll_in, max(0.0, self._broker_process_due - self.clock()))
 
     def descriptor(self) -> int | None:
         """Return the channel of the broker process; a dead process is replaced after a pause."""
-        if self._broker_process is None and self._clock() >= self._broker_process_due:
+        if self._broker_process is None and self.clock() >= self._broker_process_due:
             try:
-                self._broker_process = BrokerProcess(self._launch)
+                self._broker_process = BrokerProcess(self.launch)
             except OSError as error:
                 self._discard_process(f"could not be started: {error}")
         return None if self._broker_process is None else self._broker_process.descriptor
@@ -183,7 +178,7 @@ class BrokerSource(Source):
         """Close this process's copy of the channel: it is the supervisor's."""
         if self._broker_process is not None:
             self._broker_process.drop()
-        self._polling.drop_in_child()
+        self.polling.drop_in_child()
 
     def _act_on(self, word: str, argument: str) -> None:
         match word:
@@ -191,12 +186,12 @@ class BrokerSource(Source):
                 receipt, _, body = argument.partition(" ")
                 self._messages.append((receipt, Message.decode(body.encode())))
                 self._granted = max(0, self._granted - 1)
-                self._silent_at = self._clock() + SILENT_AFTER
+                self._silent_at = self.clock() + SILENT_AFTER
             case "here":
                 self._broker_here = True
             case "away":
                 self._broker_here = False
-                self._silent_at = self._poll_at = self._clock()
+                self._silent_at = self._poll_at = self.clock()
             case "refused":
                 raise BrokerRefused(argument)
             case "gone" if self._broker_process is not None:
@@ -208,7 +203,7 @@ class BrokerSource(Source):
         while self._messages and len(claims) < free:
             receipt, message = self._messages[0]
             try:
-                claim = claim_message(self._engine, worker, message, types=self.types)
+                claim = claim_message(self.engine, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break
@@ -226,5 +221,5 @@ class BrokerSource(Source):
         self._broker_process, self._broker_here = None, False
         self._messages.clear()
         self._granted = 0
-        self._silent_at = self._poll_at = self._clock()
-        self._broker_process_due = self._clock() + RESTART_PAUSE * (0.5 + self._chance())
+        self._silent_at = self._poll_at = self.clock()
+        self._broker_process_due = self.clock() + RESTART_PAUSE * (0.5 + self.chance())
