@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER = (
-    f"turno/capabilities/streams/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener")
+SUBSCRIBER, SUBSCRIBERS, HUB = (
+    f"turno/capabilities/streams/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub")
 )
 ACCESS = "turno/capabilities/streams/access.py"
 OF_HUB = "tests/capabilities/streams/test_hub.py"
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "a quiet stream is not kept alive",
         "section 8: proxies close quiet connections",
-        "turno/capabilities/streams/response.py",
+        "turno/capabilities/streams/live.py",
         "if not part and monotonic() >= self._due:",
         "if False:",
         (f"{OF_FRAMES}::test_a_quiet_stream_is_kept_alive[by_thread]",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "a stream outlives its session",
         "section 8: the stream ends when the session does",
-        "turno/capabilities/streams/response.py",
+        "turno/capabilities/streams/live.py",
         "if time() >= self._subscriber.view.until:",
         "if False:",
         (f"{OF_FRAMES}::test_a_session_that_is_over_ends_its_stream[by_thread]",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "every hint of a flood is read",
         BOUNDED,
-        LISTENER,
+        HUB,
         "return self._bytes > FLOOD_BYTES_PER_SECOND\n",
         "return False\n",
         (f"{OF_HUB}::test_hint_flood_looks_at_every_tenant_without_reading",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a senseless hint stops the hub",
         "RELIABILITY row 42: unknown payloads dropped",
-        LISTENER,
+        HUB,
         "                except ValueError:\n                    continue",
         "                except KeyError:\n                    continue",
         (f"{OF_HUB}::test_forged_and_senseless_hints_are_ignored",),

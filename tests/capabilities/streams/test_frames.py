@@ -12,16 +12,15 @@ import pytest
 from flask import Response
 
 from tests.subscribers import state, subscriber
-from turno.capabilities.streams import response as stream_response
-from turno.capabilities.streams.live import EndOfWait
-from turno.capabilities.streams.response import KEEP_ALIVE, Frames
+from turno.capabilities.streams import live as stream_response
+from turno.capabilities.streams.live import KEEP_ALIVE, EndOfWait, Frames
 from turno.capabilities.streams.stream_events import RETRY
 from turno.capabilities.streams.subscriber import Awaiting, CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.capabilities.streams.response import LiveBody
+    from turno.capabilities.streams.live import LiveBody
     from turno.capabilities.streams.subscriber import Subscriber
 
 

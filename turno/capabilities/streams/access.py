@@ -5,12 +5,14 @@ hashes of tickets only.
 """
 
 import secrets
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 from uuid import UUID
 
 from flask import Request, g, request
+from psycopg.rows import namedtuple_row
 
 from turno.web.admission import HEADER, Scope, scope_within
 from turno.web.api.jobs import find_job
@@ -26,22 +28,6 @@ LIFETIME_SECONDS = 30
 OF_ADMIN = ".admin"
 
 stream_tickets = Routes("stream_tickets", __name__, tag="streams")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTicket:
-    """The stream of a ticket: its tenant, user and job, and the session of the ticket.
-
-    The fields are in the order of the database's functions. `job_id` None means everything of the user. `issued_at` and
-    `until` are the session's bounds in Unix seconds.
-    """
-
-    tenant: str
-    user: str
-    operator: bool
-    job_id: UUID | None
-    issued_at: float
-    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +55,21 @@ def issue(call: Call) -> Ticket:
     all your jobs in this tenant. Ask for a new one at each reconnect.
     """
     principal = call.scope.principal
-    ticket = StreamTicket(
-        tenant=call.scope.tenant.slug,
-        user=principal.user,
-        operator=principal.operator,
-        job_id=_job_asked_for(call),
-        issued_at=principal.issued_at,
-        until=principal.expires_at,
-    )
+    job_id = _job_asked_for(call)
     secret = secrets.token_urlsafe(32) + (OF_ADMIN if principal.role == "admin" else "")
     with services().connection() as connection:
         connection.execute(
             "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
-            (_hash(secret), *astuple(ticket), timedelta(seconds=LIFETIME_SECONDS)),
+            (
+                _hash(secret),
+                call.scope.tenant.slug,
+                principal.user,
+                principal.operator,
+                job_id,
+                principal.issued_at,
+                principal.expires_at,
+                timedelta(seconds=LIFETIME_SECONDS),
+            ),
         )
     return Ticket(secret, LIFETIME_SECONDS)
 
@@ -111,14 +99,13 @@ def _tenant_named(request: Request) -> str | None:
 
 
 def _scope_of_ticket(request: Request, secret: str) -> Scope:
-    with services().connection() as connection:
-        row = connection.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
-    ticket = StreamTicket(*row) if row else None
+    with services().connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+        ticket: Any = cursor.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
     if ticket is None or not _fits(request, ticket):
         refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
     g.turno_ticket_used = True
     principal = Principal(
-        user=ticket.user,
+        user=ticket.user_id,
         tenants={ticket.tenant},
         operator=ticket.operator,
         role="admin" if ticket.operator and secret.endswith(OF_ADMIN) else None,
@@ -132,7 +119,7 @@ def _hash(secret: str) -> bytes:
     return sha256(secret.encode()).digest()
 
 
-def _fits(request: Request, ticket: StreamTicket) -> bool:
+def _fits(request: Request, ticket: Any) -> bool:
     asked = (request.view_args or {}).get("job_id")
     if asked != (None if ticket.job_id is None else str(ticket.job_id)):
         return False

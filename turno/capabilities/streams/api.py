@@ -10,7 +10,7 @@ from flask_sse import ServerSentEventsBlueprint
 
 from turno.capabilities.streams.access import stream_scope
 from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
-from turno.capabilities.streams.response import HEADERS, Frames, LiveResponse, most_on_threads
+from turno.capabilities.streams.live import HEADERS, Frames, LiveResponse, most_on_threads
 from turno.capabilities.streams.stream_events import StreamEvents, ready
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
 from turno.store.api import jobs as stored
@@ -115,20 +115,9 @@ def all_jobs(call: Call, query: AllJobsQuery) -> Response:
 def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Response:
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
-    principal = call.scope.principal
     if everybody:
         require_operator(call.scope.principal)
-    view = View(
-        tenant=call.scope.tenant,
-        user=principal.user,
-        job_id=job_id,
-        operator=principal.operator,
-        admin=principal.role == "admin",
-        issued_at=principal.issued_at,
-        until=principal.expires_at,
-        everybody=everybody,
-    )
-    subscriber = Subscriber(view)
+    subscriber = Subscriber(View.of(call.scope, job_id, everybody=everybody))
     _join(subscriber)
     try:
         # After joining: the hub offers each later change to the subscriber.

@@ -1,6 +1,7 @@
 """Feeds the live streams of a web process: reads each job that a hint names once, and offers it to its subscribers."""
 
 import logging
+import math
 import os
 import selectors
 from collections import Counter
@@ -16,7 +17,6 @@ from uuid import UUID
 
 import psycopg
 
-from turno.capabilities.streams.listener import Listener
 from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
@@ -24,7 +24,7 @@ from turno.errors import TurnoError
 from turno.store import changes
 from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
-from turno.store.changes import Changes, Jobs
+from turno.store.changes import Changes, Jobs, read_payload
 from turno.tenancy.identity.directory import valid_from
 from turno.tenancy.identity.session import as_api
 
@@ -39,6 +39,9 @@ ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a job has ended that a comparison finds, in case its hint was lost
 JOBS_PER_READ = 500  # jobs of a tenant per read; the next comparison finds the remaining jobs
+# Any role may notify, and reading a named job takes longer than sending a notification.
+FLOOD_BYTES_PER_SECOND = 1_000_000  # bytes of notifications within a second
+CLOSED_SECONDS = 1.0
 
 
 class ServerFull(TurnoError):
@@ -47,6 +50,68 @@ class ServerFull(TurnoError):
 
 class StreamLimit(TurnoError):
     """One user, or one tenant, has as many streams as one may."""
+
+
+class Listener:
+    """Returns the jobs that notifications name; a flood of notifications ends its session for a second.
+
+    The session runs no other statement: PostgreSQL delivers all notifications that arrive during a statement with its
+    result, and they would have to fit into memory. A new session receives only notifications sent after its LISTEN.
+    """
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._session: Connection | None = None
+        self._closed_until = -math.inf
+        self._second_ends = -math.inf
+        self._bytes = 0  # received in the second that ends then
+
+    def hear(self) -> Jobs | None:
+        """Return which jobs were named since the last time; None if some of the names were lost."""
+        if self._session is None:
+            if monotonic() < self._closed_until:
+                return {}
+            self._session = self._connect()
+            changes.listen(self._session)
+            return None
+        named: Jobs = {}
+        while hints := list(self._session.notifies(timeout=0)):
+            if self._is_flood(sum(len(hint.payload) for hint in hints)):
+                log.warning("notifications come in a flood: live streams compare with the database instead")
+                self.close()
+                self._closed_until = monotonic() + CLOSED_SECONDS
+                return None
+            for hint in hints:
+                try:
+                    found = read_payload(hint.payload)
+                except ValueError:
+                    continue  # any role may send any text
+                for tenant_id, job_ids in found.items():
+                    named.setdefault(tenant_id, set()).update(job_ids)
+        return named
+
+    @property
+    def descriptor(self) -> int | None:
+        """The socket that is readable when something was notified; None while there is no session."""
+        return None if self._session is None else self._session.fileno()
+
+    @property
+    def back_at(self) -> float:
+        """When the session may be opened again, on the monotonic clock; infinity while it is open."""
+        return math.inf if self._session is not None else self._closed_until
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _is_flood(self, heard: int) -> bool:
+        now = monotonic()
+        if now >= self._second_ends:
+            self._second_ends, self._bytes = now + 1.0, 0
+        self._bytes += heard
+        return self._bytes > FLOOD_BYTES_PER_SECOND
 
 
 class Hub:

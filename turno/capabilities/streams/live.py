@@ -1,23 +1,24 @@
-"""The live changes of a web process: its streams, and ?wait=<seconds>, the response at the end of a job.
+"""The live responses of a web process: streams, and ?wait=<seconds>, the response at the end of a job.
 
-With an event loop, no thread waits.
+A thread iterates a live response under any WSGI server, the event loop where the server has one.
 """
 
+import asyncio
 import atexit
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from flask import Response, g, request
 
 from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
-from turno.capabilities.streams.response import LiveBody, LiveResponse, most_on_threads
-from turno.capabilities.streams.stream_events import StreamEvents
-from turno.capabilities.streams.subscriber import Awaiting, View
+from turno.capabilities.streams.stream_events import RETRY, StreamEvents, close_event
+from turno.capabilities.streams.subscriber import Awaiting, CloseReason, Subscriber, View
+from turno.http_server.request_threads import EVENT_LOOP
 from turno.jobs.handler import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.settings import Settings
@@ -34,6 +35,10 @@ from turno.web.services import Live, WaitQuery, at, services
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+# Proxies must neither store nor buffer the stream.
+HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+KEEP_ALIVE = b": still here\n\n"
+KEEP_ALIVE_SECONDS = 15.0
 MAX_WAIT_SECONDS = 30  # seconds that a request waits at most
 # Milliseconds. One session reads for all streams of a process: a tenant with locked tables must not delay it.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
@@ -42,44 +47,94 @@ HUB_ANSWERS_WITHIN = 5.0  # seconds
 Row = dict[str, Any]
 
 
-class LiveStreams(Hub, Live):
-    """The live changes that the hub reads."""
+class LiveBody:
+    """A body in parts, each sent when its subscriber is woken; a thread iterates it, or the event loop."""
 
-    def await_end(self, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
-        """Return the response for the caller: at once if the job has ended, or if the request has no `wait`.
+    def __init__(self, subscriber: Subscriber, leave: Callable[[], None]) -> None:
+        self._subscriber = subscriber
+        self._over = False
+        self.close = leave
 
-        The job is stored, so a failure here is not reported: the response is the same as without `wait`.
-        """
-        seconds = min(query.wait, MAX_WAIT_SECONDS)
-        if not seconds or request.method == "HEAD":
-            return answer
-        principal = call.scope.principal
-        subscriber = Awaiting(
-            View(
-                tenant=call.scope.tenant,
-                user=principal.user,
-                job_id=job_id,
-                operator=principal.operator,
-                issued_at=principal.issued_at,
-                until=min(principal.expires_at, time() + seconds),
-            )
-        )
-        with suppress(ServerFull, StreamLimit, *OUTAGE):
-            self.join(subscriber, most=most_on_threads())
-            try:
-                # Read after joining: the hub reports any later end.
-                with call.scope.reading() as reader:
-                    row = stored.find(reader, job_id, call.scope.visible_user)
-            except BaseException:
-                self.leave(subscriber)
-                raise
-            if row is None or row["finished_at"] is not None:
-                self.leave(subscriber)
-                return answer if row is None else settled(answer, row, _body_of(call))
-            subscriber.see(row)
-            end = EndOfWait(answer, subscriber, _body_of(call), partial(self.leave, subscriber))
-            return AwaitedResponse(end, end.close)
-        return answer
+    def __iter__(self) -> Iterator[bytes]:
+        woken = self._subscriber.wakes_thread()
+        while not self._over:
+            woken.clear()
+            if part := self._next():
+                yield part
+            else:
+                woken.wait(self._pause())
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        woken = self._subscriber.wakes_task()
+        while not self._over:
+            woken.clear()
+            if part := self._next():
+                yield part
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await woken.wait()
+
+    def _next(self) -> bytes:
+        """Return the bytes to send now."""
+        raise NotImplementedError
+
+    def _pause(self) -> float:
+        """Return the seconds for which a subscriber that is not woken has nothing to send."""
+        return max(0.0, self._subscriber.view.until - time())
+
+
+class Frames(LiveBody):
+    """The bytes of a stream: events, comments that keep the connection alive, and the end."""
+
+    _due: float | None = None  # of the next comment; None before the first part
+
+    def _next(self) -> bytes:
+        if self._due is None:
+            part = RETRY
+        else:
+            part = self._events()
+            if not part and monotonic() >= self._due:
+                part = KEEP_ALIVE
+        if part:
+            self._due = monotonic() + KEEP_ALIVE_SECONDS
+        return part
+
+    def _events(self) -> bytes:
+        if time() >= self._subscriber.view.until:
+            self._subscriber.end(CloseReason.SESSION_OVER)
+        frames, reason = self._subscriber.take()
+        self._over = reason is not None
+        return b"".join(frames) + (close_event(reason) if reason else b"")
+
+    def _pause(self) -> float:
+        return min(super()._pause(), max(0.0, (self._due or 0.0) - monotonic()))
+
+
+class LiveResponse(Response):
+    """A response that occupies a place among the streams until `leave`.
+
+    The server closes its body at the end; a response that an error replaces gives the place back with its request.
+    """
+
+    def __init__(self, body: Any, leave: Callable[[], None], **options: Any) -> None:
+        super().__init__(body, direct_passthrough=True, **options)
+        g.turno_leave = leave
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Start the response; the server closes the body."""
+        del g.turno_leave
+        return super().__call__(environ, start_response)
+
+
+def most_on_threads() -> int | None:
+    """Return how many streams this server may have at once; None where an event loop serves them.
+
+    Elsewhere each occupies a thread: half of them are left to other requests.
+    """
+    if EVENT_LOOP in request.environ:
+        return None
+    return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
 
 
 class EndOfWait(LiveBody):
@@ -136,6 +191,36 @@ def _body_of(call: Call) -> Callable[[Row], str]:
         return dumps(job_body(redaction.row(row) if redaction else row, root, operator=operator))
 
     return body
+
+
+class LiveStreams(Hub, Live):
+    """The live changes that the hub reads."""
+
+    def await_end(self, call: Call, query: WaitQuery, job_id: UUID, answer: Response) -> Response:
+        """Return the response for the caller: at once if the job has ended, or if the request has no `wait`.
+
+        The job is stored, so a failure here is not reported: the response is the same as without `wait`.
+        """
+        seconds = min(query.wait, MAX_WAIT_SECONDS)
+        if not seconds or request.method == "HEAD":
+            return answer
+        subscriber = Awaiting(View.of(call.scope, job_id, until=time() + seconds))
+        with suppress(ServerFull, StreamLimit, *OUTAGE):
+            self.join(subscriber, most=most_on_threads())
+            try:
+                # Read after joining: the hub reports any later end.
+                with call.scope.reading() as reader:
+                    row = stored.find(reader, job_id, call.scope.visible_user)
+            except BaseException:
+                self.leave(subscriber)
+                raise
+            if row is None or row["finished_at"] is not None:
+                self.leave(subscriber)
+                return answer if row is None else settled(answer, row, _body_of(call))
+            subscriber.see(row)
+            end = EndOfWait(answer, subscriber, _body_of(call), partial(self.leave, subscriber))
+            return AwaitedResponse(end, end.close)
+        return answer
 
 
 def live_streams(settings: Settings, logins: Logins, root: str) -> LiveStreams:

@@ -1,16 +1,20 @@
 """One stream of one user: its visible jobs and its queue of unsent events."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from turno.tenancy.identity.tenant import Tenant
+
+if TYPE_CHECKING:
+    from turno.web.admission import Scope
 
 # Jobs and notifications that may wait for one reader; of each only the latest state waits.
 MOST_WAITING = 500
@@ -54,6 +58,21 @@ class View:
     until: float
     everybody: bool = False
     admin: bool = False
+
+    @classmethod
+    def of(cls, scope: "Scope", job_id: UUID | None, *, until: float = math.inf, everybody: bool = False) -> Self:
+        """Return the view of a request's user; it ends with the session, or before at `until`."""
+        principal = scope.principal
+        return cls(
+            tenant=scope.tenant,
+            user=principal.user,
+            job_id=job_id,
+            operator=principal.operator,
+            admin=principal.role == "admin",
+            issued_at=principal.issued_at,
+            until=min(principal.expires_at, until),
+            everybody=everybody,
+        )
 
     def shows(self, job_id: UUID, user: str) -> bool:
         """Return whether this job belongs into this stream."""
