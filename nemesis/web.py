@@ -6,6 +6,7 @@ import os
 import sys
 from random import Random
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from nemesis.environment import FOLDER, MARK
 from nemesis.hints import LossyQueue
@@ -15,6 +16,8 @@ from turno.http_server.web_server import WebServer
 from turno.wiring.shared import exec_queue, queue_named
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from turno.http_server.web_server import Served
     from turno.queues.interface import QueueInterface
     from turno.settings import Settings
@@ -22,15 +25,16 @@ if TYPE_CHECKING:
 
 def application(settings: Settings) -> Served:
     """Return the application, whose hints are lost now and then."""
-    from turno.wiring.web import serving_application  # noqa: PLC0415 - the parent imports no flask
+    from turno.wiring import web  # noqa: PLC0415 - the parent imports no flask
 
-    return serving_application(settings, lambda name: lossy(name, settings))
+    patch.object(web, "queue_named", lossy).start()
+    return web.serving_application(settings)
 
 
-def lossy(name: str, settings: Settings) -> QueueInterface:
+def lossy(name: str, settings: Settings, environment: Mapping[str, str] | None = None) -> QueueInterface:
     """Return a queue that loses hints and marks its workers as processes of the run; the web has no mark."""
-    environment = {**os.environ, "QUEUE_BACKEND": "exec", MARK: os.environ[FOLDER]}
-    queue = exec_queue(settings, environment) if name == "exec" else queue_named(name, settings)
+    marked = {**os.environ, "QUEUE_BACKEND": "exec", MARK: os.environ[FOLDER]}
+    queue = exec_queue(settings, marked) if name == "exec" else queue_named(name, settings, environment)
     return LossyQueue(queue, Random())  # noqa: S311 - random, like the victims of faults
 
 

@@ -101,35 +101,29 @@ def _many(
 
 
 def _synchronous(name: str, request: Callable[P, host.Request[R]]) -> Callable[Concatenate[Any, P], R]:
-    @_documented(name, request)
     def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return request(*arguments, **options).send(connection)
 
-    return send
+    return _documented(send, name, request)
 
 
 def _asynchronous(
     name: str, request: Callable[P, host.Request[R]]
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    @_documented(name, request)
     async def send(connection: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
         return await request(*arguments, **options).send_async(connection)
 
-    return send
+    return _documented(send, name, request)
 
 
-def _documented(name: str, request: Callable[..., Any]) -> Callable[[F], F]:
+def _documented(function: F, name: str, request: Callable[..., Any]) -> F:
     """Give a function its public name, and the text and signature of `request` after a connection."""
-
-    def name_function(function: F) -> F:
-        wraps(request)(function)
-        function.__name__ = function.__qualname__ = name
-        own = signature(request)
-        parameters = [Parameter("connection", Parameter.POSITIONAL_ONLY), *own.parameters.values()]
-        function.__signature__ = own.replace(parameters=parameters, return_annotation=own.empty)  # type: ignore[attr-defined]
-        return function
-
-    return name_function
+    wraps(request)(function)
+    function.__name__ = function.__qualname__ = name
+    own = signature(request)
+    parameters = [Parameter("connection", Parameter.POSITIONAL_ONLY), *own.parameters.values()]
+    function.__signature__ = own.replace(parameters=parameters, return_annotation=own.empty)  # type: ignore[attr-defined]
+    return function
 
 
 enqueue, enqueue_many = _synchronous("enqueue", _one), _synchronous("enqueue_many", _many)
@@ -138,21 +132,12 @@ enqueue_many_async = _asynchronous("enqueue_many_async", _many)
 
 
 def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:
-    if isinstance(job_type, type):
-        return job_type
-    return registry().handler(job_type)
+    return job_type if isinstance(job_type, type) else registry().handler(job_type)
 
 
 def registry() -> Registry:
     """Return the handlers that TURNO_HANDLERS names, loaded once."""
-    return _registry(os.environ.get("TURNO_HANDLERS") or _of_project())
+    return _loaded(os.environ.get("TURNO_HANDLERS") or _setting("handlers"))
 
 
-@cache
-def _of_project() -> str:
-    return setting("handlers")
-
-
-@cache
-def _registry(place: str) -> Registry:
-    return named_handlers(place)
+_loaded, _setting = cache(named_handlers), cache(setting)

@@ -3,7 +3,7 @@
 import atexit
 import logging
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from threading import Event, Lock, Thread
@@ -47,8 +47,6 @@ SPARE_DESCRIPTORS = 1000
 MOST_OPERATORS = 4  # sessions of the operator's login that a web process has open, while operators ask
 
 MAINTENANCE = "turno.maintenance"  # the WebMaintenance among a Flask application's extensions
-
-OpenQueue = Callable[[str], QueueInterface]
 
 
 class WebMaintenance:
@@ -105,7 +103,6 @@ class Turno:
         layout: str | None = None,
         pages: Sequence[Pages] = (),
         settings: Settings | None = None,
-        open_queue: OpenQueue | None = None,
     ) -> None:
         settings = settings or read_settings(dotenv=False)
         mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
@@ -114,15 +111,10 @@ class Turno:
         operators = operator_pool(settings)
         upkeep = WebMaintenance(settings, registry)
 
-        def open_backend(name: str) -> QueueInterface:
-            if name == "exec":  # no resident process may exist to recover the workers that this process launches
-                upkeep.start()
-            return queue_named(name, settings, variables(dotenv=False))
-
         choice = BackendChoice(
             connection=pool.connection,
             default=settings.queue_backend,
-            open_queue=open_queue or open_backend,
+            open_queue=partial(_open_queue, settings, upkeep),
         )
         dispatcher = Dispatcher(
             connection=pool.connection,
@@ -153,20 +145,24 @@ class Turno:
         app.extensions[MAINTENANCE] = upkeep
 
 
-def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Served:
-    """Return the application of TURNO_WEB_APP, else that of Turno alone, which offers its jobs by `open_queue`."""
+def _open_queue(settings: Settings, upkeep: WebMaintenance, name: str) -> QueueInterface:
+    if name == "exec":  # no resident process may exist to recover the workers that this process launches
+        upkeep.start()
+    return queue_named(name, settings, variables(dotenv=False))
+
+
+def serving_application(settings: Settings) -> Served:
+    """Return the application of TURNO_WEB_APP, else that of Turno alone."""
     allow_descriptors(settings.limits.streams + SPARE_DESCRIPTORS)
-    app = _named(settings.web_app) if settings.web_app else _bare(settings, open_queue)
+    if settings.web_app:
+        app = _named(settings.web_app)
+    else:
+        app = Flask("turno.web", static_folder=None)
+        Turno(app, settings=settings)
     if settings.enable_background_jobs:
         app.extensions[MAINTENANCE].start()
     largest_body = max(settings.limits.body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
     return Served(app, largest_body, stop=services_of(app).live.end_all)
-
-
-def _bare(settings: Settings, open_queue: OpenQueue | None) -> Flask:
-    app = Flask("turno.web", static_folder=None)
-    Turno(app, settings=settings, open_queue=open_queue)
-    return app
 
 
 def _named(place: str) -> Flask:
