@@ -188,7 +188,7 @@ def test_totals_of_a_tenant_are_its_own(world: ExampleInstallation, operator: Op
     ended(world, world.one)
     ended(world, world.other, "failed")
     count(world)
-    found = {(one.tenant, one.outcome): one.outcomes for one in counts.by_tenant(operator)}
+    found = {(one["tenant"], one["outcome"]): one["outcomes"] for one in counts.by_tenant(operator)}
     assert found == {(world.one.slug, "completed"): 1, (world.other.slug, "failed"): 1}
 
 
@@ -327,16 +327,16 @@ def test_waiting_jobs_are_counted_by_backend_and_type(world: ExampleInstallation
         world.enqueue({"order_ids": [1]}, tenant=tenant)
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 min'")
     (one,) = counts.queued(operator)
-    assert (one.tenant, one.type, one.ready, one.running) == ("", "batch_invoicing", 2, 0)
-    assert 60 <= one.oldest_wait < 120
-    assert [one.tenant for one in counts.queued(operator, tenants=True)] == [world.one.slug, world.other.slug]
+    assert (one["tenant"], one["type"], one["ready"], one["running"]) == ("", "batch_invoicing", 2, 0)
+    assert 60 <= one["oldest_wait"] < 120
+    assert [one["tenant"] for one in counts.queued(operator, tenants=True)] == [world.one.slug, world.other.slug]
 
 
 def test_only_workers_with_heartbeats_are_alive(world: ExampleInstallation, operator: Operator) -> None:
     for pid in (1, 2):
         world.engine.start_worker(backend="pool", host="here", pid=pid)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s' WHERE pid = 2")
-    found = {one.backend: (one.alive, one.silent) for one in counts.served(operator, timedelta(seconds=30))}
+    found = {one["backend"]: (one["alive"], one["silent"]) for one in counts.served(operator, timedelta(seconds=30))}
     assert found == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}
 
 

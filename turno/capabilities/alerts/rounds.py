@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 from turno.capabilities.alerts import stored
 from turno.capabilities.alerts.receivers import Message, Receiver, message_of, receivers_of
-from turno.capabilities.alerts.stored import Alert, Event, Operator
+from turno.capabilities.alerts.stored import Alert, Event
 from turno.maintenance.deliveries import deliver, in_words
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
+from turno.store.operator.counts import Operator
 from turno.store.operator.troubles import Trouble, troubles
 from turno.wiring.logins import operator_session
 

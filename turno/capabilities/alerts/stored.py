@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-import psycopg
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 
-Operator = psycopg.Connection[Any]
+from turno.store.operator.counts import Operator, Row, rows
+
 MOST_EVENTS = 1000  # of one message; the next message has further events
 
 
@@ -125,21 +124,20 @@ def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> Non
         operator.execute("DELETE FROM alert_receivers WHERE receiver = %s", (receiver,))
 
 
-def raised(operator: Operator) -> list[dict[str, Any]]:
+def raised(operator: Operator) -> list[Row]:
     """Return the raised alerts by rank: kind, tenant, sentence, command, raised_at, and told_at of the last message."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY rank, key"
-        ).fetchall()
+    return rows(
+        operator, "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY rank, key"
+    )
 
 
-def pending(operator: Operator) -> list[dict[str, Any]]:
+def pending(operator: Operator) -> list[Row]:
     """Return each receiver with undelivered events: receiver, events, tries, and next_at, the time of the next try."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """
-            SELECT m.receiver, count(*) AS events, coalesce(max(r.tries), 0) AS tries, max(r.next_at) AS next_at
-            FROM alert_messages m LEFT JOIN alert_receivers r ON r.receiver = m.receiver
-            GROUP BY m.receiver ORDER BY m.receiver
-            """
-        ).fetchall()
+    return rows(
+        operator,
+        """
+        SELECT m.receiver, count(*) AS events, coalesce(max(r.tries), 0) AS tries, max(r.next_at) AS next_at
+        FROM alert_messages m LEFT JOIN alert_receivers r ON r.receiver = m.receiver
+        GROUP BY m.receiver ORDER BY m.receiver
+        """,
+    )

@@ -1,16 +1,18 @@
 """GET /api/admin/jobs/stats: totals, open jobs, and the outcomes of the last hours."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Literal
 
 from turno.capabilities.statistics import counts
-from turno.capabilities.statistics.counts import Served
 from turno.capabilities.statistics.over_time import Point, over_time
-from turno.store.operator.counts import counted_until
+from turno.store.operator.counts import Row, counted_until
 from turno.web.requests import NOT_GIVEN, Text, described
+from turno.web.responses import from_row
 from turno.web.routes import OperatorCall, Routes
 from turno.web.services import as_operator, services
 
@@ -45,6 +47,15 @@ class QueueStats:
     ready: int
     running: int
     oldest_wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Workers of one backend; `silent` ones have an old heartbeat."""
+
+    backend: str
+    alive: int
+    silent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +100,11 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
                 if query.tenant is None and named is None
                 else _of_some(counts.by_tenant(operator, tenant=query.tenant, companies=named))
             ),
-            queues=[
-                QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
-                for one in counts.queued(operator, tenant=query.tenant, companies=named)
+            queues=[from_row(QueueStats, one) for one in counts.queued(operator, tenant=query.tenant, companies=named)],
+            workers=[
+                from_row(Served, one)
+                for one in counts.served(operator, timedelta(seconds=services().settings.dead_after_seconds))
             ],
-            workers=counts.served(operator, timedelta(seconds=services().settings.dead_after_seconds)),
             over_time=over_time(
                 operator,
                 window=timedelta(minutes=query.minutes),
@@ -111,16 +122,14 @@ def _of_all(found: Mapping[str, counts.TypeTotals]) -> Iterable[TypeStats]:
         yield _stats(job_type, total.outcomes, numbers | {"run_ms": total.run_ms.total()})
 
 
-def _of_some(found: Iterable[counts.TenantTotal]) -> Iterable[TypeStats]:
-    by_type: dict[str, list[counts.TenantTotal]] = defaultdict(list)
-    for one in found:
-        by_type[one.type].append(one)
-    for job_type in sorted(by_type):
-        outcomes = Counter[str]()
-        for one in by_type[job_type]:
-            outcomes[one.outcome] += one.outcomes
-        counted = [one for one in by_type[job_type] if one.outcome not in counts.CLAIMS]
-        yield _stats(job_type, outcomes, {name: sum(getattr(one, name) for one in counted) for name in SUMS})
+def _of_some(found: Iterable[Row]) -> Iterable[TypeStats]:
+    for job_type, rows in groupby(sorted(found, key=itemgetter("type")), key=itemgetter("type")):
+        outcomes, sums = Counter[str](), Counter[str]()
+        for row in rows:
+            outcomes[row["outcome"]] += row["outcomes"]
+            if row["outcome"] not in counts.CLAIMS:
+                sums.update({name: row[name] for name in SUMS})
+        yield _stats(job_type, outcomes, sums)
 
 
 def _stats(job_type: str, outcomes: Mapping[str, int], sums: Mapping[str, int]) -> TypeStats:

@@ -1,15 +1,12 @@
 """Read totals since the installation, open jobs and living workers, as the operator."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, get_args
-
-import psycopg
-from psycopg.rows import class_row, dict_row
+from typing import get_args
 
 from turno.jobs.label import Outcome
+from turno.store.operator.counts import Companies, Operator, Row, rows
 
 ENDS: tuple[Outcome, ...] = get_args(Outcome)  # outcomes after which a job is over
 CLAIMS = ("rescued", "claim_lost")  # of a claim, besides the outcome of its attempt
@@ -17,7 +14,7 @@ CLAIMS = ("rescued", "claim_lost")  # of a claim, besides the outcome of its att
 
 @dataclass(slots=True)
 class TypeTotals:
-    """Totals of one job type; `waits` and the `runs` of each outcome are by bucket, see histogram.py.
+    """Totals of one job type; `waits` and the `runs` of each outcome are by bucket, see metrics.py.
 
     `outcomes` counts attempts, jobs that ended without an attempt, and claims 'rescued' or 'claim_lost'. A wait is from
     the moment a job could run to the start of an attempt, or to an end without one. `submitted` counts ended and open
@@ -35,133 +32,88 @@ class TypeTotals:
     run_ms: Counter[str] = field(default_factory=Counter)  # of the attempts with each outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantTotal:
-    """The totals of one outcome of a tenant's jobs of one type."""
-
-    tenant: str
-    type: str
-    outcome: str
-    outcomes: int
-    attempts: int
-    wait_ms: int
-    run_ms: int
-    items_done: int
-    items_failed: int
-
-
-def by_type(operator: psycopg.Connection[Any]) -> dict[str, TypeTotals]:
+def by_type(operator: Operator) -> dict[str, TypeTotals]:
     """Return the totals of each job type over all tenants. Types without a handler have the name '(other)'."""
     totals: dict[str, TypeTotals] = defaultdict(TypeTotals)
-    with operator.cursor(row_factory=dict_row) as cursor:
-        for row in cursor.execute("SELECT * FROM statistics WHERE scope = 0 AND minute = '-infinity'"):
-            total, outcome = totals[row["type"]], row["outcome"]
-            total.items_done += row["items_done"]
-            total.items_failed += row["items_failed"]
-            total.outcomes[outcome] = row["outcomes"]
-            if outcome in CLAIMS:
-                continue
-            total.attempts += row["attempts"]
-            total.wait_ms += sum(row["wait_ms"])
-            for wait, run, number in zip(row["wait_buckets"], row["run_buckets"], row["counts"], strict=True):
-                total.waits[wait] += number
-                if run >= 0:
-                    total.runs[outcome][run] += number
-            if row["attempts"]:
-                total.run_ms[outcome] = row["run_ms"]
-        for row in cursor.execute("SELECT type, jobs FROM submitted_jobs"):
-            totals[row["type"]].submitted = row["jobs"]
+    for row in rows(operator, "SELECT * FROM statistics WHERE scope = 0 AND minute = '-infinity'"):
+        total, outcome = totals[row["type"]], row["outcome"]
+        total.items_done += row["items_done"]
+        total.items_failed += row["items_failed"]
+        total.outcomes[outcome] = row["outcomes"]
+        if outcome in CLAIMS:
+            continue
+        total.attempts += row["attempts"]
+        total.wait_ms += sum(row["wait_ms"])
+        for wait, run, number in zip(row["wait_buckets"], row["run_buckets"], row["counts"], strict=True):
+            total.waits[wait] += number
+            if run >= 0:
+                total.runs[outcome][run] += number
+        if row["attempts"]:
+            total.run_ms[outcome] = row["run_ms"]
+    for row in rows(operator, "SELECT type, jobs FROM submitted_jobs"):
+        totals[row["type"]].submitted = row["jobs"]
     return dict(sorted(totals.items()))
 
 
-def by_tenant(
-    operator: psycopg.Connection[Any], *, tenant: str | None = None, companies: Sequence[str] | None = None
-) -> list[TenantTotal]:
+def by_tenant(operator: Operator, *, tenant: str | None = None, companies: Companies = None) -> list[Row]:
     """Return the totals of each active tenant, type and outcome, or of one tenant, or of some companies' tenants."""
-    with operator.cursor(row_factory=class_row(TenantTotal)) as cursor:
-        return cursor.execute(
-            """
-            SELECT n.slug AS tenant, s.type, s.outcome, s.outcomes, s.attempts, s.wait_ms[1] AS wait_ms, s.run_ms,
-                   s.items_done, s.items_failed
-            FROM statistics s JOIN tenants n ON n.id = s.scope JOIN companies c ON c.id = n.company_id
-            WHERE s.minute = '-infinity' AND n.state = 'active' AND (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
-              AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
-            ORDER BY n.slug, s.type, s.outcome
-            """,
-            {"tenant": tenant, "companies": None if companies is None else list(companies)},
-        ).fetchall()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
-    """Open jobs of one backend, queue and type; `oldest_wait` is in seconds, 0 without a ready job.
-
-    Types without a handler are the type '(other)' in a queue of that name. `tenant` is empty for the sum of tenants.
-    """
-
-    tenant: str
-    backend: str
-    queue: str
-    type: str
-    scheduled: int
-    waiting: int  # for the jobs before them of their concurrency keys
-    ready: int
-    running: int
-    oldest_wait: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """Workers of one backend; `silent` ones have an old heartbeat."""
-
-    backend: str
-    alive: int
-    silent: int
+    return rows(
+        operator,
+        """
+        SELECT n.slug AS tenant, s.type, s.outcome, s.outcomes, s.attempts, s.wait_ms[1] AS wait_ms, s.run_ms,
+               s.items_done, s.items_failed
+        FROM statistics s JOIN tenants n ON n.id = s.scope JOIN companies c ON c.id = n.company_id
+        WHERE s.minute = '-infinity' AND n.state = 'active' AND (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
+          AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
+        ORDER BY n.slug, s.type, s.outcome
+        """,
+        companies,
+        tenant=tenant,
+    )
 
 
 def queued(
-    operator: psycopg.Connection[Any],
-    *,
-    tenants: bool = False,
-    tenant: str | None = None,
-    companies: Sequence[str] | None = None,
-) -> list[Queued]:
-    """Return depth and oldest wait of each backend, queue and type, for each tenant or their sum.
+    operator: Operator, *, tenants: bool = False, tenant: str | None = None, companies: Companies = None
+) -> list[Row]:
+    """Return the open jobs of each backend, queue and type, for each tenant or their sum (an empty `tenant`).
 
-    `tenant` and `companies` select jobs.
+    `tenant` and `companies` select jobs. `waiting` jobs have other jobs of their concurrency keys before them;
+    `oldest_wait` is in seconds, 0 without a ready job. Types without a handler are the type '(other)' in a queue of
+    that name.
     """
-    with operator.cursor(row_factory=class_row(Queued)) as cursor:
-        return cursor.execute(
-            """
-            SELECT CASE WHEN %(tenants)s THEN n.slug ELSE '' END AS tenant, t.backend,
-                   CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue,
-                   coalesce(h.type, '(other)') AS type,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('scheduled', 'review')), 0)::bigint AS scheduled,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('waiting', 'parts')), 0)::bigint AS waiting,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
-                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
-                   greatest(0, coalesce(extract(epoch FROM clock_timestamp()
-                       - min(t.oldest) FILTER (WHERE t.state = 'ready')), 0))::float AS oldest_wait
-            FROM ticket_counts t LEFT JOIN handlers h ON h.type = t.type LEFT JOIN tenants n ON n.id = t.tenant_id
-            LEFT JOIN companies c ON c.id = n.company_id
-            WHERE (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
-              AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
-            GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-            """,
-            {"tenants": tenants, "tenant": tenant, "companies": None if companies is None else list(companies)},
-        ).fetchall()
+    return rows(
+        operator,
+        """
+        SELECT CASE WHEN %(tenants)s THEN n.slug ELSE '' END AS tenant, t.backend,
+               CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue, coalesce(h.type, '(other)') AS type,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('scheduled', 'review')), 0)::bigint AS scheduled,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('waiting', 'parts')), 0)::bigint AS waiting,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
+               greatest(0, coalesce(extract(epoch FROM clock_timestamp()
+                   - min(t.oldest) FILTER (WHERE t.state = 'ready')), 0))::float AS oldest_wait
+        FROM ticket_counts t LEFT JOIN handlers h ON h.type = t.type LEFT JOIN tenants n ON n.id = t.tenant_id
+        LEFT JOIN companies c ON c.id = n.company_id
+        WHERE (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
+          AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
+        GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+        """,
+        companies,
+        tenants=tenants,
+        tenant=tenant,
+    )
 
 
-def served(operator: psycopg.Connection[Any], dead_after: timedelta) -> list[Served]:
-    """Return the workers of each backend."""
-    with operator.cursor(row_factory=class_row(Served)) as cursor:
-        return cursor.execute(
-            """
-            SELECT b.name AS backend,
-                   count(w.id) FILTER (WHERE w.alive_at >= clock_timestamp() - %(dead_after)s) AS alive,
-                   count(w.id) FILTER (WHERE w.alive_at < clock_timestamp() - %(dead_after)s) AS silent
-            FROM backends b LEFT JOIN workers w ON w.backend = b.name
-            GROUP BY b.name ORDER BY b.name
-            """,
-            {"dead_after": dead_after},
-        ).fetchall()
+def served(operator: Operator, dead_after: timedelta) -> list[Row]:
+    """Return the workers of each backend: `alive`, and `silent` with an old heartbeat."""
+    return rows(
+        operator,
+        """
+        SELECT b.name AS backend,
+               count(w.id) FILTER (WHERE w.alive_at >= clock_timestamp() - %(dead_after)s) AS alive,
+               count(w.id) FILTER (WHERE w.alive_at < clock_timestamp() - %(dead_after)s) AS silent
+        FROM backends b LEFT JOIN workers w ON w.backend = b.name
+        GROUP BY b.name ORDER BY b.name
+        """,
+        dead_after=dead_after,
+    )

@@ -6,19 +6,17 @@ from datetime import timedelta
 from hmac import compare_digest
 from itertools import accumulate
 from os import getpid
-from typing import Annotated, Any
+from typing import Annotated
 
-import psycopg
 from flask import Response, request
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from psycopg.rows import dict_row
 
 from turno.capabilities.statistics import counts
-from turno.capabilities.statistics.counts import ENDS, Queued, Served, TenantTotal, TypeTotals
+from turno.capabilities.statistics.counts import ENDS, TypeTotals
 from turno.store.engine.workers import Unserved, unserved
-from turno.store.operator.counts import counted_until, worst_tenants
+from turno.store.operator.counts import Operator, Row, counted_until, rows, worst_tenants
 from turno.store.operator.troubles import UNSERVED_FOR
 from turno.web.admission import require_operator
 from turno.web.auth import principal_of
@@ -114,7 +112,7 @@ def _admit() -> None:
         raise Problem(Kind.OPERATORS_ONLY, "All companies share these numbers: it takes an operator of every company.")
 
 
-def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams: int, tenants: bool) -> list[Metric]:
+def scrape(operator: Operator, *, dead_after: timedelta, streams: int, tenants: bool) -> list[Metric]:
     """Return every metric, of each tenant too if `tenants`, read in one transaction."""
     with operator.transaction():
         operator.execute(WITHIN)
@@ -133,12 +131,13 @@ def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams:
         return found
 
 
-def evenness(operator: psycopg.Connection[Any]) -> float:
+def evenness(operator: Operator) -> float:
     """Return Jain's index of the shares over the fair shares: 1 if all are served alike, 1/n if one of n has all.
 
     Tenants without waiting jobs are left out.
     """
-    row = operator.execute(
+    (row,) = rows(
+        operator,
         """
         WITH recent AS (
             SELECT scope AS tenant_id, sum(run_ms)::float8 AS run_ms FROM statistics
@@ -147,11 +146,10 @@ def evenness(operator: psycopg.Connection[Any]) -> float:
             SELECT coalesce(r.run_ms, 0) / n.weight AS ratio
             FROM waiting_tenants w JOIN tenants n ON n.id = w.tenant_id LEFT JOIN recent r ON r.tenant_id = w.tenant_id
         )
-        SELECT coalesce(sum(ratio) ^ 2 / nullif(count(*) * sum(ratio ^ 2), 0), 1) FROM served
-        """
-    ).fetchone()
-    assert row is not None  # noqa: S101 - an aggregate returns a row
-    return float(row[0])
+        SELECT coalesce(sum(ratio) ^ 2 / nullif(count(*) * sum(ratio ^ 2), 0), 1) AS evenness FROM served
+        """,
+    )
+    return float(row["evenness"])
 
 
 def _gauge(name: str, about: str, labels: Sequence[str], samples: Samples) -> Metric:
@@ -203,29 +201,27 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
     yield run
 
 
-def _of_queues(queues: Sequence[Queued], unserved: Sequence[Unserved]) -> Iterator[Metric]:
+def _of_queues(queues: Sequence[Row], unserved: Sequence[Unserved]) -> Iterator[Metric]:
     labels = ["backend", "queue", "type"]
     samples = [
-        ((one.backend, one.queue, one.type, state), getattr(one, state))
+        ((one["backend"], one["queue"], one["type"], state), one[state])
         for one in queues
         for state in ("scheduled", "waiting", "ready", "running")
     ]
     yield _gauge("turno_jobs", "Open jobs by state.", [*labels, "state"], samples)
-    oldest = (((one.backend, one.queue, one.type), one.oldest_wait) for one in queues)
+    oldest = (((one["backend"], one["queue"], one["type"]), one["oldest_wait"]) for one in queues)
     yield _gauge("turno_oldest_wait_seconds", "For how long the oldest ready job waits.", labels, oldest)
     lacking = (((one.backend, one.queue, one.type, one.lacks), one.waiting) for one in unserved)
     yield _gauge("turno_unserved_jobs", "Ready jobs that no living worker can run.", [*labels, "lacks"], lacking)
 
 
-def _of_workers(workers: Sequence[Served]) -> Iterator[Metric]:
-    samples = [((one.backend, state), getattr(one, state)) for one in workers for state in ("alive", "silent")]
+def _of_workers(workers: Sequence[Row]) -> Iterator[Metric]:
+    samples = [((one["backend"], state), one[state]) for one in workers for state in ("alive", "silent")]
     yield _gauge("turno_workers", "Workers by backend.", ["backend", "state"], samples)
 
 
-def _of_server(operator: psycopg.Connection[Any]) -> Iterator[Metric]:
-    with operator.cursor(row_factory=dict_row) as cursor:
-        server = cursor.execute(SERVER).fetchone() or {}
-        dead = cursor.execute(DEAD_TUPLES).fetchall()
+def _of_server(operator: Operator) -> Iterator[Metric]:
+    (server,) = rows(operator, SERVER)
     for column, name, about in (
         ("steady_maintenance", "turno_maintenance", "1 if a process runs maintenance regularly."),
         ("open_dead_letters", "turno_dead_letters_open", "Failures neither retried nor discarded."),
@@ -237,7 +233,7 @@ def _of_server(operator: psycopg.Connection[Any]) -> Iterator[Metric]:
     ):
         if server[column] is not None:
             yield _gauge(name, about, [], [((), server[column])])
-    tables = (((row["name"],), row["tuples"]) for row in dead)
+    tables = (((row["name"],), row["tuples"]) for row in rows(operator, DEAD_TUPLES))
     yield _gauge("turno_dead_tuples", "Dead rows of a control table.", ["table"], tables)
     yield _gauge("turno_fairness", "How evenly tenants with work are served.", [], [((), evenness(operator))])
     counted_at = counted_until(operator)
@@ -245,14 +241,12 @@ def _of_server(operator: psycopg.Connection[Any]) -> Iterator[Metric]:
     yield _gauge("turno_statistics_timestamp_seconds", "Time of the last count of ended jobs.", [], counted)
 
 
-def _of_tenants(
-    tenants: Sequence[TenantTotal], queues: Sequence[Queued], shares: Sequence[Mapping[str, Any]]
-) -> Iterator[Metric]:
-    ended = (((one.tenant, one.type, one.outcome), one.outcomes) for one in tenants)
+def _of_tenants(tenants: Sequence[Row], queues: Sequence[Row], shares: Sequence[Row]) -> Iterator[Metric]:
+    ended = (((one["tenant"], one["type"], one["outcome"]), one["outcomes"]) for one in tenants)
     yield _counter("turno_tenant_outcomes", "Outcomes of a tenant.", ["tenant", "type", "outcome"], ended)
-    waiting = (((one.tenant, one.type), one.ready) for one in queues)
+    waiting = (((one["tenant"], one["type"]), one["ready"]) for one in queues)
     yield _gauge("turno_tenant_jobs_ready", "A tenant's jobs that could run.", ["tenant", "type"], waiting)
-    oldest = (((one.tenant, one.type), one.oldest_wait) for one in queues)
+    oldest = (((one["tenant"], one["type"]), one["oldest_wait"]) for one in queues)
     yield _gauge("turno_tenant_oldest_wait_seconds", "A tenant's oldest wait.", ["tenant", "type"], oldest)
     for column, name, about in (
         ("share", "turno_tenant_share", "A tenant's share of the running time."),

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from turno.jobs.handler import Handler
+from turno.store.operator.counts import Companies, Operator, Row, rows
 
 
 def speak_for(operator: psycopg.Connection[Any], actor: str) -> None:
@@ -21,9 +21,6 @@ def record(admin: psycopg.Connection[Any], action: str, *, subject: str) -> None
     admin.execute("INSERT INTO turno.operator_acts (action, subject) VALUES (%s, %s)", (action, subject))
 
 
-Operator = psycopg.Connection[Any]
-Row = dict[str, Any]
-
 # Names of the settings: each is a column, `paused` sets a time. None removes a value.
 ALERT_TERMS = ("alert_failure_percent", "alert_wait_minutes")
 TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", *ALERT_TERMS)
@@ -31,7 +28,7 @@ TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "re
 
 
 def set_tenant(
-    operator: Operator, slug: str, changes: Mapping[str, Any], *, by: str, companies: Collection[str] | None = None
+    operator: Operator, slug: str, changes: Mapping[str, Any], *, by: str, companies: Companies = None
 ) -> bool:
     """Set some of TENANT_SETTINGS of an active tenant; False if no such tenant is in these companies.
 
@@ -50,14 +47,14 @@ def set_tenant(
 
 def list_types(operator: Operator) -> list[Row]:
     """Return the operators' settings of each type: `type`, `paused_at`, and the rest of TYPE_SETTINGS."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """
-            SELECT type, paused_at, cap, jobs_per_day, timeout::float8, max_attempts, retention_days,
-                   alert_failure_percent::float8, alert_wait_minutes
-            FROM job_types ORDER BY type
-            """
-        ).fetchall()
+    return rows(
+        operator,
+        """
+        SELECT type, paused_at, cap, jobs_per_day, timeout::float8, max_attempts, retention_days,
+               alert_failure_percent::float8, alert_wait_minutes
+        FROM job_types ORDER BY type
+        """,
+    )
 
 
 def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_days: int) -> list[Row]:
@@ -67,7 +64,7 @@ def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_d
     """
     stored = {row["type"]: row for row in list_types(operator)}
     known = {handler.type: handler for handler in handlers}
-    rows = []
+    found = []
     for name in sorted(known.keys() | stored.keys()):
         handler, row = known.get(name), stored.get(name, {})
         code = {
@@ -76,8 +73,8 @@ def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_d
             "retention_days": retention_days,
         }
         alone = {field: row.get(field) for field in ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)}
-        rows.append({"type": name} | alone | {"set": {term: row.get(term) for term in code}, "code": code})
-    return rows
+        found.append({"type": name} | alone | {"set": {term: row.get(term) for term in code}, "code": code})
+    return found
 
 
 def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, by: str) -> None:
@@ -98,26 +95,26 @@ def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, b
         operator.execute(statement.format(names, given, assignments), {"type": job_type} | dict(changes))
 
 
-def list_workers(operator: Operator, companies: Collection[str] | None = None) -> list[Row]:
+def list_workers(operator: Operator, companies: Companies = None) -> list[Row]:
     """Return the workers that were not declared dead, the most silent first, each with its running jobs.
 
     Each has id, host, pid, backend, queues, types, started_at, silent (seconds), request (quiet, stop or None), and
     `running`: up to 100 of its claimed jobs, of the tenants of these companies, with their tenant and type.
     """
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """
-            SELECT w.id, w.host, w.pid, w.backend, w.queues, w.types, w.started_at, w.request,
-                   round(extract(epoch FROM clock_timestamp() - w.alive_at), 1)::float8 AS silent,
-                   coalesce((SELECT jsonb_agg(to_jsonb(o))
-                             FROM (SELECT o.job_id, o.tenant, o.type FROM open_jobs o
-                                   WHERE o.state = 'running' AND o.worker_id = w.id
-                                     AND (%(companies)s::text[] IS NULL OR o.company = ANY (%(companies)s))
-                                   LIMIT 100) AS o), '[]') AS running
-            FROM workers w ORDER BY w.alive_at
-            """,
-            {"companies": None if companies is None else list(companies)},
-        ).fetchall()
+    return rows(
+        operator,
+        """
+        SELECT w.id, w.host, w.pid, w.backend, w.queues, w.types, w.started_at, w.request,
+               round(extract(epoch FROM clock_timestamp() - w.alive_at), 1)::float8 AS silent,
+               coalesce((SELECT jsonb_agg(to_jsonb(o))
+                         FROM (SELECT o.job_id, o.tenant, o.type FROM open_jobs o
+                               WHERE o.state = 'running' AND o.worker_id = w.id
+                                 AND (%(companies)s::text[] IS NULL OR o.company = ANY (%(companies)s))
+                               LIMIT 100) AS o), '[]') AS running
+        FROM workers w ORDER BY w.alive_at
+        """,
+        companies,
+    )
 
 
 def ask_worker(operator: Operator, worker: UUID, request: str | None, *, by: str) -> bool:
