@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a forked copy of a handler may end its job",
         HANDLERS_SESSION,
-        "turno/runner/attempt.py",
+        "turno/runner/executor.py",
         "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
         "        here = 0",
         ("tests/faults/test_handlers_that_misbehave.py::test_forked_copy_of_a_child_touches_nothing[ok]",),
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "an outcome that cannot be stored ends the process",
         "a refused outcome is a plain failure",
-        "turno/runner/attempt.py",
+        "turno/runner/executor.py",
         "        except REFUSED as error:\n",
         "        except KeyError as error:\n",
         ("tests/integration/runner/test_attempt_ends.py::test_an_outcome_that_cannot_be_stored_fails_with_its_cause",),
@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "an expired job runs all the same",
         "section 3: expired is cancelled with a reason",
-        "turno/runner/attempt.py",
+        "turno/runner/executor.py",
         "        if self.started.expired:\n",
         "        if False:\n",
         ("tests/integration/runner/test_attempt_start.py::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
@@ -340,7 +340,7 @@ MUTANTS = (
     Mutant(
         "a cancelled job runs once more",
         "section 3: cancelling",
-        "turno/runner/attempt.py",
+        "turno/runner/executor.py",
         "        if self.started.cancelled:\n",
         "        if False:\n",
         ("tests/integration/runner/test_attempt_start.py::test_a_job_that_is_to_be_cancelled_does_not_run_again",),

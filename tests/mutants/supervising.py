@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "an error's message reaches the log",
         "section 10: no payloads in logs",
-        "turno/runner/attempt.py",
+        "turno/runner/executor.py",
         'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
         'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
         ("tests/integration/runner/test_attempt_ends.py::test_failed_job_is_one_log_line_without_message",),

@@ -1,37 +1,69 @@
 """The life of a batch, from its claims to their records: its jobs share a transaction for as long as they are short.
 
 When a job fails, collides, takes long or commits during its work, the jobs before it are committed first, and the jobs
-after it run in the next transaction. A single job is a batch of one.
+after it run in the next transaction. A single job is a batch of one. An attempt is the call of a handler, with its
+outcome and record.
 """
 
+import asyncio
 import logging
+import os
 import random
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic, sleep
+from typing import Any, TypeVar
 
 import psycopg
 
 from turno import crash_points, tracing
-from turno.errors import ClaimLost, HandlerMisuse
-from turno.jobs.handler import Registry
+from turno.errors import ClaimLost, HandlerMisuse, InvalidResult, Waits
+from turno.jobs.converter import load_payload
+from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
-from turno.jobs.outcome import Cancel, Completed, Reschedule
-from turno.runner.attempt import Attempt
+from turno.jobs.json_text import serialise
+from turno.jobs.outcome import (
+    AwaitReview,
+    Cancel,
+    Completed,
+    Decision,
+    Fail,
+    Outcome,
+    Release,
+    Reschedule,
+    Retry,
+    decide,
+)
+from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
-from turno.runner.session import Sessions, collided
+from turno.runner.processes import limited_memory
+from turno.runner.session import HandlerConnection, Sessions, collided
 from turno.runner.shared_state import WorkerCallbacks
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
 from turno.store.handler import attempts
+from turno.store.handler.pipeline import Started
 from turno.store.outage import unreachable
+from turno.tracing import Spans
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 COLLISIONS = 4  # tries of an attempt after a deadlock, a serialization failure or a lock timeout
 SHARED_SECONDS = 0.02  # after which a transaction is committed, though more jobs could share it
 LOST = "lost"  # the status of a job with a lost claim or an unconfirmed commit
+# Errors of values that a handler chose, by Python or by the database.
+REFUSED = (
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    HandlerMisuse,
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +87,9 @@ class Executor:
             run = Run(self, transaction, batch)
             for number in range(len(batch)):
                 if transaction.opened is None:
-                    run.fetch(number)
+                    transaction.fetch(batch[number:])
+                    self.callbacks.started()
+                    crash_points.reach("started")
                 if not shared.begins(number):
                     break
                 run.job(number)
@@ -78,12 +112,6 @@ class Run:
         self._batch = batch
         self._handler = executor.registry.handler(batch[0].type)
         self._kept: dict[int, Attempt] = {}  # by their place in the batch: the completed jobs that wait for the commit
-
-    def fetch(self, number: int) -> None:
-        """Open a transaction for this job and the jobs after it."""
-        self._transaction.fetch(self._batch[number:])
-        self._executor.callbacks.started()
-        crash_points.reach("started")
 
     def job(self, number: int, tries: int = 1, *, following: bool = True) -> None:
         """Run one in the open transaction; record it, unless its end waits for the commit that it shares.
@@ -151,7 +179,7 @@ class Run:
             except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
                 self._give_up(error)
 
-    def _enter(self, number: int) -> Attempt | None:
+    def _enter(self, number: int) -> "Attempt | None":
         transaction = self._transaction
         transaction.claim = claim = self._batch[number]
         if (started := transaction.enter(number)) is None:
@@ -163,7 +191,7 @@ class Run:
         spans = tracing.tracer().attempt(started.trace_context, about)
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
-    def _alone(self, number: int, attempt: Attempt, outcome: Reschedule | Cancel | Exception, tries: int) -> None:
+    def _alone(self, number: int, attempt: "Attempt", outcome: Reschedule | Cancel | Exception, tries: int) -> None:
         """Commit the jobs before a job that did not complete, then repeat or record this job."""
         shared = bool(self._kept)
         if (error := self._transaction.undo()) is not None:
@@ -175,7 +203,7 @@ class Run:
         else:
             self._settle(number, attempt, outcome, tries)
 
-    def _settle(self, number: int, attempt: Attempt, outcome: Reschedule | Cancel | Exception, tries: int) -> None:
+    def _settle(self, number: int, attempt: "Attempt", outcome: Reschedule | Cancel | Exception, tries: int) -> None:
         if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:
             sleep(0.05 * tries * self._executor.chance())
             self._again(number, tries + 1)
@@ -231,16 +259,139 @@ class Run:
             fields = {"tenant": kept[0].claim.login.slug, "type": kept[0].claim.type, "jobs": len(kept)}
             log.info("attempts ended: %d completed", len(kept), extra=fields)
 
-    def _end(self, attempt: Attempt, status: str, *, logged: bool = True) -> None:
+    def _end(self, attempt: "Attempt", status: str, *, logged: bool = True) -> None:
         self.ends[attempt.claim] = status
-        attempt.over(status)
+        attempt.spans.end(status)
         if logged:
             seconds = round(monotonic() - attempt.began, 3)
             log.info("attempt ended: %s", status, extra=attempt.context.log_fields | {"seconds": seconds})
 
-    def _lose(self, claim: Claim, why: str, attempt: Attempt | None = None) -> None:
+    def _lose(self, claim: Claim, why: str, attempt: "Attempt | None" = None) -> None:
         log.warning("%s", why, extra=claim.log_fields if attempt is None else attempt.context.log_fields)
         self.ends[claim] = LOST
         if attempt is not None:
-            attempt.over(LOST)
+            attempt.spans.end(LOST)
         self._executor.callbacks.shared.rests()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Everything one attempt needs, from its call to its record."""
+
+    claim: Claim
+    handler: type[JobHandler[Any]]
+    transaction: BatchTransaction
+    started: Started
+    context: AttemptContext
+    began: float
+    spans: Spans
+
+    def run(self) -> Outcome | Exception:
+        """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
+        try:
+            limit = limited_memory(megabytes) if (megabytes := self.handler.memory_mb) is not None else nullcontext()
+            with closing(self.context), limit, self.spans.current():
+                outcome = self._call()
+            if isinstance(outcome, Completed):
+                self.transaction.keep(outcome.result, self.began)
+        except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
+            return error
+        return outcome
+
+    def _call(self) -> Outcome:
+        """Call the handler of a job that is neither cancelled nor expired; its errors pass through."""
+        if self.started.cancelled:
+            return Cancel("cancelled on request")
+        if self.started.expired:
+            return Cancel("expired")
+        job, handler = self.context, self.handler()
+        payload = load_payload(self.handler, self.started.payload)
+        with handler.around(job):
+            answer = _in_this_process(lambda: run_to_end(handler.handle(job, payload)))
+        job.finish()
+        if isinstance(answer, Reschedule | Cancel):
+            return answer
+        return Completed(serialise(answer))
+
+    def record(self, outcome: Reschedule | Cancel | Exception, chance: float) -> str:
+        """Record an outcome other than completed; returns the job's new status.
+
+        An outcome that cannot be stored fails the job for good. Raises ClaimLost, and MemoryError, which ends the
+        process.
+        """
+        if isinstance(outcome, Waits):
+            return "pending"  # as it was committed
+        if isinstance(outcome, ClaimLost | MemoryError):
+            raise outcome
+        try:
+            return self._write(self._decision(outcome, chance))
+        except REFUSED as error:
+            return self.fail(InvalidResult(f"the outcome {type(outcome).__name__} cannot be stored: {error}"))
+
+    def fail(self, error: Exception) -> str:
+        """Record a final failure: the work may have been committed, so that it must not be repeated."""
+        return self._write(Fail("failed for good", self.context.errors.describe(error)))
+
+    def _decision(self, outcome: Reschedule | Cancel | Exception, chance: float) -> Decision:
+        return decide(
+            outcome,
+            self.context.errors.describe,
+            errors=0 if self._resets_errors else self.started.errors,
+            max_attempts=self.started.max_attempts,
+            policy=self.handler.retry,
+            now=lambda: self.transaction.retry_on_new_session(attempts.now),
+            chance=chance,
+        )
+
+    @property
+    def _resets_errors(self) -> bool:
+        """Say whether this attempt was healthy for so long that earlier errors no longer count."""
+        return self.handler.retry.resets_errors(monotonic() - self.began)
+
+    def _write(self, decision: Decision) -> str:
+        began, worker = self.transaction.at(self.began), self.transaction.worker
+        self.transaction.retry_on_new_session(lambda session: attempts.start(session, self.claim, worker, began))
+        status = self.transaction.retry_on_new_session(lambda session: self._end(session, decision))
+        if isinstance(decision, Fail) and status == "failed":
+            named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
+            fields = self.context.log_fields | named
+            # Only the class of the error: its message may contain parts of the payload.
+            log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
+        return status
+
+    def _end(self, session: HandlerConnection, decision: Decision) -> str:
+        claim = self.claim
+        match decision:
+            case Retry(delay, error):
+                pause = timedelta(seconds=delay)
+                return attempts.fail(
+                    session, claim, "an attempt failed", error, pause, reset_errors=self._resets_errors
+                )
+            case Fail(cause, error):
+                return attempts.fail(session, claim, cause, error, None, reset_errors=self._resets_errors)
+            case Release(run_at, outcome, reason):
+                return attempts.release(session, claim, outcome, reason, run_at)
+            case Cancel(reason):
+                return attempts.cancel(session, claim, reason)
+            case AwaitReview(doubt, reason, error):
+                log.warning("a person must decide: %s", reason, extra=self.context.log_fields)
+                return attempts.await_review(session, claim, doubt, reason, error)
+
+
+def _in_this_process(handle: Callable[[], T]) -> T:
+    """Call `handle`; if it forked and the copy returns, too, end the copy: it shares this process's sessions."""
+    here = os.getpid()
+    try:
+        return handle()
+    finally:
+        if os.getpid() != here:
+            os._exit(exit_codes.BROKEN)
+
+
+def run_to_end(answer: T | Awaitable[T]) -> T:
+    """Return the answer of a handler; an asynchronous handler runs here, and its tasks end with it."""
+    return asyncio.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer

@@ -15,7 +15,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
 from turno.jobs.json_text import serialise
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.runner.attempt import run_to_end
+from turno.runner.executor import run_to_end
 from turno.runner.items import LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection
 from turno.settings import Settings

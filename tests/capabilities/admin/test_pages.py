@@ -440,7 +440,7 @@ def test_slow_search_names_the_filters_to_narrow(service: Service, monkeypatch: 
 
 
 TRACE = """Traceback (most recent call last):
-  File "/srv/venv/lib/python3.12/site-packages/turno/runner/attempt.py", line 71, in run
+  File "/srv/venv/lib/python3.12/site-packages/turno/runner/executor.py", line 71, in run
     result = handler.handle(job, payload)
              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "/srv/shop/handlers.py", line 9, in handle
@@ -475,7 +475,7 @@ def test_job_page_shows_its_whole_life(service: Service) -> None:
     assert "2 earlier lines were left out." in page
     for told in ("Boom: it broke", "app-1:7", "order-7", "B-1", "corr-1", "/srv/shop/handlers.py", "curl -H"):
         assert told in page, told
-    assert "turno/runner/attempt.py" not in page
+    assert "turno/runner/executor.py" not in page
     assert "very secret" not in page
     assert "very secret" in operator(service, role="admin").get(f"/admin/jobs/north/{job}").text
     assert "Traza" in operator(service, language="es").get(f"/admin/jobs/north/{job}").text

@@ -9,7 +9,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
 from turno.jobs.redaction import LEFT_OUT, Redaction
 
-OURS = '  File "/venv/turno/runner/attempt.py", line 7, in run\n    handler.handle(job, payload)\n    ^^^^^^^^^^^\n'
+OURS = '  File "/venv/turno/runner/executor.py", line 7, in run\n    handler.handle(job, payload)\n    ^^^^^^^^^^^\n'
 THEIRS = '  File "/srv/shop/turno/orders.py", line 9, in handle\n    raise Boom\n'
 HEAD, TAIL = "Traceback (most recent call last):\n", "shop.Boom: it broke\n"
 

@@ -1,7 +1,8 @@
 """`job.once`: an outside effect is issued only where it is certain that it was not issued before."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, LiteralString
@@ -24,7 +25,6 @@ from turno.errors import (
 from turno.jobs.job import Claim
 from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Unknown
 from turno.jobs.json_text import serialise_answer
-from turno.runner.attempt import Steps, drive
 from turno.runner.context import AttemptContext, attempt_of
 from turno.store.statements import named_refusals, qualified, row_of, value_of
 
@@ -37,6 +37,8 @@ OUTSIDE_KEYS = UUID("6f1f2f0c-52a1-4c3e-8b0f-6d1f5a3c9e77")
 Session = psycopg.Connection[Any]
 Call = Callable[[Effect], Any]
 Reconcile = Callable[[Effect], Finding | Awaitable[Finding]]
+# Yields the functions to call, and receives their results.
+Steps = Generator[Callable[[], Any], Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def once(job: JobContext, key: str, call: Call, reconcile: Reconcile | None, *, 
         raise HandlerMisuse(f"the key of job.once must have 1 to {LONGEST_KEY} characters, without NUL")
     attempt = attempt_of(job, f"the outside effect {key}")
     attempt.transaction.alone()
-    return drive(OutsideCall(attempt, key, call, reconcile, idempotent=idempotent).steps())
+    return _drive(OutsideCall(attempt, key, call, reconcile, idempotent=idempotent).steps())
 
 
 def outside_key(schema: str, key: str) -> UUID:
@@ -224,3 +226,41 @@ def call_returned(session: Session, claim: Claim) -> None:
 def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
     with named_refusals():
         return value_of(session, qualified(statement, claim.login.schema), claim.job_id, claim.token, *parameters)
+
+
+def _drive(steps: Steps) -> Any:
+    """Make the calls that the steps yield, and return their result; within an event loop, return an awaitable."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        result = _result(steps, awaits=False)
+        try:
+            result.send(None)  # to its end: it waits for nothing
+        except StopIteration as end:
+            return end.value
+    return _result(steps, awaits=True)
+
+
+async def _result(steps: Steps, *, awaits: bool) -> Any:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = call()
+                if isinstance(answer, Awaitable):
+                    answer = await _permitted(answer, awaits=awaits)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the step waits
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def _permitted(answer: Awaitable[Any], *, awaits: bool) -> Awaitable[Any]:
+    """Return the answer of an asynchronous function; raises HandlerMisuse where no event loop runs."""
+    if awaits:
+        return answer
+    if isinstance(answer, Coroutine):
+        answer.close()
+    raise HandlerMisuse("job.once takes an asynchronous function only where `handle` is asynchronous")

@@ -16,8 +16,8 @@ from turno.jobs.job_context import JobContext, Part
 from turno.jobs.json_text import serialise
 from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.outcome import Cancel, Reschedule
-from turno.runner.attempt import run_to_end
 from turno.runner.context import AttemptContext
+from turno.runner.executor import run_to_end
 from turno.store.statements import named_refusals, qualified, row_of
 
 Handler = type[JobHandler[Any]]
