@@ -43,7 +43,7 @@ class FrozenClock:
     def __init__(self, admin: Callable[[], psycopg.Connection[Any]]) -> None:
         """`admin` returns the session of the owner of the tables; a new session after an outage of the server."""
         self._admin = admin
-        self._undo: list[str | sql.Composed] = []
+        self._undo: list[bytes | sql.Composed] = []
 
     @property
     def frozen(self) -> bool:
@@ -63,7 +63,7 @@ class FrozenClock:
             with self._admin().transaction():
                 self._admin().execute(PLAINLY)
                 self._admin().execute(MAKE)
-                self._undo = ["DROP SCHEMA frozen CASCADE", *self._rewrite()]
+                self._undo = [b"DROP SCHEMA frozen CASCADE", *self._rewrite()]
         if at is not None:
             self._admin().execute("UPDATE frozen.clock SET at = %s", (at,))
 
@@ -79,7 +79,7 @@ class FrozenClock:
         with self._admin().transaction():
             self._admin().execute(PLAINLY)
             for statement in reversed(self._undo):
-                self._admin().execute(_bytes(statement))
+                self._admin().execute(statement)
         self._undo = []
 
     def rule_session(self, session: psycopg.Connection[Any], schema: str) -> None:
@@ -87,12 +87,12 @@ class FrozenClock:
         path = sql.SQL("SET search_path = frozen, pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
         session.execute(path)
 
-    def _rewrite(self) -> Iterator[str | sql.Composed]:
+    def _rewrite(self) -> Iterator[bytes | sql.Composed]:
         """Make functions and defaults read the frozen clock; yield the statements that restore them."""
         for (definition,) in self._admin().execute(FUNCTIONS).fetchall():
             if REAL in definition:
                 self._admin().execute(definition.replace(REAL, FROZEN).encode())
-                yield definition
+                yield definition.encode()
         for schema, table, column, default in self._admin().execute(DEFAULTS).fetchall():
             if REAL in default:
                 self._admin().execute(_default(schema, table, column, default.replace(REAL, FROZEN)))
@@ -102,7 +102,3 @@ class FrozenClock:
 def _default(schema: str, table: str, column: str, expression: str) -> sql.Composed:
     change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}")
     return change.format(sql.Identifier(schema, table), sql.Identifier(column), sql.SQL(expression))
-
-
-def _bytes(statement: str | sql.Composed) -> bytes | sql.Composed:
-    return statement.encode() if isinstance(statement, str) else statement

@@ -1,15 +1,15 @@
 import pytest
 from click.testing import CliRunner
 
-from turno.capability import LIBRARY
 from turno.commands.db import Report, print_standings, versions
 from turno.commands.main import main
+from turno.tenancy.schema_migrations.files import packaged
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
 def standing(*, pending: tuple[str, ...] = (), unknown: tuple[str, ...] = (), redefine: bool = False) -> Standing:
-    return Standing("t_000000000001", "suc0001", LIBRARY, 2, pending, (), unknown, redefine)
+    return Standing("t_000000000001", "suc0001", packaged().tenant, 2, pending, (), unknown, redefine)
 
 
 def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.CaptureFixture[str]) -> None:

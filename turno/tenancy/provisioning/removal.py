@@ -34,7 +34,10 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     tenant = find_tenant(admin, slug)
     _close(admin, tenant)
     if any(existing_roles(admin, [tenant.owner_role])):
-        _end_sessions(admin, tenant)
+        with admin.transaction():
+            _become_owner(admin, tenant)
+            ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s"
+            admin.execute(ended, [tenant.handler_role])
         _drop_schema(admin, tenant)
         _revoke_outside(admin, logins, tenant)
         # After the schema: its lock has waited for each enqueue.
@@ -78,14 +81,6 @@ def _close(admin: Connection[Any], tenant: Tenant) -> None:
         admin.execute("DELETE FROM turno.tenant_failures WHERE tenant_id = %s", [tenant.id])
         for role in existing_roles(admin, [tenant.handler_role]):
             admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
-
-
-def _end_sessions(admin: Connection[Any], tenant: Tenant) -> None:
-    with admin.transaction():
-        _become_owner(admin, tenant)
-        admin.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", [tenant.handler_role]
-        )
 
 
 @retry_when_locked

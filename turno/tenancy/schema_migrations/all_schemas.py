@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.rights.schemas import control_schema, tenant_schemas
-from turno.tenancy.schema_migrations.files import Migrations, packaged
+from turno.tenancy.schema_migrations.files import APPLICATION, Migrations, packaged
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome, Planned, plan, take_back, upgrade
 
@@ -29,7 +29,7 @@ def status(admin: Connection[Any], logins: Logins, *, migrations: Migrations | N
     # The first step creates the table of tenants.
     schemas = tenant_schemas(admin, logins) if control.standings[0].at else []
     found = [control, *plan(admin, schemas, migrations.of_tenant)]
-    return sorted((one for planned in found for one in planned.standings), key=lambda one: bool(one.application))
+    return sorted((one for planned in found for one in planned.standings), key=lambda one: one.source == APPLICATION)
 
 
 def migrate(
@@ -128,4 +128,4 @@ def fan_out(
 
 
 def _to_do(planned: Iterable[Planned], *, redefine: bool) -> list[Planned]:
-    return [one for one in planned if redefine or one.behind]
+    return [one for one in planned if redefine or any(standing.behind for standing in one.standings)]

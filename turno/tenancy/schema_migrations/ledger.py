@@ -30,7 +30,7 @@ class Standing:
 
     schema: str
     slug: str
-    source: str
+    files: Files
     at: int
     pending: tuple[str, ...]
     drifted: tuple[str, ...]
@@ -46,7 +46,7 @@ class Standing:
         return cls(
             schema=schema.name,
             slug=schema.slug,
-            source=files.sources[0],
+            files=files,
             at=max((int(version) for version in applied if version.isdecimal()), default=0),
             pending=tuple(version for version in known if version not in applied),
             drifted=tuple(v for v in known if v in applied and known[v].checksum != applied[v]),
@@ -55,14 +55,19 @@ class Standing:
         )
 
     @property
-    def application(self) -> bool:
-        """Whether these are the steps of the application."""
-        return self.source == APPLICATION
+    def source(self) -> str:
+        """The library, for the steps of the library and of capabilities, or the application."""
+        return self.files.sources[0]
+
+    @property
+    def behind(self) -> bool:
+        """Whether an upgrade has something to do or to report."""
+        return bool(self.pending or self.trouble or self.redefine)
 
     @property
     def trouble(self) -> str | None:
         """The reason why this release must not migrate this schema, or None."""
-        if self.unknown and self.application:
+        if self.unknown and self.source == APPLICATION:
             return f"version {self.unknown[-1]} of the application has no file in the folder of [tool.turno] migrations"
         if self.unknown:
             return f"version {self.unknown[-1]} was applied by a newer release; use the newer release"

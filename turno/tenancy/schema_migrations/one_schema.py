@@ -7,7 +7,7 @@ triggers keep its tables consistent, and have no rights.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import Connection, sql
@@ -46,22 +46,11 @@ class Outcome:
     redefined: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(NamedTuple):
     """A schema, and its state against the files of the library, then of the application."""
 
     schema: Schema
-    parts: tuple[tuple[Standing, Files], ...]
-
-    @property
-    def standings(self) -> list[Standing]:
-        """The standings, the library's first."""
-        return [standing for standing, _ in self.parts]
-
-    @property
-    def behind(self) -> bool:
-        """Whether an upgrade has something to do or to report."""
-        return any(one.pending or one.trouble or one.redefine for one in self.standings)
+    standings: list[Standing]
 
 
 class MigrationFailed(TurnoError):
@@ -80,8 +69,8 @@ def plan(admin: Connection[Any], schemas: Sequence[Schema], parts: Iterable[File
     names = [schema.name for schema in schemas]
     ledgers = [(files, ledger.read_ledgers(admin, names, files)) for files in parts if files.steps]
     return [
-        Planned(one, tuple((Standing.of(one, found.get(one.name, {}), files), files) for files, found in ledgers))
-        for one in schemas
+        Planned(schema, [Standing.of(schema, found.get(schema.name, {}), files) for files, found in ledgers])
+        for schema in schemas
     ]
 
 
@@ -104,8 +93,9 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
     outcome = Outcome(planned.schema.name, planned.schema.slug)
     changed = dry_run or any(one.redefine for one in planned.standings)
     with _reported(outcome):
-        for standing, files in planned.parts:
+        for standing in planned.standings:
             _refuse(standing)
+            files = standing.files
             if dry_run:
                 outcome.done += standing.pending
                 continue
@@ -113,7 +103,8 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
             for step in (files.steps[version] for version in standing.pending):
                 together.append(step)
                 if not is_transactional(step.up):
-                    outcome.done += _run(admin, planned.schema, together[:-1])[0] if together[:-1] else ()
+                    if together[:-1]:
+                        outcome.done += _run(admin, planned.schema, together[:-1])[0]
                     outcome.done += _run_by_statement(admin, planned.schema, step)
                     together = []
             if standing.pending or files.functions:
@@ -128,8 +119,9 @@ def take_back(admin: Connection[Any], planned: Planned, *, steps: int, dry_run: 
     """Roll back the last `steps` versions of the application, newest first."""
     outcome = Outcome(planned.schema.name, planned.schema.slug)
     with _reported(outcome):
-        for standing, files in planned.parts:
+        for standing in planned.standings:
             _refuse(standing)
+            files = standing.files
             for version in sorted(files.steps.keys() - {*standing.pending}, reverse=True)[:steps]:
                 step = files.steps[version]
                 if dry_run:
