@@ -61,13 +61,13 @@ class Directory:
     def list_active(self) -> list[Tenant]:
         """Return all active tenants in the order of their creation, without a cache."""
         with self._connect() as connection:
-            return _tenants(connection).execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
+            return list_tenants(connection)
 
 
 _TENANTS = """
 SELECT n.id, n.slug, c.slug AS company, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
        extract(epoch FROM n.tokens_valid_from)::float8 AS tokens_valid_from,
-       n.adopted_schema
+       n.adopted_schema, c.report_role
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
 
@@ -80,6 +80,11 @@ def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int,
         [list(numbers)],
     )
     return dict(rows.fetchall())
+
+
+def list_tenants(connection: Connection[Any], state: str = "active") -> list[Tenant]:
+    """Return all tenants in this state, in the order of their creation."""
+    return _tenants(connection).execute(_TENANTS + "WHERE n.state = %s ORDER BY n.id", [state]).fetchall()
 
 
 def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:

@@ -39,6 +39,7 @@ class Tenant:
 
     `tokens_valid_from` is in Unix seconds: a token issued before it is refused. `adopted_schema` is the application's,
     where the tenant's business tables were before Turno; `schema` is always Turno's own.
+    `report_role` is the role of the company's reports.
     """
 
     id: int
@@ -52,6 +53,7 @@ class Tenant:
     state: str = "active"
     tokens_valid_from: float = -math.inf
     adopted_schema: str | None = None
+    report_role: str = ""
 
     @property
     def roles(self) -> tuple[str, str, str]:

@@ -105,7 +105,7 @@ def add_tenant(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
             )
         )
-    bring_up(admin, tenant_schema(admin, logins, tenant), migrations)
+    bring_up(admin, tenant_schema(logins, find_tenant(admin, slug)), migrations)
     admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
     return find_tenant(admin, slug)
 

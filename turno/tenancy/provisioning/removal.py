@@ -143,7 +143,7 @@ def _refuse_dependents(admin: Connection[Any], tenant: Tenant) -> None:
 def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> None:
     with admin.transaction():
         lock_roles(admin)
-        schema = tenant_schema(admin, logins, tenant)
+        schema = tenant_schema(logins, tenant)
         for one in outside():
             load(one.revoke)(admin, schema)
         # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights there.

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg import Connection
-from psycopg.rows import TupleRow
 
 from turno.capability import Outside, installed
 from turno.errors import TurnoError
+from turno.tenancy.identity.directory import list_tenants
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.rights.grants import CONTROL, TENANT
@@ -52,15 +52,21 @@ def control_schema(logins: Logins) -> Schema:
 
 
 def tenant_schemas(admin: Connection[Any], logins: Logins, *, state: str = "active") -> list[Schema]:
-    """Return the tenants' schemas in this state, in the order the tenants came."""
-    rows = admin.execute(_SCHEMAS + "WHERE n.state = %s ORDER BY n.id", [state])
-    return [_tenant_schema(logins, row) for row in rows]
+    """Return the schemas of the tenants in this state, in the order of their creation."""
+    return [tenant_schema(logins, tenant) for tenant in list_tenants(admin, state)]
 
 
-def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Schema:
+def tenant_schema(logins: Logins, tenant: Tenant) -> Schema:
     """Return the schema of a tenant in any state."""
-    (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
-    return _tenant_schema(logins, row)
+    roles = {
+        Role.HANDLER: tenant.handler_role,
+        Role.API: tenant.api_role,
+        Role.REPORT: tenant.report_role,
+        Role.ENGINE: logins.engine,
+        Role.WEB: logins.web,
+        Role.CONTROL: logins.control,
+    }
+    return Schema(tenant.schema, tenant.slug, tenant.owner_role, TENANT, roles, tenant.adopted_schema)
 
 
 class ApplicationChanged(TurnoError):
@@ -84,22 +90,3 @@ def shared_schemas(admin: Connection[Any], handlers: str) -> tuple[str, ...]:
         [handlers],
     )
     return tuple(name for (name,) in rows)
-
-
-_SCHEMAS = """
-SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role, n.adopted_schema
-FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
-"""
-
-
-def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
-    name, slug, owner, handler, api, report, adopted = row
-    roles = {
-        Role.HANDLER: handler,
-        Role.API: api,
-        Role.REPORT: report,
-        Role.ENGINE: logins.engine,
-        Role.WEB: logins.web,
-        Role.CONTROL: logins.control,
-    }
-    return Schema(name, slug, owner, TENANT, roles, adopted)
