@@ -26,6 +26,7 @@ def test_message_names_exactly_attempt_and_job() -> None:
         json.dumps(BODY | {"tenant": "suc0002"}),
         json.dumps(BODY | {"schema": "public"}),
         json.dumps(BODY | {"schema": "t_0123456789ab; DROP"}),
+        json.dumps(BODY | {"schema": "t_0123456789ab\n"}),
         json.dumps(BODY | {"schema": None}),
         json.dumps(BODY | {"job_id": "7"}),
         json.dumps(BODY | {"job_id": 7}),

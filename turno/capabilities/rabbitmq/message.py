@@ -21,7 +21,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names an attempt of a job. The right to run the job comes from the claim alone."""
 
     job_id: UUID
-    schema: Annotated[str, msgspec.Meta(pattern="^t_[0-9a-f]{12}$")]
+    schema: Annotated[str, msgspec.Meta(pattern=r"^t_[0-9a-f]{12}\Z")]
     attempt: Annotated[int, msgspec.Meta(ge=0)]
 
     def encode(self) -> bytes:
