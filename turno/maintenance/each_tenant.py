@@ -16,7 +16,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from time import monotonic
 
@@ -62,28 +62,23 @@ class TaskReport:
     troubles: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class EachTenant:
-    """Runs tasks tenant by tenant, in a fair order and within their budgets."""
+    """Runs tasks tenant by tenant, in a fair order and within their budgets.
 
-    def __init__(
-        self,
-        engine: Engine,
-        settings: Settings | None = None,
-        *,
-        dry_run: bool = False,
-        at_each_step: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        """`at_each_step` is called between transactions. A `dry_run` calls the work once for each tenant, rolled back.
+    `at_each_step` is called between transactions. A `dry_run` calls the work once for each tenant, rolled back. With
+    `complete` set, each run is a whole round, however long it takes. Tasks of capabilities read `settings`.
+    """
 
-        With `complete` set, each run is a whole round, however long it takes. Tasks of capabilities read `settings`.
-        """
-        self._engine = engine
-        self.complete = dry_run
-        self.settings = settings or Settings()
-        self.dry_run = dry_run
-        self._at_each_step = at_each_step
-        self._clock = clock
+    engine: Engine
+    settings: Settings = field(default_factory=Settings)
+    _: KW_ONLY
+    dry_run: bool = False
+    at_each_step: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
+        self.complete = self.dry_run
 
     def run(self, task: TenantTask, work: Work, among: Collection[int] | None = None) -> TaskReport:
         """Run the task's turn for all active tenants, or for `among`; the work returns the number of changed rows.
@@ -94,18 +89,18 @@ class EachTenant:
         if among is not None and not among:
             return report
         every = timedelta(0) if self.complete else task.every
-        with self._engine.transaction(force_rollback=self.dry_run):
-            tenants = self._engine.tenant_turns(task.name, every, among)
-        over = math.inf if self.complete else self._clock() + task.budget
+        with self.engine.transaction(force_rollback=self.dry_run):
+            tenants = self.engine.tenant_turns(task.name, every, among)
+        over = math.inf if self.complete else self.clock() + task.budget
         unfinished = deque[TenantTurn]()
         for number, tenant in enumerate(tenants):
-            if number and self._clock() >= over:
+            if number and self.clock() >= over:
                 return report
-            self._note(self._engine.begin_turn, task.name, tenant.tenant_id)
+            self._note(self.engine.begin_turn, task.name, tenant.tenant_id)
             if not self._run_turn(task, work, tenant, report):
                 unfinished.append(tenant)
-        self._note(self._engine.begin_turn, task.name, 0)
-        while unfinished and self._clock() < over:
+        self._note(self.engine.begin_turn, task.name, 0)
+        while unfinished and self.clock() < over:
             tenant = unfinished.popleft()
             if not self._run_turn(task, work, tenant, report):
                 unfinished.append(tenant)
@@ -115,8 +110,8 @@ class EachTenant:
         """Call the work of the control schema, a transaction each, until it changes no row; a dry run calls it once."""
         total = 0
         while True:
-            self._at_each_step()
-            with self._engine.transaction(force_rollback=self.dry_run):
+            self.at_each_step()
+            with self.engine.transaction(force_rollback=self.dry_run):
                 done = work(*parameters)
             total += done
             if not done or self.dry_run:
@@ -124,10 +119,10 @@ class EachTenant:
 
     def _run_turn(self, task: TenantTask, work: Work, tenant: TenantTurn, report: TaskReport) -> bool:
         """Call the work until none is left, or the tenant's share is over; False if it is to go on in this turn."""
-        until = self._clock() + task.share
+        until = self.clock() + task.share
         finished, refused = False, list[str]()
-        while not finished and len(refused) < task.tries and self._clock() < until:
-            self._at_each_step()
+        while not finished and len(refused) < task.tries and self.clock() < until:
+            self.at_each_step()
             try:
                 done = self._in_transaction(task, work, tenant)
             except DatabaseGone:
@@ -150,16 +145,16 @@ class EachTenant:
             report.troubles[tenant.slug] = refused[-1]
         if refused or (finished and tenant.failures):
             pauses = {"first": task.first, "longest": task.longest}
-            self._note(self._engine.end_turn, task.name, tenant.tenant_id, refused[-1] if refused else None, **pauses)
+            self._note(self.engine.end_turn, task.name, tenant.tenant_id, refused[-1] if refused else None, **pauses)
         return finished or bool(refused)
 
     def _in_transaction(self, task: TenantTask, work: Work, tenant: TenantTurn) -> int | None:
-        with self._engine.transaction(force_rollback=self.dry_run):
-            self._engine.execute(
+        with self.engine.transaction(force_rollback=self.dry_run):
+            self.engine.execute(
                 "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)",
                 (task.lock_timeout, task.statement_timeout),
             )
-            return work(self._engine, tenant)
+            return work(self.engine, tenant)
 
     def _note(self, record: Callable[..., None], *parameters: object, **options: object) -> None:
         if not self.dry_run:
