@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.servers.private_rabbitmq import Node
-from cli.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SYSTEMD_ANALYZE
+from cli.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SPIN, SYSTEMD_ANALYZE
 from turno.servers.embedded_postgres import Cluster
 from turno.testing.servers import fresh_database, quick_server
 
@@ -64,6 +64,12 @@ def nginx() -> Path:
 def promtool() -> Path:
     """Checks rules and queries as Prometheus does."""
     return PROMTOOL.require()
+
+
+@pytest.fixture(scope="session")
+def spin() -> Path:
+    """The model checker that searches model/jobs.pml."""
+    return SPIN.require()
 
 
 @pytest.fixture

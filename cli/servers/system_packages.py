@@ -57,6 +57,8 @@ PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/
 # Reads the files of deploy/ in tests.
 NGINX = SystemPackage(name="nginx", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
 PROMTOOL = SystemPackage(name="prometheus", marker="promtool", programs=("promtool",))
+# Searches the states of model/jobs.pml; it writes a C program.
+SPIN = SystemPackage(name="spin gcc libc6-dev", marker="spin", programs=("spin",))
 SYSTEMD_ANALYZE = SystemPackage(name="systemd", marker="systemd_analyze", programs=("systemd-analyze",))
 WANTED = (
     RABBITMQ,
@@ -67,6 +69,7 @@ WANTED = (
     PGBOUNCER,
     NGINX,
     PROMTOOL,
+    SPIN,
     SYSTEMD_ANALYZE,
 )
 
