@@ -158,7 +158,7 @@ class Claimer:
         rows: list[dict[str, Any]]
         rows = engine.rows(dict, CLAIM, worker, self._backend, *kinds, slots, list(without), *turn)
         for row in rows:
-            slot, tenant, used, closed, lanes, gap, entries = [row.pop(name) for name in FOUND]
+            slot, tenant, used, closed, lanes, gap, entries = map(row.pop, FOUND)
             if gap is not None:
                 memory.learn_gap(closed, gap, entries, sent)
             elif lanes is not None:
