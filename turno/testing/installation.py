@@ -35,8 +35,8 @@ from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.processes import is_launched, kill, marked
 from turno.wiring.shared import ROOT, inline_runner, maintenance
 
+FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans
 # Tables of the control schema that tests keep, with the tables that refer to them.
-FEW_PAGES = 16 * 8192  # bytes; a larger table would leave enough dead rows to change plans and walks
 KEPT = ("handlers", "settings", "rate_limits")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
