@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Any
 
 import click
 
@@ -84,15 +85,13 @@ def status() -> None:
     settings = read_settings()
     with operator_session(settings) as operator:
         tenants = list(routing.chosen(operator, settings.queue_backend).values())
-        rows = [
-            (one.backend, one.workers, tenants.count(one.backend), one.scheduled, one.ready, one.published,
-             one.running, one.stranded, one.oldest)
-            for one in routing.counts(operator)
-        ]  # fmt: skip
+        found = routing.counts(operator)
         waiting = unserved(operator, timedelta(0))
+    with_tenants = (row | {"tenants": tenants.count(row["backend"])} for row in found)
+    rows: list[dict[str, Any]] = [{name: row[name] for name in BACKEND_HEADERS} for row in with_tenants]
     lacking = {name: [asdict(one) for one in waiting if one.backend == name] for name in backends()}
-    objects = [dict(zip(BACKEND_HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
-    show(objects, BACKEND_HEADERS, rows)
+    objects = [row | {"unserved": lacking[row["backend"]]} for row in rows]
+    show(objects, BACKEND_HEADERS, [tuple(row.values()) for row in rows])
     for one in () if wants_json() else waiting:
         click.echo(one.sentence)
 

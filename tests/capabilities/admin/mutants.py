@@ -119,9 +119,9 @@ MUTANTS = (
     Mutant(
         "an operator of one company stops all workers",
         BY_COMPANY,
-        "turno/capabilities/admin/workers.py",
-        '@worker_list.form("/admin/workers/<worker_id>", everywhere=True)',
-        '@worker_list.form("/admin/workers/<worker_id>")',
+        "turno/capabilities/admin/overview.py",
+        '@overview.form("/admin/workers/<worker_id>", everywhere=True)',
+        '@overview.form("/admin/workers/<worker_id>")',
         (f"{PAGES}::test_workers_page_is_for_operators_of_all_companies",),
     ),
     Mutant(

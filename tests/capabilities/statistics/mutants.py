@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "a chart of one tenant shows all",
         "one tenant's numbers are not shown under another",
-        "turno/capabilities/statistics/over_time.py",
+        "turno/capabilities/statistics/counts.py",
         'if by == "tenant" or tenant is not None:',
         'if by == "tenant":',
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
@@ -22,9 +22,9 @@ MUTANTS = (
     Mutant(
         "a chart of a company's tenants shows all",
         "one tenant's numbers are not shown under another",
-        "turno/capabilities/statistics/over_time.py",
-        "AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
-        "",
+        "turno/capabilities/statistics/counts.py",
+        "  AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))\n  AND s.minute",
+        "  AND s.minute",
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
     ),
     Mutant(
@@ -39,8 +39,8 @@ MUTANTS = (
         "a tenant's totals are counted for another",
         "one tenant's numbers are not shown under another",
         "turno/capabilities/statistics/counts.py",
-        "JOIN tenants n ON n.id = s.scope",
-        "JOIN tenants n ON n.id >= s.scope",
+        "n.id = s.scope JOIN companies c ON c.id = n.company_id\n        WHERE s.minute = '-infinity'",
+        "n.id >= s.scope JOIN companies c ON c.id = n.company_id\n        WHERE s.minute = '-infinity'",
         (f"{TESTS}::test_totals_of_a_tenant_are_its_own",),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
-from turno.capabilities.statistics import counts, over_time
+from turno.capabilities.statistics import counts
 from turno.capabilities.statistics.metrics import BOUNDS_MS, cumulative, evenness
 from turno.capabilities.webhooks.delivery import make_due
 from turno.servers.wait import wait_until
@@ -196,14 +196,14 @@ def test_a_chart_of_one_tenant_shows_nothing_of_another(world: ExampleInstallati
     ended(world, world.one, wait=9)
     ended(world, world.other, "failed", wait=90)
     count(world)
-    (point,) = over_time.over_time(operator, window=HOUR, tenant=world.one.slug)
+    (point,) = counts.over_time(operator, window=HOUR, tenant=world.one.slug)
     assert (point.completed, point.failed) == (1, 0)
     assert point.wait_p95_ms is not None
     assert 5 < point.wait_p95_ms <= 10
-    assert over_time.over_time(operator, window=HOUR, tenant="nobody") == []
+    assert counts.over_time(operator, window=HOUR, tenant="nobody") == []
     for by in ("", "tenant"):
         for step in (MINUTE, FIVE_MINUTES):
-            assert over_time.over_time(operator, window=HOUR, step=step, companies=["nobody"], by=by) == []
+            assert counts.over_time(operator, window=HOUR, step=step, companies=["nobody"], by=by) == []
     assert ended_lately(operator, ["nobody"])["completed"] == 0
     assert ended_lately(operator, None) == {"completed": 1, "failed": 1}
 
@@ -213,18 +213,18 @@ def test_a_chart_has_a_point_for_each_step_and_line(world: ExampleInstallation, 
         ended(world, world.one, ago=ago)
     ended(world, world.one, job_type="export")
     count(world)
-    points = over_time.over_time(operator, window=timedelta(minutes=30), by="type")
+    points = counts.over_time(operator, window=timedelta(minutes=30), by="type")
     assert [(point.line, point.ended) for point in points] == [("import", 1), *sorted([("(other)", 1), ("import", 1)])]
-    (line,) = {point.line for point in over_time.over_time(operator, window=HOUR, by="type", lines=1)}
+    (line,) = {point.line for point in counts.over_time(operator, window=HOUR, by="type", lines=1)}
     assert line == "import"
-    points = over_time.over_time(operator, window=HOUR, step=timedelta(hours=1), job_type="import")
+    points = counts.over_time(operator, window=HOUR, step=timedelta(hours=1), job_type="import")
     assert sum(point.ended for point in points) == 2
 
 
 @pytest.mark.parametrize("by", ["", "type", "tenant"])
 @pytest.mark.parametrize("whose", [{}, {"companies": ["northwind"]}, {"tenant": "suc0002"}])
 def test_a_chart_by_five_minutes_adds_up_to_one_by_minutes(
-    world: ExampleInstallation, operator: Operator, by: over_time.By, whose: dict[str, Any]
+    world: ExampleInstallation, operator: Operator, by: counts.By, whose: dict[str, Any]
 ) -> None:
     for number, outcome in enumerate(("completed", "completed", "failed", "cancelled", "retried", "crashed") * 3):
         tenant = world.one if number % 3 else world.other
@@ -234,14 +234,14 @@ def test_a_chart_by_five_minutes_adds_up_to_one_by_minutes(
 
     def lines(step: timedelta) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = {}
-        for point in over_time.over_time(operator, window=timedelta(hours=3), step=step, by=by, **whose):
+        for point in counts.over_time(operator, window=timedelta(hours=3), step=step, by=by, **whose):
             ends = {name: getattr(point, name) for name in ("completed", "failed", "cancelled", "retried")}
             found.setdefault(point.line, Counter()).update(ends)
         return found
 
     assert lines(FIVE_MINUTES) == lines(MINUTE)
     assert sum(lines(MINUTE)[next(iter(lines(MINUTE)))].values()) > 0
-    points = over_time.over_time(operator, window=timedelta(hours=3), step=timedelta(hours=6), by=by, **whose)
+    points = counts.over_time(operator, window=timedelta(hours=3), step=timedelta(hours=6), by=by, **whose)
     assert all(point.wait_p95_ms is not None and point.run_mean_ms == 100 for point in points)
 
 
@@ -250,8 +250,8 @@ def test_unannounced_types_share_a_label_except_in_tenant(world: ExampleInstalla
         ended(world, world.one, job_type=f"made-up-{number}")
     count(world)
     assert set(counts.by_type(operator)) == {"(other)"}
-    assert {point.line for point in over_time.over_time(operator, window=HOUR, by="type")} == {"(other)"}
-    assert len(over_time.over_time(operator, window=HOUR, by="type", tenant=world.one.slug, lines=50)) >= 20
+    assert {point.line for point in counts.over_time(operator, window=HOUR, by="type")} == {"(other)"}
+    assert len(counts.over_time(operator, window=HOUR, by="type", tenant=world.one.slug, lines=50)) >= 20
 
 
 def test_minutes_are_forgotten_after_two_days_and_totals_never(world: ExampleInstallation, operator: Operator) -> None:
@@ -302,7 +302,7 @@ def test_chart_has_the_tenants_with_most_ended_jobs(world: ExampleInstallation, 
     for _ in range(4):
         ended(world, world.other, "retried")
     count(world)
-    points = over_time.over_time(operator, window=HOUR, by="tenant", lines=1)
+    points = counts.over_time(operator, window=HOUR, by="tenant", lines=1)
     assert {point.line for point in points} == {world.one.slug}
 
 
@@ -346,13 +346,11 @@ def test_bucket_bounds_equal_the_database(world: ExampleInstallation) -> None:
 
 
 @pytest.mark.parametrize("by", ["", "tenant"])
-def test_percentiles_of_single_waits_are_exact(
-    world: ExampleInstallation, operator: Operator, by: over_time.By
-) -> None:
+def test_percentiles_of_single_waits_are_exact(world: ExampleInstallation, operator: Operator, by: counts.By) -> None:
     for wait in (3, 1234, 4321):  # each in a separate bucket
         ended(world, world.one, wait=wait)
         count(world)
-    (point,) = over_time.over_time(operator, window=HOUR, step=HOUR, by=by)
+    (point,) = counts.over_time(operator, window=HOUR, step=HOUR, by=by)
     assert (point.wait_p50_ms, point.wait_p95_ms) == (1234, 4321)
     (share,) = worst_tenants(operator)
     assert (share["wait_p50_ms"], share["wait_p95_ms"]) == (1234, 4321)
@@ -372,7 +370,7 @@ def test_percentiles_are_within_their_buckets(world: ExampleInstallation, operat
     bounds = (0, *BOUNDS_MS, float("inf"))
     count(world)
     for tenant in (None, world.one.slug):
-        (point,) = over_time.over_time(operator, window=HOUR, tenant=tenant)
+        (point,) = counts.over_time(operator, window=HOUR, tenant=tenant)
         for percentile, found in ((true["p50"], point.wait_p50_ms), (true["p95"], point.wait_p95_ms)):
             low = max(bound for bound in bounds if bound < percentile)
             assert found is not None

@@ -11,11 +11,10 @@ CAPABILITY = Capability(
         f"{_HERE}.jobs:admin_jobs",
         f"{_HERE}.job_page:admin_logs",
         f"{_HERE}.settings:admin_settings",
-        f"{_HERE}.workers:admin_workers",
+        f"{_HERE}.overview:admin_workers",
         f"{_HERE}.overview:overview",
         f"{_HERE}.jobs_page:job_pages",
         f"{_HERE}.settings:setting_pages",
-        f"{_HERE}.workers:worker_list",
         f"{_HERE}.job_page:job_life",
     ),
     operator_menu=(

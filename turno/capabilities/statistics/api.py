@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Annotated, Literal
 
 from turno.capabilities.statistics import counts
-from turno.capabilities.statistics.over_time import Point, over_time
+from turno.capabilities.statistics.counts import Point, over_time
 from turno.store.operator.counts import Row, counted_until
 from turno.web.requests import NOT_GIVEN, Text, described
 from turno.web.responses import from_row

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from flask import Response, render_template
 from markupsafe import Markup
 
-from turno.capabilities.statistics.over_time import By, Point, over_time
+from turno.capabilities.statistics.counts import By, Point, over_time
 from turno.capability import installed, load
 from turno.store.operator.counts import Operator, counted_until
 from turno.web.pages.drawing import draw

@@ -1,32 +1,13 @@
 """Which backend runs a tenant's jobs: read by the web, changed by operators, while everything runs."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
+
+from turno.store.operator.counts import Row, rows
 
 Session = psycopg.Connection[Any]
 SETTINGS = ("queue_backend", "queue_canary_backend", "queue_canary_percent")
-
-
-@dataclass(frozen=True, slots=True)
-class BackendCount:
-    """The living workers of a backend, and its tickets by state."""
-
-    backend: str
-    workers: int
-    scheduled: int
-    ready: int
-    published: int
-    running: int
-    oldest: datetime | None
-
-    @property
-    def stranded(self) -> int:
-        """Return how many jobs wait for a backend without a worker; exec launches a worker for each job."""
-        return 0 if self.workers or self.backend == "exec" else self.ready
 
 
 def backend_for(session: Session, tenant_id: int, default: str) -> str:
@@ -44,10 +25,12 @@ def chosen(session: Session, default: str) -> dict[str, str]:
     return dict(rows)
 
 
-def counts(session: Session) -> list[BackendCount]:
-    """Return workers and tickets of each backend."""
-    with session.cursor(row_factory=class_row(BackendCount)) as cursor:
-        return cursor.execute("SELECT * FROM backend_counts ORDER BY backend").fetchall()
+def counts(session: Session) -> list[Row]:
+    """Return each backend with its living workers and its tickets by state.
+
+    `stranded` jobs wait for a backend without a worker; exec launches a worker for each job.
+    """
+    return rows(session, "SELECT * FROM backend_counts ORDER BY backend")
 
 
 def set_for_all(session: Session, name: str, value: str | None) -> None:

@@ -546,17 +546,20 @@ SELECT (SELECT min(t.run_at)
         WHERE b.relayed) AS unpublished_since,
        (SELECT coalesce(sum(open), 0)::bigint FROM dead_letter_counts) AS open_dead_letters;
 
--- Living workers and tickets by backend.
+-- Living workers and tickets by backend; stranded jobs wait for a worker of a backend that launches none.
 CREATE VIEW backend_counts AS
-SELECT b.name AS backend,
-       (SELECT count(*) FROM workers w WHERE w.backend = b.name) AS workers,
-       count(t.job_id) FILTER (WHERE t.state = 'scheduled') AS scheduled,
-       count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
-       count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
-       count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
-       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
-FROM backends b LEFT JOIN tickets t ON t.backend = b.name
-GROUP BY b.name;
+SELECT c.backend, c.workers, c.scheduled, c.ready, c.published, c.running,
+       CASE WHEN c.workers = 0 AND c.backend <> 'exec' THEN c.ready ELSE 0 END AS stranded, c.oldest
+FROM (
+    SELECT b.name AS backend,
+           (SELECT count(*) FROM workers w WHERE w.backend = b.name) AS workers,
+           count(t.job_id) FILTER (WHERE t.state = 'scheduled') AS scheduled,
+           count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
+           count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
+           count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
+           min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
+    FROM backends b LEFT JOIN tickets t ON t.backend = b.name
+    GROUP BY b.name) AS c;
 
 -- Types that can be run now: types of living workers, and for exec the types of the last worker of each host. A worker
 -- that was silent for 2 minutes and is still listed does not count: no sweep has removed it.
