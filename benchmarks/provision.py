@@ -56,7 +56,7 @@ def _bare(admin: psycopg.Connection[Any]) -> Contestant:
     install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
     files = TABLES
     steps = [step.up for source in files.of_tenant for step in source.steps.values()]
-    texts = [text.encode() for text in (*steps, files.tenant.functions)]
+    texts = [text.encode() for text in (files.tenant.declarations, *steps, files.tenant.functions)]
     names = (f"bare_{number}" for number in count())
 
     def add() -> None:
