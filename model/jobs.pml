@@ -412,10 +412,15 @@ inline reply_lost(j) {
     atomic {
         d_step {
             WITHOUT != HELD_CLAIMS && worker[w].state == runs && db.listed[w] && db.ticket[j] == running &&
-            db.worker_id[j] == w && db.token[j] != worker[w].held[j] && rescuable(j, w) ->
-            job_rescue(j, db.token[j], 0, w)
+            db.worker_id[j] == w && db.token[j] != worker[w].held[j] && lock[j] == 0 ->
+            claim_ends(j, w);
+            requeue(j);
+#if WITHOUT == FRESH_TOKEN
+            db.attempt[j]--;
+#endif
+            promises()
         }
-        commit_durably
+        commit_async
     }
 }
 

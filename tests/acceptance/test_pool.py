@@ -427,11 +427,17 @@ def test_long_healthy_attempt_resets_the_error_count(world: ExampleInstallation)
 
 
 def test_worker_gives_back_claim_with_lost_answer(world: ExampleInstallation) -> None:
-    world.start_pool("--queues", "nothing-of-the-kind", TURNO_HEARTBEAT_SECONDS="0.1")
-    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    (worker,) = world.rows("SELECT id FROM turno.workers")
-    assert world.engine.claim_job(worker["id"], job_id, types=[("odd", 1)])
-    assert wait_until(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
-    job = world.job(job_id)
-    assert (job["status"], job["crashes"]) == ("pending", 0)
+    world.start_pool(TURNO_HEARTBEAT_SECONDS="0.1")
+    running = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+    assert wait_until(lambda: world.job(running)["status"] == "running", within=20)
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'turno-handler%%' AND datname = %s"
+    before = world.rows(sessions, world.admin.info.dbname)
+    assert before != []
+    (worker,) = world.rows("UPDATE turno.workers SET request = 'quiet' RETURNING id, alive_at")
+    beats = "SELECT 1 FROM turno.workers WHERE alive_at > %s"
+    assert wait_until(lambda: world.rows(beats, worker["alive_at"]) != [], within=20)
+    lost = world.enqueue({"how": "ok"}, handler=Odd)
+    assert world.engine.claim_job(worker["id"], lost, types=[("odd", 1)])
+    assert wait_until(lambda: (world.ticket(lost) or {})["state"] == "ready", within=20)
+    assert (world.job(lost)["status"], world.job(lost)["crashes"]) == ("pending", 0)
+    assert world.rows(sessions, world.admin.info.dbname) == before

@@ -69,6 +69,14 @@ MUTANTS = (
         (f"{HOSTILE}::test_an_attack_on_the_transaction_hits_no_neighbour[a transaction rolled back]",),
     ),
     Mutant(
+        "a claim with a lost reply ends its worker's other jobs of the tenant",
+        "worker/rescuer.py: a claim that no process has is given back by its ticket",
+        RESCUER,
+        "crash_reasons.REPLY_LOST, 0.0, handed=False)",
+        "crash_reasons.REPLY_LOST, 0.0)",
+        ("tests/acceptance/test_pool.py::test_worker_gives_back_claim_with_lost_answer",),
+    ),
+    Mutant(
         "a lost reply to the commit has the handler run again at once",
         "a lost reply to the commit counts as an error of the attempt",
         EXECUTOR,

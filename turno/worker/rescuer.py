@@ -120,8 +120,11 @@ class Rescuer:
             self._add(claim, cause, NO_PROCESS_PAUSE, handed=False)
 
     def reply_lost(self, claim: Claim) -> None:
-        """Give back a claim after a reply that was lost with a connection: no child has it, and this worker lives."""
-        self._add(claim, crash_reasons.REPLY_LOST, 0.0)
+        """Give back a claim after a reply that was lost with a connection: no child has it, and this worker lives.
+
+        Not a rescue: it would end the sessions of this worker's other jobs of the tenant.
+        """
+        self._add(claim, crash_reasons.REPLY_LOST, 0.0, handed=False)
 
     def not_started(self, batch: Batch) -> None:
         """Give back claims that would have to wait here until another job ends."""

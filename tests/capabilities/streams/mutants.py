@@ -100,7 +100,7 @@ MUTANTS = (
         NOTHING_MISSED,
         HUB,
         "        try:\n            work()\n",
-        "        audience.due = monotonic() + self._sweep_every\n        try:\n            work()\n",
+        "        audience.due = monotonic() + self._compare_every\n        try:\n            work()\n",
         (f"{OF_HUB}::test_hints_of_a_busy_job_do_not_delay_its_neighbours",),
     ),
     Mutant(

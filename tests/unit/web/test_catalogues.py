@@ -153,7 +153,6 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
         *(
             crash_reasons.STOPPING,
             crash_reasons.CUT_OFF,
-            crash_reasons.REPLY_LOST,
             crash_reasons.CANCELLED,
             crash_reasons.ANOTHERS,
         ),
