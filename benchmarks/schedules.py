@@ -18,7 +18,7 @@ from benchmarks.report import Report
 from benchmarks.resident import resident
 from benchmarks.sampling import quantile
 from turno.capabilities.schedules.firing import due_tenants, fire_due
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine

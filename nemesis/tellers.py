@@ -14,7 +14,7 @@ import psycopg
 
 from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.servers.wait import wait_until
 from turno.testing.checker import Asked
 

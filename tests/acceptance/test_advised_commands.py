@@ -20,7 +20,7 @@ from tests.capabilities.webhooks.told import ended
 from tests.failures import end_jobs, fail_items
 from tests.unit.test_runbook import rows
 from turno.capabilities.schedules import template_rows as templates
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.servers.wait import wait_until
 from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles

@@ -9,22 +9,16 @@ from typing import Any, get_args
 import click
 
 from turno.capability import job_filters
-from turno.environment import read_settings, setting
-from turno.errors import InvalidPayload, TurnoError
-from turno.jobs.converter import check_payload, payload_text
-from turno.jobs.handler import named_handlers
-from turno.jobs.job import Priority, Status
+from turno.environment import setting
+from turno.errors import InvalidPayload
+from turno.jobs.converter import payload_text
+from turno.jobs.job import Status
 from turno.jobs.json_text import NotJson
 from turno.jobs.label import Outcome
 from turno.jobs.moment import moment_of
-from turno.jobs.recurrence import MISSED, InvalidRule
-from turno.jobs.recurring_job import RecurringJob
 from turno.process_name import person
 from turno.store.operator.job_search import JobsWanted
 
-DURATION = re.compile(r"(\d{1,9})([smhd]?)")
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-RULE = ("zone", "missed", "spread", "cron", "every")  # fields of a stored recurring job
 by_option = click.option("--by", default=person, help="Name in the audit; by default the user of this shell.")
 
 
@@ -65,7 +59,7 @@ FILTERS = (
 
 def filtered(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the filters of jobs to a command; `wanted` makes JobsWanted of their values."""
-    return _with(command, options())
+    return with_options(command, options())
 
 
 def options() -> list[Callable[..., Any]]:
@@ -75,7 +69,8 @@ def options() -> list[Callable[..., Any]]:
     return [*FILTERS, *more]
 
 
-def _with(command: Callable[..., Any], decorators: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+def with_options(command: Callable[..., Any], decorators: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Add options and arguments to a command, in this order."""
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
@@ -113,79 +108,3 @@ def refused_payload(job_type: str, error: InvalidPayload) -> str:
     return f"{job_type} does not take this payload:\n" + "\n".join(
         f"  {'.'.join(filter(None, ('payload', one['field'])))}: {one['problem']}" for one in error.problems
     )
-
-
-class NotSaved(TurnoError):
-    """A recurring job was not saved; the message has the reason."""
-
-
-class Seconds(click.ParamType[int]):
-    """A number of seconds, or of minutes, hours or days as in 15m, 6h, 1d."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the seconds; fails with the expected forms."""
-        found = DURATION.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{str(value)[:60]!r}: expected a number of seconds, or one as 15m, 6h, 1d", param, ctx)
-        return int(found[1]) * UNITS[found[2]]
-
-
-def rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a recurrence rule."""
-    return _with(command, (
-        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '0 3 * * 1-5'."),
-        click.option("--every", type=Seconds(), help="Instead of --cron: 15m, 6h, 1d."),
-        click.option("--zone", help="Time zone of --cron; UTC by default."),
-        click.option("--spread", type=Seconds(), help="Largest delay of a moment; the name decides the delay."),
-        click.option("--missed", type=click.Choice(MISSED), help="Jobs of moments without a run of maintenance."),
-    ))  # fmt: skip
-
-
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a recurring job, but for its type."""
-    return _with(command, (
-        rule_options,
-        click.option("--payload", metavar="JSON", help="Payload of its jobs; `-` reads standard input."),
-        click.option("--priority", type=click.Choice([one.word for one in Priority]), help="Priority of its jobs."),
-        click.option("--queue", help="One of the queues of the type; '' for the usual queue of the type."),
-    ))  # fmt: skip
-
-
-def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that the command line has; the payload is parsed."""
-    given = {field: value for field, value in options.items() if value is not None}
-    return given | {"payload": parsed_payload(given["payload"])} if "payload" in given else given
-
-
-def changed_options(row: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a stored recurring job with the `given` changes; a new rule replaces the old rule whole."""
-    kept = {field: row[field] for field in ("payload", "queue", *RULE)} | {"priority": Priority(row["priority"]).word}
-    if {"cron", "every"} & given.keys():
-        kept |= {"cron": None, "every": None, "spread": None}
-    return kept | given
-
-
-def recurring_job(name: str, job_type: str, user: str, given: dict[str, Any], tenant: str) -> RecurringJob:
-    """Return a checked recurring job; raises NotSaved with all problems."""
-    handler = named_handlers(read_settings().handlers).handler(job_type)
-    try:
-        wanted = RecurringJob(
-            name=name,
-            handler=handler,
-            user_id=user,
-            **given
-            | {
-                "payload": check_payload(handler, given["payload"]),
-                "priority": Priority[given.get("priority", "normal").upper()],
-                "queue": given.get("queue") or None,
-            },
-        )
-        wanted.rule(tenant)
-    except InvalidPayload as error:
-        raise NotSaved(refused_payload(job_type, error)) from None
-    except InvalidRule as error:
-        lines = "\n".join(f"  {field}: {problem}" for field, problem in error.problems)
-        raise NotSaved(f"{name[:60]!r} was not saved:\n{lines}") from None
-    return wanted

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant
 
 ONCE = "issue 17: one firing across hosts, under faults and clock steps"
 SWEEPS = "tests/capabilities/schedules/test_firing_due.py"
-RULES = "tests/unit/jobs/test_recurrence.py"
-FIRING = "tests/unit/jobs/test_firing.py"
+RULES = "tests/capabilities/schedules/test_recurrence.py"
+FIRING = "tests/capabilities/schedules/test_moments.py"
 FIRE = "turno/capabilities/schedules/sql/tenant/functions/schedule_fire.sql"
 PUT = "turno/capabilities/schedules/sql/tenant/functions/schedule_put.sql"
 TASK = "turno/capabilities/schedules/firing.py"
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a recurring job accepts a queue that its type does not allow",
         "a schedule may choose one of the queues of its type",
-        "turno/jobs/recurring_job.py",
+        "turno/capabilities/schedules/recurring_job.py",
         "queue_of(self.handler, self.queue)",
         "queue_of(self.handler, None)",
         ("tests/capabilities/schedules/test_api.py::test_queue_of_a_schedule_is_saved_shown_and_replaced",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
-        "turno/jobs/recurrence.py",
+        "turno/capabilities/schedules/recurrence.py",
         "(max(ended, began) if of_day else began)",
         "began",
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a missed moment gets a job although it is to be skipped",
         "issue 17: missed runs (skip, once, all up to a bound)",
-        "turno/jobs/recurrence.py",
+        "turno/capabilities/schedules/recurrence.py",
         'if overdue and (missed == "all" or (missed == "once" and not punctual)):',
         "if overdue:",
         (f"{FIRING}::test_missed_moments",),
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "at most a hundred missed moments are counted",
         "missed_runs counts the moments without a job",
-        "turno/jobs/recurrence.py",
+        "turno/capabilities/schedules/recurrence.py",
         "overdue = rule.count(next_at, now - LATE)",
         "overdue = min(MOST_MISSED, rule.count(next_at, now - LATE))",
         (f"{FIRING}::test_every_missed_moment_of_a_year_is_counted",),
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a missing hour fires each minute's jobs at the change of the clocks",
         "issue 17: time zones and daylight saving",
-        "turno/jobs/recurrence.py",
+        "turno/capabilities/schedules/recurrence.py",
         "if of_day and naive < began:",
         "if naive < began:",
         (f"{RULES}::test_a_day_without_midnight_keeps_its_minutes",),

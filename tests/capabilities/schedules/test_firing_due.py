@@ -14,8 +14,8 @@ from tests.installation import ExampleInstallation
 from turno.capabilities.schedules import firing
 from turno.capabilities.schedules import stored as changes
 from turno.capabilities.schedules.firing import DueRule, fire_due, repair
-from turno.jobs.recurrence import Firing
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurrence import Firing
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
@@ -42,7 +42,7 @@ def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime
     usual: dict[str, Any] = {"cron": "* * * * *", "payload": {"order_ids": [1]}, "user_id": "ana"}
     with pytest.MonkeyPatch.context() as patch:
         if next_at is not None:  # as if it had been saved a while ago
-            patch.setattr("turno.jobs.recurrence.Rule.next_after", lambda *_: next_at)
+            patch.setattr("turno.capabilities.schedules.recurrence.Rule.next_after", lambda *_: next_at)
         word = changes.save(
             world.web, world.one, RecurringJob(name=name, handler=BatchInvoicing, **usual | options), only=None
         )
@@ -316,7 +316,7 @@ def test_a_host_without_zone_data_leaves_the_schedule_due(
 ) -> None:
     save(world, cron="0 * * * *", zone="America/Argentina/Buenos_Aires")
     with monkeypatch.context() as patch:
-        patch.setattr("turno.jobs.recurrence.known_zone", lambda _zone: False)
+        patch.setattr("turno.capabilities.schedules.recurrence.known_zone", lambda _zone: False)
         assert sweep(world) == 0
         assert sweep(world) == 0
     row = stored(world)

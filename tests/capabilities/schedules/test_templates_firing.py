@@ -10,8 +10,8 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from turno.capabilities.schedules import firing, template_rows
-from turno.jobs.recurrence import Firing
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurrence import Firing
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
 from turno.tenancy.identity.session import service_session

@@ -18,11 +18,11 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
 from turno.capabilities.schedules.firing import fire_due
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.capabilities.schedules.stored import save
 from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob
-from turno.jobs.recurring_job import RecurringJob
 from turno.maintenance.each_tenant import EachTenant
 from turno.servers.wait import wait_until
 

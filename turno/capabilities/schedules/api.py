@@ -13,9 +13,9 @@ from flask import Response
 
 from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.job_forms import RecurringJobBody, SavedRecurringJob, read_recurring_job
+from turno.capabilities.schedules.recurrence import InvalidRule
+from turno.capabilities.schedules.recurring_job import stored_rule
 from turno.jobs.job import Priority
-from turno.jobs.recurrence import InvalidRule
-from turno.jobs.recurring_job import stored_rule
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
 from turno.web.requests import KeyPageQuery

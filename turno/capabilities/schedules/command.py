@@ -9,13 +9,19 @@ import click
 
 from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.listed import all_schedules
-from turno.commands.options import changed_options, given_options, job_options, recurring_job, rule_options
+from turno.capabilities.schedules.options import (
+    changed_options,
+    given_options,
+    job_options,
+    recurring_job,
+    rule_options,
+)
+from turno.capabilities.schedules.recurrence import rule_of
+from turno.capabilities.schedules.recurring_job import stored_rule
 from turno.commands.output import print_message, show, text
 from turno.commands.tenant_session import TenantSession, session_of
 from turno.environment import read_settings
 from turno.errors import TurnoError
-from turno.jobs.recurrence import rule_of
-from turno.jobs.recurring_job import stored_rule
 from turno.wiring.logins import operator_session
 
 HEADERS = ("tenant", "name", "type", "queue", "when", "zone", "next", "last", "state")

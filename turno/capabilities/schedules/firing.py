@@ -9,7 +9,8 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.recurrence import AHEAD, MOST_MISSED, Firing, firing
+from turno.capabilities.schedules.recurrence import AHEAD, MOST_MISSED, Firing, InvalidRule, firing
+from turno.capabilities.schedules.recurring_job import stored_rule
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
 from turno.store.engine.engine import Engine, TenantTurn
@@ -113,9 +114,6 @@ def repair(_engine: Engine, each_tenant: EachTenant) -> TaskReport:
 
 
 def _decide(due: DueRule, tenant: str) -> tuple[Firing, str | None]:
-    from turno.jobs.recurrence import InvalidRule  # noqa: PLC0415 - most maintenance runs find nothing due
-    from turno.jobs.recurring_job import stored_rule  # noqa: PLC0415
-
     try:
         rule = stored_rule(asdict(due), tenant)
     except InvalidRule as error:

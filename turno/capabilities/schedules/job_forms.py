@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import msgspec
 from flask import request
 
+from turno.capabilities.schedules.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter, payload_text
 from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
-from turno.jobs.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
-from turno.jobs.recurring_job import RecurringJob
 from turno.web.api.submit import Band, QueueName, known_handler
 from turno.web.pages.localizer import Localizer
 from turno.web.requests import LONGEST_TEXT, NOT_GIVEN, check, described, field_problems

@@ -6,7 +6,7 @@ from typing import Any, LiteralString, cast
 import psycopg
 from psycopg.types.json import Jsonb
 
-from turno.jobs.recurring_job import RecurringJob, stored_rule
+from turno.capabilities.schedules.recurring_job import RecurringJob, stored_rule
 from turno.store.api.jobs import Reader, Row
 from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import as_api, call_as_api

@@ -8,13 +8,13 @@ import click
 import psycopg
 
 from turno.capabilities.schedules import template_rows
-from turno.commands.options import NotSaved, changed_options, given_options, job_options, recurring_job
+from turno.capabilities.schedules.options import NotSaved, changed_options, given_options, job_options, recurring_job
+from turno.capabilities.schedules.recurrence import known_zone
+from turno.commands.options import by_option
 from turno.commands.output import print_message, show
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.label import counted
-from turno.jobs.recurrence import known_zone
-from turno.process_name import person
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
 
@@ -22,7 +22,6 @@ ANY_TENANT = ""  # the rule is checked without the delay of a tenant
 MOST = 10_000
 HEADERS = ("name", "type", "queue", "when", "zone", "tenants", "paused", "problems", "state")
 COPY_HEADERS = ("tenant", "zone", "next", "missed", "state")
-by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
 
 
 class UnknownTemplate(TurnoError):

@@ -17,8 +17,8 @@ from turno.capabilities.schedules.job_forms import (
     read_recurring_job,
     save_form,
 )
+from turno.capabilities.schedules.recurrence import known_zone
 from turno.jobs.job import Priority
-from turno.jobs.recurrence import known_zone
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit
 from turno.web.requests import KeyPageQuery, described

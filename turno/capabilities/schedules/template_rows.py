@@ -7,7 +7,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from turno.jobs.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.store.operator.run_time_settings import speak_for
 from turno.store.operator.troubles import Trouble
 

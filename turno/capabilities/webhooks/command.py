@@ -9,17 +9,16 @@ from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.signature import address_secret, webhook_secret
 from turno.capabilities.webhooks.url import url_problem
 from turno.commands.failures import printable
+from turno.commands.options import by_option, with_options
 from turno.commands.output import print_message, print_table, show, wants_json
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.handler import named_handlers
-from turno.process_name import person
 from turno.tenancy.identity.directory import Directory, UnknownTenant
 from turno.wiring.logins import operator_session
 
 MOST = 1000
 SHOWN = ("id", "tenant", "job_id", "url", "attempts")  # of a failed delivery
-by_option = click.option("--by", default=person, help="The actor of the audit; by default the user of this shell.")
 
 
 class NotTold(TurnoError):
@@ -98,14 +97,12 @@ def secret(number: int | None, tenant: str | None) -> None:
 
 def settling(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose failed deliveries."""
-    for option in (
-        by_option,
-        click.option("--all", "everything", is_flag=True, help="All failed deliveries."),
-        click.option("--tenant", help="All failed deliveries of this tenant."),
+    return with_options(command, (
         click.argument("ids", nargs=-1, type=int),
-    ):
-        command = option(command)
-    return command
+        click.option("--tenant", help="All failed deliveries of this tenant."),
+        click.option("--all", "everything", is_flag=True, help="All failed deliveries."),
+        by_option,
+    ))  # fmt: skip
 
 
 @webhooks.command(epilog="Example: turno webhook resend --all")

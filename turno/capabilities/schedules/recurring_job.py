@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turno.capabilities.schedules.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.errors import NotEnqueued
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.new_job import key_of, queue_of
-from turno.jobs.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 
 NAME = "[a-z0-9][a-z0-9._-]{0,62}"
 

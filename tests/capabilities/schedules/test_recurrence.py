@@ -9,7 +9,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turno.jobs.recurrence import InvalidRule, Rule, rule_of
+from turno.capabilities.schedules.recurrence import InvalidRule, Rule, rule_of
 
 # Clocks change by an hour, by half an hour (Lord Howe), at midnight (Havana, Beirut), never (Buenos Aires, UTC), and a
 # whole day was left out (Apia, 30 December 2011).

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turno.jobs.recurrence import AHEAD, MOST_MISSED, Missed, firing, rule_of
+from turno.capabilities.schedules.recurrence import AHEAD, MOST_MISSED, Missed, firing, rule_of
 
 NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
 HOURLY = rule_of(cron="0 * * * *", every=None, zone="UTC", spread=0, missed="once", name="n", tenant="t")
