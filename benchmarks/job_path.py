@@ -31,7 +31,7 @@ TENANT = "suc0001"
 FIRST_ORDER = 10248  # of the Northwind orders; the demo has invoiced it
 PREFIX = "%a|%v:"
 
-# Python imports it at the start of each process. The first byte of `turn` is odd while a job is on its way.
+# Python imports it at the start of each process. The first byte of `turn` is faulty while a job is on its way.
 TRACER = """
 import mmap, os, sys, threading
 folder, root = {folder!r}, {root!r}

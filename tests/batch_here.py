@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.misbehaving_handlers import REGISTRY, OddBatched
+from tests.misbehaving_handlers import REGISTRY, FaultyBatched
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState, WorkerCallbacks
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 EIGHT = 8  # jobs a batch
 
 
-def worker_here(world: ExampleInstallation) -> UUID:
+def worker_here(example: ExampleInstallation) -> UUID:
     """Enter this process as a resident worker."""
-    return world.engine.start_worker(backend="pool", host="test", pid=1)
+    return example.engine.start_worker(backend="pool", host="test", pid=1)
 
 
 def claimer_here() -> Claimer:
@@ -33,24 +33,26 @@ def claimer_here() -> Claimer:
 
 def together(job_type: str) -> int:
     """Say how many of these are a batch."""
-    return EIGHT if issubclass(REGISTRY.handler(job_type), OddBatched) else 1
+    return EIGHT if issubclass(REGISTRY.handler(job_type), FaultyBatched) else 1
 
 
 def claim_batches_here(
-    world: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
+    example: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
 ) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
-    return (claimer or claimer_here()).claim(world.engine, worker or worker_here(world), slots=slots, sizes=together)
+    return (claimer or claimer_here()).claim(
+        example.engine, worker or worker_here(example), slots=slots, sizes=together
+    )
 
 
 def execute_batch_here(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     claims: Batch,
     shared: SharedState | None = None,
     kind: type[HandlerConnection] = HandlerConnection,
 ) -> dict[Claim, str]:
     """Run the batch as a child does and return the statuses it reports."""
-    lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
+    lent = Sessions(lambda login: handler_session(example.logins, login, application="test", kind=kind), keep=2)
     shared = shared or SharedState()
     callbacks = WorkerCallbacks(shared=shared)
     executor = Executor(registry=REGISTRY, sessions=lent, worker="test", callbacks=callbacks)
@@ -60,12 +62,12 @@ def execute_batch_here(
         lent.close()
 
 
-def sessions_here(world: ExampleInstallation, keep: int) -> Sessions:
+def sessions_here(example: ExampleInstallation, keep: int) -> Sessions:
     """Return a cache of sessions of the tenants' handlers."""
-    version = world.admin.info.server_version
+    version = example.admin.info.server_version
     return Sessions(
         lambda login: handler_session(
-            world.logins, login, application="turno-handler", kind=HandlerConnection, server_version=version
+            example.logins, login, application="turno-handler", kind=HandlerConnection, server_version=version
         ),
         keep=keep,
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def end_jobs(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     tenant: Tenant,
     job_type: str = "import",
     *,
@@ -20,35 +20,35 @@ def end_jobs(
     ago: str = "1 second",
 ) -> None:
     """End this many jobs of the tenant, and count them."""
-    world.rows(
+    example.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, at)"
         " SELECT %s, %s, CASE WHEN n <= %s THEN 'failed' ELSE 'completed' END, ARRAY[1], ARRAY[1], now() - %s::interval"
         " FROM generate_series(1, %s) AS n",
         tenant.id, job_type, failed, ago, failed + completed,
     )  # fmt: skip
-    world.rows(
+    example.rows(
         "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)"
         " SELECT gen_random_uuid(), %s, %s, %s, now() - %s::interval FROM generate_series(1, %s)",
         tenant.id, job_type, error, ago, failed,
     )  # fmt: skip
-    world.rows("SELECT turno.count_outcomes(100000)")
+    example.rows("SELECT turno.count_outcomes(100000)")
 
 
-def fail_items(world: ExampleInstallation, tenant: Tenant, *, done: int, failed: int) -> None:
+def fail_items(example: ExampleInstallation, tenant: Tenant, *, done: int, failed: int) -> None:
     """End an import with failed items, and count it."""
-    world.rows(
+    example.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms, items_done, items_failed)"
         " VALUES (%s, 'import', 'completed_with_failures', ARRAY[1], ARRAY[1], ARRAY[%s::integer], ARRAY[%s::integer])",
         tenant.id, done, failed,
     )  # fmt: skip
-    world.rows(
+    example.rows(
         "INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed)"
         " VALUES (gen_random_uuid(), %s, 'import', 'completed_with_failures', 'ValueError: bad row', %s, %s)",
         tenant.id, done, failed,
     )  # fmt: skip
-    world.rows("SELECT turno.count_outcomes(100000)")
+    example.rows("SELECT turno.count_outcomes(100000)")
 
 
-def settle_failures(world: ExampleInstallation) -> None:
+def settle_failures(example: ExampleInstallation) -> None:
     """Close every failure as a replay or a discard does."""
-    world.rows("UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE closed_at IS NULL")
+    example.rows("UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE closed_at IS NULL")

@@ -43,7 +43,7 @@ class Copy(JobHandler[CopyPayload]):
 
 @dataclass(frozen=True, slots=True)
 class GroupsPayload:
-    """Numbers to keep: odd numbers fail, one breaks its group, and one is kept twice."""
+    """Numbers to keep: faulty numbers fail, one breaks its group, and one is kept twice."""
 
     numbers: tuple[int, ...]
     breaks: int = -1
@@ -65,7 +65,7 @@ class Groups(JobHandler[GroupsPayload]):
                 good = []
                 for item in items:
                     if item.value % 2:
-                        item.fail(ValueError(f"{item.value} is odd"))
+                        item.fail(ValueError(f"{item.value} is faulty"))
                     else:
                         good.append(str(item.value))
                         item.ref = f"kept {item.value}"

@@ -48,17 +48,17 @@ def access_of(cuit: str) -> tuple[Credentials, datetime]:
 
 @dataclass
 class FiscalBranch:
-    """The first tenant of a world, with a certificate, before an empty authority."""
+    """The first tenant of an example, with a certificate, before an empty authority."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     stub: TaxAuthorityStub
     cuit: str
 
     def invoices(self, count: int, *, first: int = 1, letter: str = "B", point: int = 1) -> list[int]:
         """Make invoices with these numbers, of orders of their own; returns their ids."""
-        self.world.rows("INSERT INTO points_of_sale VALUES (%s, 'registered') ON CONFLICT DO NOTHING", point)
+        self.example.rows("INSERT INTO points_of_sale VALUES (%s, 'registered') ON CONFLICT DO NOTHING", point)
         begin = FIRST_ORDER + 10_000 * point + {"A": 0, "B": 1, "C": 2}[letter] * 1000 + first
-        self.world.rows(
+        self.example.rows(
             "INSERT INTO orders (id, customer_id, ordered_on)"
             " SELECT %s + n, (SELECT min(id) FROM customers WHERE tax_condition = %s), '2030-01-31'"
             " FROM generate_series(0, %s) n",
@@ -66,7 +66,7 @@ class FiscalBranch:
             "registered" if letter == "A" else "final_consumer",
             count - 1,
         )
-        made = self.world.rows(
+        made = self.example.rows(
             """
             INSERT INTO invoices (order_id, point_of_sale, letter, number, customer_id, issued_on, net_total, iva_total,
                                   total, currency)
@@ -80,7 +80,7 @@ class FiscalBranch:
             count - 1,
             begin,
         )
-        self.world.rows(
+        self.example.rows(
             """
             INSERT INTO invoice_lines (invoice_id, line_no, product_id, quantity, unit_price, discount, net,
                                        iva_rate, iva)
@@ -100,28 +100,28 @@ class FiscalBranch:
 
     def attempt(self, job_id: UUID, **how: float) -> dict[str, Any]:
         """Make a job due, and no other job of its key; run an attempt of it here; return the job after the attempt."""
-        self.world.rows("UPDATE background_jobs SET run_at = now() WHERE id = %s AND run_at < 'infinity'", job_id)
-        self.world.rows("UPDATE turno.tickets SET run_at = now() WHERE job_id = %s AND state = 'scheduled'", job_id)
-        self.world.engine.promote(1000)
-        here = InProcessWorker(self.world, self.registry(**how))
+        self.example.rows("UPDATE background_jobs SET run_at = now() WHERE id = %s AND run_at < 'infinity'", job_id)
+        self.example.rows("UPDATE turno.tickets SET run_at = now() WHERE job_id = %s AND state = 'scheduled'", job_id)
+        self.example.engine.promote(1000)
+        here = InProcessWorker(self.example, self.registry(**how))
         claim = here.claim(job_id)
-        assert claim is not None, self.world.ticket(job_id)
+        assert claim is not None, self.example.ticket(job_id)
         here.execute(claim)
-        return self.world.job(job_id)
+        return self.example.job(job_id)
 
     def enqueue(self, *invoice_ids: int, **options: Any) -> UUID:
         """Ask for these to be authorised."""
-        return self.world.enqueue({"invoice_ids": list(invoice_ids)}, **{"handler": TaxpayerSync} | options)
+        return self.example.enqueue({"invoice_ids": list(invoice_ids)}, **{"handler": TaxpayerSync} | options)
 
     def set_condition(self, condition: str) -> None:
         """Have all invoices' customers be registered so."""
-        self.world.rows(
+        self.example.rows(
             "UPDATE customers SET tax_condition = %s WHERE id IN (SELECT customer_id FROM invoices)", condition
         )
 
     def settle(self, job_id: UUID, key: str, result: str | None) -> str:
         """Set the outcome of an effect, as a person does."""
-        return str(self.world.call(review.DECIDE, (job_id, "ana", key, result, "ana"))["verdict"])
+        return str(self.example.call(review.DECIDE, (job_id, "ana", key, result, "ana"))["verdict"])
 
     def granted(self) -> list[Granted]:
         """The authority's grants, by number."""
@@ -129,32 +129,32 @@ class FiscalBranch:
 
     def codes(self) -> dict[int, str | None]:
         """The branch's stored codes, by the invoice's number."""
-        rows = self.world.rows("SELECT number, cae FROM invoices WHERE order_id >= %s ORDER BY number", FIRST_ORDER)
+        rows = self.example.rows("SELECT number, cae FROM invoices WHERE order_id >= %s ORDER BY number", FIRST_ORDER)
         return {row["number"]: row["cae"] for row in rows}
 
     def items(self, job_id: UUID) -> list[dict[str, Any]]:
         """The job's ledger."""
-        return self.world.rows(
+        return self.example.rows(
             "SELECT key, state, ref, error FROM background_job_items WHERE job_id = %s ORDER BY key", job_id
         )
 
 
-def give_access(world: ExampleInstallation, cuit: str, *, tenant: Tenant | None = None) -> None:
+def give_access(example: ExampleInstallation, cuit: str, *, tenant: Tenant | None = None) -> None:
     """Keep a certificate for the branch."""
-    tenant = tenant or world.one
-    with world.admin.transaction():
-        world.admin.execute("SELECT set_config('search_path', %s, true)", [tenant.schema])
-        keep_access(world.admin, *access_of(cuit))
+    tenant = tenant or example.one
+    with example.admin.transaction():
+        example.admin.execute("SELECT set_config('search_path', %s, true)", [tenant.schema])
+        keep_access(example.admin, *access_of(cuit))
 
 
 @contextmanager
-def fiscal_branch(world: ExampleInstallation, cuit: str = cuit_of(1)) -> Iterator[FiscalBranch]:
-    """Serve an authority, and let the world's first branch ask it, in workers' processes, too."""
-    world.rows("DELETE FROM invoice_lines")
-    world.rows("DELETE FROM invoices")
-    world.rows("DELETE FROM orders WHERE id >= %s", FIRST_ORDER)
+def fiscal_branch(example: ExampleInstallation, cuit: str = cuit_of(1)) -> Iterator[FiscalBranch]:
+    """Serve an authority, and let the example's first branch ask it, in workers' processes, too."""
+    example.rows("DELETE FROM invoice_lines")
+    example.rows("DELETE FROM invoices")
+    example.rows("DELETE FROM orders WHERE id >= %s", FIRST_ORDER)
     with serving() as stub:
-        world.extra |= {URLS[name]: url for name, url in stub.addresses.items()}
-        world.extra["TAX_AUTHORITY_REQUESTS_PER_MINUTE"] = "6000"
-        give_access(world, cuit)
-        yield FiscalBranch(world, stub, cuit)
+        example.extra |= {URLS[name]: url for name, url in stub.addresses.items()}
+        example.extra["TAX_AUTHORITY_REQUESTS_PER_MINUTE"] = "6000"
+        give_access(example, cuit)
+        yield FiscalBranch(example, stub, cuit)

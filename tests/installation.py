@@ -25,15 +25,15 @@ from turno.testing import installation as kit
 from turno.testing.installation import KEY
 from turno.wiring.shared import ROOT
 
-__all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_world"]
+__all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_example"]
 
 LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
 NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
-WORLDS = {"world": LOOK_ALIKE, "northwind": NORTHWIND}
+EXAMPLES = {"example": LOOK_ALIKE, "northwind": NORTHWIND}
 HANDLERS = "handlers:build_registry"
 WEB_APP = "app:create_app"
 TABLES = ROOT / "migrations"
-ODD = "tests.misbehaving_handlers:REGISTRY"
+FAULTY = "tests.misbehaving_handlers:REGISTRY"
 
 
 @dataclass
@@ -44,17 +44,17 @@ class ExampleInstallation(kit.Installation):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a process that belongs to this world: its web is the example's."""
+        """The variables of a process that belongs to this example: its web is the example's."""
         return super().environment | {"TURNO_WEB_APP": WEB_APP}
 
     @property
-    def odd(self) -> bool:
+    def faulty(self) -> bool:
         """Whether its workers know the handlers of the tests."""
-        return self.registry == ODD
+        return self.registry == FAULTY
 
-    @odd.setter
-    def odd(self, wanted: bool) -> None:
-        self.registry = ODD if wanted else HANDLERS
+    @faulty.setter
+    def faulty(self, wanted: bool) -> None:
+        self.registry = FAULTY if wanted else HANDLERS
 
     def enqueue(
         self,
@@ -76,13 +76,13 @@ class ExampleInstallation(kit.Installation):
 
 
 @contextmanager
-def build_world(
+def build_example(
     url: str, folder: Path, shares: Mapping[str, range], *, filled: bool = False
 ) -> Iterator[ExampleInstallation]:
     """Install, add a tenant for each share of the Northwind orders, and load them unless they are `filled` already."""
     fill = {slug: _nothing if filled else partial(load_orders, share=share) for slug, share in shares.items()}
-    with build.build_installation(url, folder, fill, ExampleInstallation, TABLES) as world:
-        yield world
+    with build.build_installation(url, folder, fill, ExampleInstallation, TABLES) as example:
+        yield example
 
 
 def _nothing(_session: psycopg.Connection[Any]) -> None:
@@ -90,8 +90,8 @@ def _nothing(_session: psycopg.Connection[Any]) -> None:
 
 
 @contextmanager
-def clone_world(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleInstallation]:
-    """Clone a world that is built once for each server, which takes a third of the time of building another.
+def clone_example(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleInstallation]:
+    """Clone an example that is built once for each server, which takes a third of the time of building another.
 
     A clone has the name of its original, from which the names of the roles derive. Roles and the database's own rights
     are not part of a clone: building again mends both, also if the tests of another module have changed them.
@@ -100,7 +100,7 @@ def clone_world(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleIn
     with psycopg.connect(cluster.url, autocommit=True) as server:
         if not server.execute("SELECT FROM pg_database WHERE datname = %s", [f"{name}_template"]).rowcount:
             server.execute(sql.SQL("CREATE DATABASE {}").format(database))
-            with build_world(cluster.url_of(name), folder, WORLDS[name]):
+            with build_example(cluster.url_of(name), folder, EXAMPLES[name]):
                 pass
             server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(database, template))
         # A run of a mutant that was killed has left its clone.
@@ -109,9 +109,9 @@ def clone_world(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleIn
         before = _roles(server)
         mine = ""
         try:
-            with build_world(cluster.url_of(name), folder, WORLDS[name], filled=True) as world:
-                mine = f"turno_{world.logins.installation}_"
-                yield world
+            with build_example(cluster.url_of(name), folder, EXAMPLES[name], filled=True) as example:
+                mine = f"turno_{example.logins.installation}_"
+                yield example
         finally:
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
             for role in _roles(server) - before if mine else ():  # of tenants that the tests have added
@@ -124,24 +124,24 @@ def _roles(server: psycopg.Connection[Any]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def module_world(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
-    """A world of two look-alike tenants for the tests of one module."""
-    with clone_world(cluster, tmp_path_factory.mktemp("world"), "world") as world:
-        yield world
+def module_example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
+    """An example of two look-alike tenants for the tests of one module."""
+    with clone_example(cluster, tmp_path_factory.mktemp("example"), "example") as example:
+        yield example
 
 
 @pytest.fixture
-def world(module_world: ExampleInstallation) -> ExampleInstallation:
-    """The module's world, with nothing left of the test before."""
-    module_world.renew(HANDLERS)
-    return module_world
+def example(module_example: ExampleInstallation) -> ExampleInstallation:
+    """The module's example, with nothing left of the test before."""
+    module_example.renew(HANDLERS)
+    return module_example
 
 
 @pytest.fixture(scope="module")
 def module_northwind(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
     """All 830 orders over three tenants, for the tests of one module."""
-    with clone_world(cluster, tmp_path_factory.mktemp("northwind"), "northwind") as world:
-        yield world
+    with clone_example(cluster, tmp_path_factory.mktemp("northwind"), "northwind") as example:
+        yield example
 
 
 @pytest.fixture

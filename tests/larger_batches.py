@@ -1,4 +1,4 @@
-"""The odd handlers in a worker that gives a child several jobs at once, however long they take; for workers only."""
+"""The faulty handlers in a worker that gives a child several jobs at once, however long they take; for workers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers that break the rules of handlers, and a few plain ones; `Odd.how` names the deed."""
+"""Handlers that break the rules of handlers, and a few plain ones; `Faulty.how` names the deed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.misdeeds.deed import DEEDS, OddPayload, write
+from tests.misdeeds.deed import DEEDS, FaultyPayload, write
 from tests.misdeeds.processes import (
     become_another,
     catastrophic_pattern,
@@ -95,23 +95,23 @@ class TwoArguments(Exception):
         self.two = two
 
 
-def write_and_return(result: Any) -> Callable[[JobContext, OddPayload], Any]:
-    def deed(job: JobContext, _payload: OddPayload) -> Any:
+def write_and_return(result: Any) -> Callable[[JobContext, FaultyPayload], Any]:
+    def deed(job: JobContext, _payload: FaultyPayload) -> Any:
         write(job)
         return result
 
     return deed
 
 
-def raising(error: Callable[[], BaseException]) -> Callable[[JobContext, OddPayload], None]:
-    def deed(job: JobContext, _payload: OddPayload) -> None:
+def raising(error: Callable[[], BaseException]) -> Callable[[JobContext, FaultyPayload], None]:
+    def deed(job: JobContext, _payload: FaultyPayload) -> None:
         write(job)
         raise error()
 
     return deed
 
 
-def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
+def fail_then_reschedule(job: JobContext, _payload: FaultyPayload) -> Reschedule:
     if job.attempt < 3:
         raise ValueError("not yet")
     return Reschedule(after=3600)
@@ -125,12 +125,12 @@ RUNS: Counter[UUID] = Counter()
 HOOKS: dict[str, Callable[[JobContext], None]] = {}
 
 
-def hook(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+def hook(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
     HOOKS[payload.text](job)
     return {}
 
 
-def log_and_go_on(job: JobContext, payload: OddPayload) -> Any:
+def log_and_go_on(job: JobContext, payload: FaultyPayload) -> Any:
     """Log `number` lines by a logger of the application's and one by the job's, then run the deed in `text`."""
     write(job)
     for number in range(payload.number):
@@ -227,30 +227,30 @@ DEEDS |= {
 }
 
 
-class Odd(JobHandler[OddPayload]):
+class Faulty(JobHandler[FaultyPayload]):
     """Do the named deed."""
 
-    type = "odd"
+    type = "faulty"
     retry = RetryPolicy(max_attempts=4, first=0, longest=0)
     timeout = 60.0
 
-    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+    def handle(self, job: JobContext, payload: FaultyPayload) -> dict[str, Any] | Reschedule | Cancel:
         """Do it."""
         answer: dict[str, Any] | Reschedule | Cancel = DEEDS[payload.how](job, payload)
         return answer
 
 
-class OddHurried(Odd):
+class FaultyHurried(Faulty):
     """The same with a second to do it in."""
 
-    type = "odd_hurried"
+    type = "faulty_hurried"
     timeout = 1.0
 
 
-class OddHooked(Odd):
+class FaultyHooked(Faulty):
     """The same, with a test's callbacks before and after each attempt."""
 
-    type = "odd_hooked"
+    type = "faulty_hooked"
 
     def before(self, job: JobContext) -> None:
         """Run the test's callback."""
@@ -261,80 +261,80 @@ class OddHooked(Odd):
         HOOKS["after"](job)
 
 
-class OddBrief(Odd):
+class FaultyBrief(Faulty):
     """The same; its transactions may stay open for a second and a half."""
 
-    type = "odd_brief"
+    type = "faulty_brief"
     longest_transaction = 1.5
 
 
-class OddSmall(Odd):
+class FaultySmall(Faulty):
     """The same with little memory."""
 
-    type = "odd_small"
+    type = "faulty_small"
     memory_mb = 64
 
 
-class OddBatched(Odd):
+class FaultyBatched(Faulty):
     """The same; a `text` is the id of a customer to make first."""
 
-    type = "odd_batched"
+    type = "faulty_batched"
 
     def before(self, job: JobContext) -> None:
         """Count the run."""
         RUNS[job.job_id] += 1
 
-    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+    def handle(self, job: JobContext, payload: FaultyPayload) -> dict[str, Any] | Reschedule | Cancel:
         """Make the customer, then do it."""
         if payload.text:
             job.connection.execute(
                 "INSERT INTO customers (id, company_name, tax_condition, country)"
-                " VALUES (%s, 'Odd', 'registered', 'batched')",
+                " VALUES (%s, 'Faulty', 'registered', 'batched')",
                 (payload.text,),
             )
         return super().handle(job, payload)
 
 
-class OddBatchedHurried(OddBatched):
+class FaultyBatchedHurried(FaultyBatched):
     """The same with a second for each."""
 
-    type = "odd_batched_hurried"
+    type = "faulty_batched_hurried"
     timeout = 1.0
 
 
-class OddAlone(OddBatched):
+class FaultyAlone(FaultyBatched):
     """The same, each with a separate commit."""
 
-    type = "odd_alone"
+    type = "faulty_alone"
     alone = True
 
 
-class OddOnce(Odd):
+class FaultyOnce(Faulty):
     """The same, never retried after an error."""
 
-    type = "odd_once"
+    type = "faulty_once"
     retry = RetryPolicy.never()
 
 
-class OddHealthy(Odd):
+class FaultyHealthy(Faulty):
     """The same, with attempts that count as healthy at once."""
 
-    type = "odd_healthy"
+    type = "faulty_healthy"
     retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
 
 
 REGISTRY = Registry(
     {
-        "odd_healthy": "tests.misbehaving_handlers:OddHealthy",
-        "odd": "tests.misbehaving_handlers:Odd",
-        "odd_hurried": "tests.misbehaving_handlers:OddHurried",
-        "odd_hooked": "tests.misbehaving_handlers:OddHooked",
-        "odd_brief": "tests.misbehaving_handlers:OddBrief",
-        "odd_small": "tests.misbehaving_handlers:OddSmall",
-        "odd_batched": "tests.misbehaving_handlers:OddBatched",
-        "odd_batched_hurried": "tests.misbehaving_handlers:OddBatchedHurried",
-        "odd_alone": "tests.misbehaving_handlers:OddAlone",
-        "odd_once": "tests.misbehaving_handlers:OddOnce",
+        "faulty_healthy": "tests.misbehaving_handlers:FaultyHealthy",
+        "faulty": "tests.misbehaving_handlers:Faulty",
+        "faulty_hurried": "tests.misbehaving_handlers:FaultyHurried",
+        "faulty_hooked": "tests.misbehaving_handlers:FaultyHooked",
+        "faulty_brief": "tests.misbehaving_handlers:FaultyBrief",
+        "faulty_small": "tests.misbehaving_handlers:FaultySmall",
+        "faulty_batched": "tests.misbehaving_handlers:FaultyBatched",
+        "faulty_batched_hurried": "tests.misbehaving_handlers:FaultyBatchedHurried",
+        "faulty_alone": "tests.misbehaving_handlers:FaultyAlone",
+        "faulty_once": "tests.misbehaving_handlers:FaultyOnce",
         "hurried_sync": "tests.hurried_sync:HurriedSync",
         "stopped_sync": "tests.hurried_sync:StoppedSync",
         "raise_prices": "tests.raise_prices:RaisePrices",

@@ -30,7 +30,7 @@ PATIENCE_MS = 30_000
 class Site:
     """The web as a separate process, with workers that it launches."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     web: DemoWeb
     browser: Browser
 
@@ -39,7 +39,9 @@ class Site:
         return self.web.url
 
     def token(self, user: str, *tenants: str, operator: bool = False) -> str:
-        return development_token(self.world.settings, user=user, tenants=tenants, role="operator" if operator else None)
+        return development_token(
+            self.example.settings, user=user, tenants=tenants, role="operator" if operator else None
+        )
 
     @contextmanager
     def visitor(self, user: str, *tenants: str, operator: bool = False, **browser: Any) -> Iterator[Page]:
@@ -61,8 +63,8 @@ class Site:
     @contextmanager
     def holding(self, order: int, *, tenant: str = "suc0001") -> Iterator[None]:
         """Lock this order: its batch stops at it."""
-        with psycopg.connect(self.world.url) as connection:
-            schema = sql.Identifier(self.world.tenants[tenant].schema)
+        with psycopg.connect(self.example.url) as connection:
+            schema = sql.Identifier(self.example.tenants[tenant].schema)
             connection.execute(sql.SQL("SELECT FROM {}.orders WHERE id = %s FOR UPDATE").format(schema), [order])
             yield
             connection.rollback()
@@ -74,24 +76,24 @@ class Site:
         """
 
         def none_open() -> bool:
-            for tenant in self.world.tenants.values():
+            for tenant in self.example.tenants.values():
                 cancel = "SELECT job_cancel(id, NULL, 'the test is over') FROM background_jobs"
-                self.world.rows(f"{cancel} WHERE status IN ('pending', 'running')", tenant=tenant)
-            tickets = self.world.rows("SELECT job_id FROM turno.tickets")
-            workers = self.world.rows("SELECT id FROM turno.workers WHERE alive_at > now() - interval '15 s'")
+                self.example.rows(f"{cancel} WHERE status IN ('pending', 'running')", tenant=tenant)
+            tickets = self.example.rows("SELECT job_id FROM turno.tickets")
+            workers = self.example.rows("SELECT id FROM turno.workers WHERE alive_at > now() - interval '15 s'")
             return not tickets and not workers
 
         assert wait_until(none_open, within=30)
 
 
 @contextmanager
-def site_of(world: ExampleInstallation, browser: Browser, log: Path) -> Iterator[Site]:
-    """Start the web for this world; it ends with the block."""
+def site_of(example: ExampleInstallation, browser: Browser, log: Path) -> Iterator[Site]:
+    """Start the web for this example; it ends with the block."""
     port = free_port()
-    world.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
-    web = DemoWeb(port=port, environment=world.environment, log=log)
+    example.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
+    web = DemoWeb(port=port, environment=example.environment, log=log)
     web.start()
-    yield Site(world, web, browser)
+    yield Site(example, web, browser)
     web.stop()
 
 
@@ -110,5 +112,5 @@ def site(module_site: Site) -> Site:
     if not module_site.web.running:
         module_site.web.start()
     module_site.settle()
-    module_site.world.forget()
+    module_site.example.forget()
     return module_site

@@ -1,4 +1,4 @@
-"""The web application over a world, in the test's own process."""
+"""The web application over an example, in the test's own process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
+def web_of(example: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
     """The web application over this installation; it offers its jobs to no worker."""
-    live = live_changes(world.settings)
-    with web_pool(world.settings) as pool, operator_pool(world.settings) as operators:
+    live = live_changes(example.settings)
+    with web_pool(example.settings) as pool, operator_pool(example.settings) as operators:
         services = Services(
-            settings=world.settings,
+            settings=example.settings,
             registry=registry or build_registry(),
             dispatcher=Dispatcher(
                 connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=live.announce

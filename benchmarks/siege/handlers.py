@@ -6,10 +6,10 @@ import os
 import signal
 
 from handlers.batch_invoicing import BatchInvoicing
-from tests.misbehaving_handlers import Odd, OddHurried, OddOnce
+from tests.misbehaving_handlers import Faulty, FaultyHurried, FaultyOnce
 
 
-class Stillborn(Odd):
+class Stillborn(Faulty):
     """Kills its process when it is built: before its attempt could say that it begins."""
 
     type = "stillborn"
@@ -18,11 +18,11 @@ class Stillborn(Odd):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Stranded(Odd):
-    """The same as Odd, for the worker on the host that is going to be lost."""
+class Stranded(Faulty):
+    """The same as Faulty, for the worker on the host that is going to be lost."""
 
     type = "stranded"
 
 
-HERE = (BatchInvoicing, Odd, OddHurried, OddOnce, Stillborn)
+HERE = (BatchInvoicing, Faulty, FaultyHurried, FaultyOnce, Stillborn)
 ELSEWHERE = (Stranded,)

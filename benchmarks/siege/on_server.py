@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks.siege.attack import Attack, Ending, first_line, of_job, refused
 from benchmarks.siege.place import in_its_attempt
-from tests.misbehaving_handlers import Odd, OddOnce
+from tests.misbehaving_handlers import Faulty, FaultyOnce
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
@@ -32,7 +32,7 @@ MANY_TOKENS = f"ARRAY(SELECT gen_random_uuid() FROM generate_series(1, {LOST}))"
 
 def full_lock_table(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Open nested savepoints in a job, each with a separate lock, until the lock table is full."""
-    job = place.enqueue(place.new_job(OddOnce, {"how": "hold_savepoints", "number": SAVEPOINTS}, user_id="locks"))
+    job = place.enqueue(place.new_job(FaultyOnce, {"how": "hold_savepoints", "number": SAVEPOINTS}, user_id="locks"))
     crashed = wait_until(lambda: place.rows(CRASH, job) != [], within=5 * place.patience)
     place.ask("locks", "POST", f"/api/jobs/{job}/cancel", {})
     how = first_line(place.rows(CRASH, job)[0]["error"]["message"]) if crashed else "its session was not ended"
@@ -83,7 +83,7 @@ def temporary_files(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 def log_lines(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job log more lines than the buffer that all jobs of a child share has."""
-    job = place.enqueue(place.new_job(Odd, {"how": "log", "text": "ok", "number": LINES}))
+    job = place.enqueue(place.new_job(Faulty, {"how": "log", "text": "ok", "number": LINES}))
     return lambda: of_job(place.ends(job), may_complete=True)
 
 

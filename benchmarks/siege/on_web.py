@@ -18,7 +18,7 @@ from psycopg import sql
 
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, refused
 from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.stream_client import StreamClient
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.store.operator import routing
@@ -122,7 +122,7 @@ def tables_locked(place: Place, seconds: float) -> Callable[[], Ending]:
     locked = Ending(decent=True, how="orders locked")
     try:
         quota.execute("BEGIN")
-        job = submission(place.new_job(Odd, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
+        job = submission(place.new_job(Faulty, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
         quota.execute(sql.SQL(ENQUEUE).format(sql.Identifier(place.mallory.schema)), job)
         locked = both(locked, Ending(decent=True, how="a user's quota locked"))
     except psycopg.Error as error:
@@ -141,7 +141,7 @@ def tables_locked(place: Place, seconds: float) -> Callable[[], Ending]:
 
 def long_lists(place: Place, seconds: float) -> Callable[[], Ending]:
     """Read the longest page of a list from eight clients; each costs twenty times the processor time of a short one."""
-    jobs = submission(*[place.new_job(Odd, {"how": "ok"}, user_id="lists")] * LISTED)
+    jobs = submission(*[place.new_job(Faulty, {"how": "ok"}, user_id="lists")] * LISTED)
     with service_session(place.bench.logins, place.bench.logins.web, application="turno-web") as web:
         call_as_api(web, place.mallory, ENQUEUE, jobs)
     answers = place.crowd(8, seconds, lambda _: place.ask("lists", "GET", f"/api/jobs?limit={LISTED}"))
@@ -222,7 +222,7 @@ def _growth(place: Place, before: float, seconds: float) -> Ending:
 
 def unreadable_rows(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Store values that Python cannot read, then request them over the API, on the pages and as an operator."""
-    usual = place.new_job(Odd, {"how": "ok"}, user_id="unreadable", run_at=FAR)
+    usual = place.new_job(Faulty, {"how": "ok"}, user_id="unreadable", run_at=FAR)
     poisons = [
         replace(usual, run_at=cast("Any", "294276-12-31")),
         replace(usual, expires_at=cast("Any", "-infinity")),

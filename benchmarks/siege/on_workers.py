@@ -16,7 +16,7 @@ import psycopg
 from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
 from benchmarks.siege.handlers import Stillborn, Stranded
 from benchmarks.siege.place import ENDED, in_its_attempt
-from tests.misbehaving_handlers import Odd, OddHurried
+from tests.misbehaving_handlers import Faulty, FaultyHurried
 from turno.jobs.job import Priority
 from turno.store.operator import routing
 from turno.store.operator.run_time_settings import set_tenant
@@ -38,15 +38,15 @@ UNKNOWN, MANY = "type_that_nobody_knows", 100
 def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job, for a later moment, a ticket that no index of ready tickets can store."""
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
-    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(2667), run_at=soon, user_id="oversized")
+    poison = place.new_job(Faulty, {"how": "ok"}, queue=secrets.token_hex(2667), run_at=soon, user_id="oversized")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
-    return lambda: _of_enqueuing(place, attacker, "user_id = 'oversized' AND type = 'odd'")
+    return lambda: _of_enqueuing(place, attacker, "user_id = 'oversized' AND type = 'faulty'")
 
 
 def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job a ticket that fits the index; then an operator changes the tenant's backend."""
-    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
+    poison = place.new_job(Faulty, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
     with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
@@ -60,12 +60,12 @@ def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
             set_tenant(operator, place.mallory.slug, {"backend": None}, by="test")
             with suppress(psycopg.Error):
                 routing.reroute(operator, "pool")
-    return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'odd'", harmless=True), changed)
+    return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'faulty'", harmless=True), changed)
 
 
 def timeless(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue one that may run since for ever, and cancel that over HTTP while it runs."""
-    poison = place.new_job(OddHurried, {"how": "loop_forever"}, user_id="timeless")
+    poison = place.new_job(FaultyHurried, {"how": "loop_forever"}, user_id="timeless")
     poison = replace(poison, run_at=cast("Any", "-infinity"))
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
@@ -88,7 +88,7 @@ def _of_enqueuing(place: Place, attacker: UUID, poison: str, *, harmless: bool =
 
 def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
     """Lock the ticket of a job with the token of its attempt, and have its child killed at its time limit."""
-    doomed = place.enqueue(place.new_job(OddHurried, {"how": "sleep_in_sql"}))
+    doomed = place.enqueue(place.new_job(FaultyHurried, {"how": "sleep_in_sql"}))
     place.reaches(doomed, "running")
     lock = _lock_ticket(place, doomed, max(seconds, 3.0))
     place.reaches(doomed, *ENDED, within=max(seconds, 3.0))
@@ -97,14 +97,14 @@ def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
 
 def own_ticket_locked(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job lock its own ticket in a statement that outlives its child, which is killed at its time limit."""
-    doomed = place.in_a_job(in_its_attempt(HOLD_OWN), OddHurried)
+    doomed = place.in_a_job(in_its_attempt(HOLD_OWN), FaultyHurried)
     place.reaches(doomed, "running")
     return lambda: _own_failure(place, doomed)
 
 
 def locked_table(place: Place, seconds: float) -> Callable[[], Ending]:
     """Hold the lock that a migration of the tenant's jobs takes, while a job of it waits to begin."""
-    waiting = place.enqueue(place.new_job(Odd, {"how": "sleep_in_sql", "number": 1}))
+    waiting = place.enqueue(place.new_job(Faulty, {"how": "sleep_in_sql", "number": 1}))
     place.reaches(waiting, "running")
     with place.admin() as session, session.transaction():
         session.execute("LOCK TABLE background_jobs IN ACCESS EXCLUSIVE MODE")
@@ -157,7 +157,7 @@ def _own_failure(place: Place, job: UUID) -> Ending:
 def removed_tenant(place: Place, seconds: float) -> Callable[[], Ending]:
     """Remove a tenant while a job of it computes and another waits in SQL."""
     # The first is killed at its time limit, when nothing is left where it could be taken back.
-    jobs = [place.new_job(OddHurried, {"how": "loop_forever"}), place.new_job(Odd, {"how": "sleep_in_sql"})]
+    jobs = [place.new_job(FaultyHurried, {"how": "loop_forever"}), place.new_job(Faulty, {"how": "sleep_in_sql"})]
     for job in [place.enqueue(new, place.third) for new in jobs]:
         place.reaches(job, "running", tenant=place.third)
     try:
@@ -179,7 +179,7 @@ def dead_before_start(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a handler kill its process when it is built, and another while it runs."""
     jobs = [
         place.enqueue(place.new_job(Stillborn, {"how": "ok"})),
-        place.enqueue(place.new_job(Odd, {"how": "kill_self"})),
+        place.enqueue(place.new_job(Faulty, {"how": "kill_self"})),
     ]
     return lambda: both(*(_own_failure(place, job) for job in jobs))
 
@@ -189,7 +189,7 @@ def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
     # Maintenance reports these tickets after their waiting time.
     long_due = datetime.now(UTC) - timedelta(minutes=1)
     unknown = place.new_job(
-        Odd, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody", run_at=long_due
+        Faulty, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody", run_at=long_due
     )
     attacker = place.in_a_job(place.enqueuing(unknown, times=MANY), user=unknown.user_id)
     place.reaches(attacker, *ENDED)

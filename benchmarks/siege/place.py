@@ -22,7 +22,7 @@ from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from tenants.northwind.load import load_orders
-from tests.misbehaving_handlers import OddOnce
+from tests.misbehaving_handlers import FaultyOnce
 from turno.commands.token import development_token
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef
@@ -168,7 +168,7 @@ class Place:
             made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, (as_json([new]),))
         return in_its_attempt(f"FOR i IN 1..{times} LOOP PERFORM made.job_id FROM {made} AS made; END LOOP;")
 
-    def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:
+    def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = FaultyOnce, *, user: str = "mallory") -> UUID:
         """Run arbitrary SQL in a job of mallory."""
         return self.enqueue(self.new_job(handler, {"how": "run_sql_with_token", "text": statement}, user_id=user))
 

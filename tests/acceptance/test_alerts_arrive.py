@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from tests.alert_receivers import hook, mail_server
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.capabilities.webhooks.submission import PUT
 from turno.commands.main import main
 from turno.dispatch.dispatcher import enqueue_with, submission
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
 
 
-def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallation) -> None:
-    world.odd = True
-    world.backend = "pool"
-    world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
-    world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
+def test_a_failure_of_one_tenant_arrives_within_a_minute(example: ExampleInstallation) -> None:
+    example.faulty = True
+    example.backend = "pool"
+    example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.one)
+    example.enqueue({"how": "permanent"}, handler=Faulty, tenant=example.other)
     with hook() as webhook, hook() as hooked, mail_server() as mail:
-        told_of = submission(world.new_job({"how": "ok"}, handler=Odd))
-        asked = world.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *told_of))
-        world.start_pool(
+        told_of = submission(example.new_job({"how": "ok"}, handler=Faulty))
+        asked = example.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *told_of))
+        example.start_pool(
             TURNO_WEBHOOK_HOSTS="http://127.0.0.1",
             TURNO_ALERT_TO=f"{webhook.url},mailto:ops@shop.example",
             TURNO_SMTP_URL=mail.url,
             TURNO_SMTP_FROM="turno@shop.example",
         )
         assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and hooked.taken), within=60)
-        world.stop_workers()
+        example.stop_workers()
         assert [(one["type"], one["data"]["job_id"]) for one in hooked.taken] == [
             ("job.completed", str(asked["job_id"]))
         ]
         told = [event for body in webhook.taken for event in body["events"]]
         assert [(event["event"], event["kind"], event["tenant"]) for event in told] == [
-            ("raised", "failures", world.other.slug)
+            ("raised", "failures", example.other.slug)
         ]
         one, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")
-        assert end["Subject"] == "odd: listo"
-        assert f"odd fails in {world.other.slug}" in one["Subject"]
-        assert world.one.slug not in one.get_content()
+        assert end["Subject"] == "faulty: listo"
+        assert f"faulty fails in {example.other.slug}" in one["Subject"]
+        assert example.one.slug not in one.get_content()
 
 
 def test_alert_commands_list_alerts_and_test_receivers(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("turno.capabilities.alerts.command.seal", lambda *_: None)
     runner = CliRunner()
@@ -69,7 +69,7 @@ def test_alert_commands_list_alerts_and_test_receivers(
         webhook.status = 200
         done = runner.invoke(main, ["alert", "test"])
         assert (done.exit_code, done.output) == (0, "log: sent\nslack: sent\nwebhook: sent\n")
-    world.rows(
+    example.rows(
         "INSERT INTO turno.alert_states (key, kind, sentence, command, rank)"
         " VALUES ('k', 'x', 'it fails', 'turno doctor', 0);"
         "INSERT INTO turno.alert_messages (receiver, event, key, kind, sentence, command, rank)"

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.servers.wait import wait_until
 from turno.store.changes import read_payload
 
@@ -37,38 +37,38 @@ class Heard:
 
 
 @pytest.fixture
-def heard(world: ExampleInstallation) -> Iterator[Heard]:
-    world.odd = True
-    world.backend = "pool"
-    with psycopg.connect(world.url, autocommit=True) as connection:
+def heard(example: ExampleInstallation) -> Iterator[Heard]:
+    example.faulty = True
+    example.backend = "pool"
+    with psycopg.connect(example.url, autocommit=True) as connection:
         connection.execute("LISTEN turno_changes")
         yield Heard(connection)
 
 
-def test_start_progress_and_end_are_announced_by_the_supervisor(world: ExampleInstallation, heard: Heard) -> None:
-    job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    world.start_pool()
+def test_start_progress_and_end_are_announced_by_the_supervisor(example: ExampleInstallation, heard: Heard) -> None:
+    job_id = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
+    example.start_pool()
     # It announces its progress once, and then only waits: a job that still runs after a moment is announced once more.
     assert wait_until(lambda: heard.times(job_id) >= 1, within=20)
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
     told = heard.times(job_id)
-    assert world.cancel(job_id) == "requested"
-    assert wait_until(lambda: world.job(job_id)["status"] == "cancelled", within=20)
+    assert example.cancel(job_id) == "requested"
+    assert wait_until(lambda: example.job(job_id)["status"] == "cancelled", within=20)
     assert wait_until(lambda: heard.times(job_id) > told, within=10)
-    engines = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-engine'"
-                         " AND datname = current_database()")  # fmt: skip
+    engines = example.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-engine'"
+                           " AND datname = current_database()")  # fmt: skip
     assert heard.senders <= {row["pid"] for row in engines}, "never a job's own session"
 
 
-def test_many_short_jobs_are_announced_together(world: ExampleInstallation, heard: Heard) -> None:
-    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(100)]
-    world.start_pool(TURNO_MAX_CHILDREN="2")
+def test_many_short_jobs_are_announced_together(example: ExampleInstallation, heard: Heard) -> None:
+    jobs = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(100)]
+    example.start_pool(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: all(heard.times(job_id) for job_id in jobs), within=40)
     assert heard.notifications < 100
 
 
-def test_a_job_that_is_taken_back_from_a_dead_child_is_announced(world: ExampleInstallation, heard: Heard) -> None:
-    job_id = world.enqueue({"how": "kill_self"}, handler=Odd)
-    world.start_pool()
-    assert wait_until(lambda: world.job(job_id)["crashes"] == 1, within=20)
+def test_a_job_that_is_taken_back_from_a_dead_child_is_announced(example: ExampleInstallation, heard: Heard) -> None:
+    job_id = example.enqueue({"how": "kill_self"}, handler=Faulty)
+    example.start_pool()
+    assert wait_until(lambda: example.job(job_id)["crashes"] == 1, within=20)
     assert wait_until(lambda: heard.times(job_id) >= 1, within=10)

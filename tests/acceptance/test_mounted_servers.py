@@ -70,10 +70,10 @@ class Visitor:
 
 
 @contextmanager
-def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
+def served_by(server: str, example: ExampleInstallation) -> Iterator[Visitor]:
     port = free_port()
-    log = world.folder / f"{server}-{port}.log"
-    environment = bare_environment() | world.environment | {
+    log = example.folder / f"{server}-{port}.log"
+    environment = bare_environment() | example.environment | {
         "TURNO_HANDLERS": "tests.greetings:build_registry", "QUEUE_BACKEND": "pool", "TURNO_JWT_KEY": "",
         "TURNO_DOTENV": "read", "TURNO_WEB_APP": "tests.mounting_host:create_app",
         "TURNO_WEB_THREADS": str(THREADS), "TURNO_WEB_BIND": f"127.0.0.1:{port}",
@@ -99,8 +99,8 @@ def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
 
 
 @pytest.mark.parametrize("server", ["gunicorn", "serve", "uvicorn", pytest.param("hypercorn", marks=pytest.mark.deep)])
-def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallation, server: str) -> None:
-    with served_by(server, module_world) as visitor:
+def test_the_host_s_users_submit_look_and_follow(module_example: ExampleInstallation, server: str) -> None:
+    with served_by(server, module_example) as visitor:
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", json.dumps(valid_body()))[0] == 401
         visitor.sign_in(f"ana by {server}")
         job = visitor.submit()
@@ -114,8 +114,8 @@ def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallati
         assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
 
 
-def test_a_stopped_asgi_server_ends_its_streams(module_world: ExampleInstallation) -> None:
-    with served_by("uvicorn", module_world) as visitor:
+def test_a_stopped_asgi_server_ends_its_streams(module_example: ExampleInstallation) -> None:
+    with served_by("uvicorn", module_example) as visitor:
         visitor.sign_in("cleo")
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", b" " * 1_100_000)[0] == 413
         assert visitor.ask("GET", f"{AT}/api/jobs/{visitor.submit()}?wait=1")[0] == 200
@@ -126,8 +126,8 @@ def test_a_stopped_asgi_server_ends_its_streams(module_world: ExampleInstallatio
         visitor.process.wait(10)
 
 
-def test_gunicorn_streams_leave_half_of_the_threads(module_world: ExampleInstallation) -> None:
-    with served_by("gunicorn", module_world) as visitor, ExitStack() as open_streams:
+def test_gunicorn_streams_leave_half_of_the_threads(module_example: ExampleInstallation) -> None:
+    with served_by("gunicorn", module_example) as visitor, ExitStack() as open_streams:
         visitor.sign_in("bob")
         for _ in range(THREADS // 2):
             stream = open_streams.enter_context(visitor.stream())

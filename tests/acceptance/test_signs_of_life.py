@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.commands.work import STUCK_AFTER
 from turno.servers.wait import wait_until
 
@@ -64,48 +64,48 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceM
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: ExampleInstallation) -> None:
-    world.backend = "pool"
-    world.odd = True
+def pool_backend(example: ExampleInstallation) -> None:
+    example.backend = "pool"
+    example.faulty = True
 
 
 SCRIPTS = {"pool": "worker_pool", "consume": "rabbitmq_consumer", "maintain": "maintain"}
 NO_BROKER = "amqp://127.0.0.1:1/"  # a consumer lives without one, too
 
 
-def start(world: ExampleInstallation, program: str, **extra: str) -> subprocess.Popen[str]:
+def start(example: ExampleInstallation, program: str, **extra: str) -> subprocess.Popen[str]:
     match program:
         case "pool":
-            return world.start_pool(**extra)
+            return example.start_pool(**extra)
         case "consume":
-            return world.start_consumer(RABBITMQ_URL=NO_BROKER, **extra)
+            return example.start_consumer(RABBITMQ_URL=NO_BROKER, **extra)
         case _:
-            return world.start("maintain", **extra)
+            return example.start("maintain", **extra)
 
 
-def check(world: ExampleInstallation, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+def check(example: ExampleInstallation, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "cli" / f"{SCRIPTS[program]}.py"), "--check"]
-    return subprocess.run(command, env=world.environment | extra, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=example.environment | extra, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("program", SCRIPTS)
 def test_it_is_ready_alive_and_leaving_in_systemd_s_words(
-    world: ExampleInstallation, manager: ServiceManager, program: str
+    example: ExampleInstallation, manager: ServiceManager, program: str
 ) -> None:
-    worker = start(world, program, **manager.environment)
+    worker = start(example, program, **manager.environment)
     assert manager.hears() == "READY=1"
     backends = {"pool": ["pool"], "consume": ["rabbitmq"], "maintain": []}[program]
-    assert [worker["backend"] for worker in world.rows("SELECT backend FROM turno.workers")] == backends
+    assert [worker["backend"] for worker in example.rows("SELECT backend FROM turno.workers")] == backends
     assert [manager.hears() for _ in range(3)] == ["WATCHDOG=1"] * 3
     worker.send_signal(signal.SIGTERM)
     assert set(manager.waits_for("STOPPING=1")) <= {"WATCHDOG=1", "STOPPING=1"}
     assert worker.wait(20) == 0
 
 
-def test_watchdog_beats_while_busy_and_stops_when_stuck(world: ExampleInstallation, manager: ServiceManager) -> None:
-    job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+def test_watchdog_beats_while_busy_and_stops_when_stuck(example: ExampleInstallation, manager: ServiceManager) -> None:
+    job_id = example.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Faulty)
     # Without a reserve: it would look for other tenants' jobs, and turn for that.
-    pool = world.start_pool(
+    pool = example.start_pool(
         TURNO_MAX_CHILDREN="1",
         TURNO_RESERVE_CHILDREN="0",
         TURNO_HEARTBEAT_SECONDS="60",
@@ -113,7 +113,7 @@ def test_watchdog_beats_while_busy_and_stops_when_stuck(world: ExampleInstallati
         TURNO_LIMITS="job_log_lines=0",  # or it would look for lines each second
         **manager.environment,
     )
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
     manager.waits_for("READY=1")
     manager.forget()
     # Its heart beats once a minute, and nothing else happens.
@@ -130,25 +130,25 @@ def state(process: subprocess.Popen[str]) -> str:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_handler_process_cannot_speak_for_its_worker(world: ExampleInstallation, manager: ServiceManager) -> None:
-    job_id = world.enqueue({"how": "environment", "text": "NOTIFY_SOCKET"}, handler=Odd)
-    world.start_pool(**manager.environment)
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
-    assert world.job(job_id)["result"] == {"value": None}
+def test_handler_process_cannot_speak_for_its_worker(example: ExampleInstallation, manager: ServiceManager) -> None:
+    job_id = example.enqueue({"how": "environment", "text": "NOTIFY_SOCKET"}, handler=Faulty)
+    example.start_pool(**manager.environment)
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=20)
+    assert example.job(job_id)["result"] == {"value": None}
 
 
 @pytest.mark.parametrize("program", SCRIPTS)
-def test_a_probe_is_answered_by_the_age_of_a_file(world: ExampleInstallation, tmp_path: Path, program: str) -> None:
+def test_a_probe_is_answered_by_the_age_of_a_file(example: ExampleInstallation, tmp_path: Path, program: str) -> None:
     file = tmp_path / "alive"
     said = {"TURNO_ALIVE_FILE": str(file)}
-    before = check(world, program, **said)
+    before = check(example, program, **said)
     assert (before.returncode, "no worker is ready" in before.stderr) == (1, True)
-    worker = start(world, program, **said)
+    worker = start(example, program, **said)
     assert wait_until(file.exists, within=20)
-    assert check(world, program, **said).returncode == 0
+    assert check(example, program, **said).returncode == 0
     worker.send_signal(signal.SIGSTOP)
     os.utime(file, times=(0, file.stat().st_mtime - STUCK_AFTER))
-    stuck = check(world, program, **said)
+    stuck = check(example, program, **said)
     assert (stuck.returncode, "stuck or gone" in stuck.stderr) == (1, True)
     worker.send_signal(signal.SIGCONT)
     worker.send_signal(signal.SIGTERM)
@@ -158,10 +158,10 @@ def test_a_probe_is_answered_by_the_age_of_a_file(world: ExampleInstallation, tm
 
 @pytest.mark.parametrize("program", [["work"], ["work", "--from-broker"]])
 def test_a_probe_needs_no_database_and_loads_no_driver(
-    world: ExampleInstallation, tmp_path: Path, program: list[str]
+    example: ExampleInstallation, tmp_path: Path, program: list[str]
 ) -> None:
     (tmp_path / "alive").touch()
-    asked = world.environment | {"TURNO_ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
+    asked = example.environment | {"TURNO_ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
     asking = f"main({[*program, '--check']}, standalone_mode=False)"
     code = (
         f"import sys; from turno.commands.main import main; print({asking}, {{'psycopg', 'pika'}} & {{*sys.modules}})"
@@ -170,20 +170,20 @@ def test_a_probe_needs_no_database_and_loads_no_driver(
     assert done.stdout.splitlines()[-1] == "0 set()"
 
 
-def test_a_file_that_cannot_be_touched_stops_no_job(world: ExampleInstallation, tmp_path: Path) -> None:
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    world.start_pool(TURNO_ALIVE_FILE=str(tmp_path / "no" / "alive"))
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
+def test_a_file_that_cannot_be_touched_stops_no_job(example: ExampleInstallation, tmp_path: Path) -> None:
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
+    example.start_pool(TURNO_ALIVE_FILE=str(tmp_path / "no" / "alive"))
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=20)
 
 
-def test_the_workers_are_listed_with_their_silence(world: ExampleInstallation) -> None:
+def test_the_workers_are_listed_with_their_silence(example: ExampleInstallation) -> None:
     # Rows rather than workers: a pool would declare the lost one dead and remove it, sooner or later.
-    world.rows(
+    example.rows(
         "INSERT INTO turno.workers (backend, host, pid, alive_at)"
         " VALUES ('pool', 'here', 4711, now()), ('pool', 'gone', 1, now() - interval '1 h')"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "turno.commands.main", "worker", "list"], env=world.environment, cwd=ROOT,
+        [sys.executable, "-m", "turno.commands.main", "worker", "list"], env=example.environment, cwd=ROOT,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     lost, alive, missing = done.stdout.splitlines()[1:]

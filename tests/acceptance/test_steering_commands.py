@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.attempt_here import attempt
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def turno_said(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
+def turno_said(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run `turno` in this process, in the installation's environment; returns its status and its output."""
-    world.odd = True
-    world.backend = "pool"  # a hint launches no worker
-    for name, value in world.environment.items():
+    example.faulty = True
+    example.backend = "pool"  # a hint launches no worker
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -31,20 +31,20 @@ def turno_said(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> A
     return run
 
 
-def failed(world: ExampleInstallation) -> None:
-    for tenant in (world.one, world.other, world.other):
-        job_id = world.enqueue({"how": "permanent"}, handler=Odd, tenant=tenant)
-        assert attempt(world, job_id)["status"] == "failed"
+def failed(example: ExampleInstallation) -> None:
+    for tenant in (example.one, example.other, example.other):
+        job_id = example.enqueue({"how": "permanent"}, handler=Faulty, tenant=tenant)
+        assert attempt(example, job_id)["status"] == "failed"
 
 
-def test_failed_jobs_are_grouped_previewed_and_retried(world: ExampleInstallation, turno_said: Any) -> None:
-    failed(world)
+def test_failed_jobs_are_grouped_previewed_and_retried(example: ExampleInstallation, turno_said: Any) -> None:
+    failed(example)
     status, said = turno_said(
         "job", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
     )
     (group,) = json.loads(said)
     assert (status, group["jobs"], group["tenants"]) == (0, 3, 2)
-    status, said = turno_said("job", "retry", "--all", "--type", "odd", "--error", group["name"], "--dry-run")
+    status, said = turno_said("job", "retry", "--all", "--type", "faulty", "--error", group["name"], "--dry-run")
     assert (status, said.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
     assert turno_said("audit", "list", "--json") == (0, "[]\n")
     status, said = turno_said("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
@@ -57,18 +57,18 @@ def test_failed_jobs_are_grouped_previewed_and_retried(world: ExampleInstallatio
     assert "replayed" in turno_said("job", "list", "--all", "--status", "failed")[1]
 
 
-def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstallation, turno_said: Any) -> None:
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+def test_failed_items_are_listed_and_retried_in_all_tenants(example: ExampleInstallation, turno_said: Any) -> None:
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     batches = {}
-    for tenant, fails in ((world.one, "0,1"), (world.other, "0")):
-        world.rows("DELETE FROM customers WHERE company_name = 'Odd'", tenant=tenant)
-        job_id = world.enqueue({"how": "items", "number": 2, "text": fails}, handler=Odd, tenant=tenant)
-        attempt(world, job_id)
+    for tenant, fails in ((example.one, "0,1"), (example.other, "0")):
+        example.rows("DELETE FROM customers WHERE company_name = 'Faulty'", tenant=tenant)
+        job_id = example.enqueue({"how": "items", "number": 2, "text": fails}, handler=Faulty, tenant=tenant)
+        attempt(example, job_id)
         batches[tenant.slug] = job_id
-    world.rows("SELECT turno.count_outcomes(1000)")
+    example.rows("SELECT turno.count_outcomes(1000)")
     status, said = turno_said("status", "--all")
     assert status == 1
-    assert "items of odd fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in said
+    assert "items of faulty fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in said
     said = turno_said("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
     assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
         (str(batches["suc0001"]), "completed", 2)
@@ -85,13 +85,13 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(world: ExampleInstal
     status, said = turno_said("job", "retry", "--all")
     assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
     assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
-    assert "items of odd" not in turno_said("status", "--all")[1]
+    assert "items of faulty" not in turno_said("status", "--all")[1]
     assert json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
 
 
-def test_job_search_covers_every_tenant_by_its_own_filter(world: ExampleInstallation, turno_said: Any) -> None:
-    mine = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other, correlation_id="tonight", user_id="ana")
-    world.enqueue({"how": "error"}, handler=Odd, tenant=world.one, user_id="ben")
+def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstallation, turno_said: Any) -> None:
+    mine = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other, correlation_id="tonight", user_id="ana")
+    example.enqueue({"how": "error"}, handler=Faulty, tenant=example.one, user_id="ben")
     for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
         status, said = turno_said("job", "list", "--all", *filters, "--json")
         assert (status, [(row["id"], row["tenant"]) for row in json.loads(said)]) == (0, [(str(mine), "suc0002")])
@@ -100,15 +100,15 @@ def test_job_search_covers_every_tenant_by_its_own_filter(world: ExampleInstalla
         assert len(json.loads(turno_said("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
 
 
-def test_one_job_is_moved_run_and_shown_with_frames(world: ExampleInstallation, turno_said: Any) -> None:
-    job_id = world.enqueue({"how": "permanent"}, handler=Odd)
+def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation, turno_said: Any) -> None:
+    job_id = example.enqueue({"how": "permanent"}, handler=Faulty)
     one = ("--tenant", "suc0001", str(job_id))
     assert turno_said("job", "set", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")
     assert turno_said("job", "set", "--at", "2030-01-01T00:00Z", *one)[0] == 0
     assert "scheduled" in turno_said("job", "show", *one)[1]
     assert turno_said("job", "set", "--at", "now", "--dry-run", *one) == (0, f"job {job_id} would be changed\n")
     assert turno_said("job", "set", "--at", "now", *one)[0] == 0
-    assert attempt(world, job_id)["status"] == "failed"
+    assert attempt(example, job_id)["status"] == "failed"
     assert turno_said("job", "set", "--at", "now", *one)[0] == 1
     shown = turno_said("job", "show", "--traceback", *one)[1]
     assert "misbehaving_handlers.py" in shown
@@ -117,23 +117,29 @@ def test_one_job_is_moved_run_and_shown_with_frames(world: ExampleInstallation, 
     assert turno_said("job", "discard", *one)[0] == 1
 
 
-def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_said: Any) -> None:
+def test_tenants_types_and_workers_are_set(example: ExampleInstallation, turno_said: Any) -> None:
     assert turno_said("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
-    (row,) = world.rows("SELECT weight, cap, paused_at IS NOT NULL AS paused FROM turno.tenants WHERE slug = 'suc0001'")
+    (row,) = example.rows(
+        "SELECT weight, cap, paused_at IS NOT NULL AS paused FROM turno.tenants WHERE slug = 'suc0001'"
+    )
     assert row == {"weight": 3, "cap": 5, "paused": True}
     listed = json.loads(turno_said("tenant", "list", "--json")[1])
     assert [(one["slug"], one["paused_at"] is not None) for one in listed] == [("suc0001", True), ("suc0002", False)]
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     assert "an operator paused the tenant" in turno_said("job", "show", "--tenant", "suc0001", str(job_id))[1]
     assert turno_said("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
-    assert turno_said("type", "set", "odd", "--timeout", "7", "--max-attempts", "2")[0] == 0
-    (odd,) = [one for one in json.loads(turno_said("type", "list", "--json")[1]) if one["type"] == "odd"]
-    assert (odd["set"]["timeout"], odd["code"]["timeout"], odd["set"]["max_attempts"]) == (7.0, Odd.timeout, 2)
+    assert turno_said("type", "set", "faulty", "--timeout", "7", "--max-attempts", "2")[0] == 0
+    (faulty,) = [one for one in json.loads(turno_said("type", "list", "--json")[1]) if one["type"] == "faulty"]
+    assert (faulty["set"]["timeout"], faulty["code"]["timeout"], faulty["set"]["max_attempts"]) == (
+        7.0,
+        Faulty.timeout,
+        2,
+    )
     assert "7.0 (" in turno_said("type", "list")[1]
-    world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
+    example.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
     assert turno_said("worker", "set", "here:7", "quiet")[0] == 0
     assert "quiet" in turno_said("worker", "list")[1]
-    assert world.rows("SELECT request FROM turno.workers") == [{"request": "quiet"}]
+    assert example.rows("SELECT request FROM turno.workers") == [{"request": "quiet"}]
     assert turno_said("worker", "set", "here:7", "resume")[0] == 0
     assert "alive" in turno_said("worker", "list")[1]
     assert turno_said("worker", "set", "here:8", "stop")[0] == 1
@@ -158,14 +164,14 @@ def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_sai
         (("job", "retry", "--tenant", "suc0001", "--error", "x", "0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "--error"),
         (("tenant", "set", "suc0001"), "--help"),
         (("tenant", "set", "suc0001", "--weight", "0"), "--weight"),
-        (("type", "set", "odd", "--timeout", "nan"), "--timeout"),
-        (("type", "set", "odd", "--timeout", "soon"), "--timeout"),
+        (("type", "set", "faulty", "--timeout", "nan"), "--timeout"),
+        (("type", "set", "faulty", "--timeout", "soon"), "--timeout"),
         (("audit", "list", "--since", "1 hour"), "--since"),
     ],
 )
 def test_a_senseless_option_is_named(
-    turno_said: Any, world: ExampleInstallation, arguments: tuple[str, ...], named: str
+    turno_said: Any, example: ExampleInstallation, arguments: tuple[str, ...], named: str
 ) -> None:
     status, said = turno_said(*arguments)
     assert (status, named in said) == (2, True), said
-    assert world.rows("SELECT 1 FROM turno.operator_audit") == []
+    assert example.rows("SELECT 1 FROM turno.operator_audit") == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.installation import NORTHWIND, ROOT, build_world
+from tests.installation import NORTHWIND, ROOT, build_example
 from tests.servers import a_browser
 from tests.site import site_of
 from turno.servers.embedded_postgres import Cluster
@@ -38,8 +38,8 @@ def main() -> None:
         with (
             Cluster(data=place / "data", durable=False) as cluster,
             fresh_database(cluster) as url,
-            build_world(url, place, NORTHWIND) as world,
-            site_of(world, browser, place / "web.log") as site,
+            build_example(url, place, NORTHWIND) as example,
+            site_of(example, browser, place / "web.log") as site,
         ):
             PICTURE.write_bytes(joined(browser, pictures(site)))
             site.settle()
@@ -49,7 +49,7 @@ def main() -> None:
 def pictures(site: Site) -> list[bytes]:
     """Return a branch's page while a batch is under way, and the page of a batch of which one order failed."""
     expect.set_options(timeout=30_000)
-    site.world.rows(WITHOUT_LINES)
+    site.example.rows(WITHOUT_LINES)
     with site.visitor("ana", "suc0001", viewport=SIZE) as home:
         invoice(home, 1, 10248, 10249)
         expect(home.locator("#batches article .state").first).to_have_text("Done, 1 failed")

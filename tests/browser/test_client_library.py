@@ -64,7 +64,7 @@ def blank(page: Page, site: Site) -> Page:
 
 @pytest.fixture
 def orders(site: Site) -> list[int]:
-    return site.world.order_ids()
+    return site.example.order_ids()
 
 
 def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orders: list[int]) -> None:
@@ -132,7 +132,7 @@ def test_lost_stream_resumes_with_missed_events(site: Site, orders: list[int]) -
             page.wait_for_function("() => received.some(([, done]) => done === 50)")
             page.context.set_offline(True)
             page.wait_for_function("() => turno.connection === 'offline'")
-        (row,) = site.world.rows("SELECT count(*) AS n FROM background_jobs")
+        (row,) = site.example.rows("SELECT count(*) AS n FROM background_jobs")
         assert row["n"] == 1
         page.context.set_offline(False)
         page.wait_for_function(ENDED)
@@ -175,10 +175,13 @@ def erp(site: Site, tmp_path: Path) -> Iterator[tuple[str, Site]]:
     """A page of another origin that a second web of the same installation allows."""
     with another_origin() as origin:
         port = free_port()
-        environment = site.world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_ALLOWED_ORIGINS": origin}
+        environment = site.example.environment | {
+            "TURNO_WEB_BIND": f"127.0.0.1:{port}",
+            "TURNO_ALLOWED_ORIGINS": origin,
+        }
         web = DemoWeb(port=port, environment=environment, log=tmp_path / "web.log")
         web.start()
-        yield origin, Site(site.world, web, site.browser)
+        yield origin, Site(site.example, web, site.browser)
         web.stop()
 
 

@@ -35,7 +35,7 @@ IDLE = "/api/notifications?limit=1"  # the request while no job is followed
 
 @pytest.fixture
 def jobs(site: Site) -> list[str]:
-    return [str(site.world.enqueue({"order_ids": [order]})) for order in (10248, 10249)]
+    return [str(site.example.enqueue({"order_ids": [order]})) for order in (10248, 10249)]
 
 
 def blank(page: Page, site: Site) -> None:
@@ -68,7 +68,7 @@ def test_closed_client_restarts_and_follows_the_same_jobs(site: Site, jobs: list
         assert page.evaluate("[turno._source.opened, turno._source.streaming]") == [False, False]
         page.evaluate("() => { turno.start(); turno.start(); }")
         wait_for(page, "turno.connection === 'live'")
-        site.world.start_worker(site.world.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
+        site.example.start_worker(site.example.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
         wait_for(page, "received.some(([id, status]) => id === one && status === 'completed')", jobs[0])
 
 
@@ -132,7 +132,7 @@ def test_ended_and_announced_jobs_are_forgotten(site: Site, jobs: list[str]) -> 
         page.context.route("**/api/stream?**", lambda route: route.abort())
         page.evaluate("follow", jobs[0])
         wait_for(page, "turno._source.etags.size === 1")
-        site.world.start_worker(site.world.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
+        site.example.start_worker(site.example.find_job(jobs[0])["id"]).wait(60)  # type: ignore[arg-type]
         wait_for(page, "received.some(([, status]) => status === 'completed')")
         assert page.evaluate("[turno._open.size, turno._followed.size, turno._source.etags.size]") == [0, 0, 0]
         page.evaluate("""() => {

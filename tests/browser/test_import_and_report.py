@@ -47,11 +47,11 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
             page.get_by_role("link", name="See the 3 refused lines").click()
             expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is not one of")
             expect(page.locator("#items tbody tr")).to_have_count(3)
-        (kept,) = site.world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
+        (kept,) = site.example.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
         assert kept["n"] == LINES - 3
     finally:
-        site.world.forget()
-        site.world.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
+        site.example.forget()
+        site.example.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
 
 
 def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:
         download.value.save_as(saved)
         assert download.value.suggested_filename.startswith("sales ")
         assert saved.read_text("utf-8-sig").startswith("branch,customer,name,month")
-    site.world.forget()
+    site.example.forget()

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def test_a_page_in_the_host_s_layout_is_live_and_its_forms_work(
-    module_world: ExampleInstallation, chromium: Browser
+    module_example: ExampleInstallation, chromium: Browser
 ) -> None:
-    with served_by("serve", module_world) as visitor, chromium.new_context(locale="en-US") as context:
+    with served_by("serve", module_example) as visitor, chromium.new_context(locale="en-US") as context:
         context.set_default_timeout(PATIENCE_MS)
         page, at = context.new_page(), f"http://127.0.0.1:{visitor.port}"
         errors: list[str] = []

@@ -48,16 +48,16 @@ DELETE FROM customers WHERE id = 'LONG'
 @pytest.fixture(scope="module")
 def crowded(module_site: Site) -> Iterator[Site]:
     """The longest name, the largest amount, ten thousand orders and as many jobs, one of them with failures."""
-    world, tenant = module_site.world, module_site.world.tenants["suc0002"]
-    world.forget()
+    example, tenant = module_site.example, module_site.example.tenants["suc0002"]
+    example.forget()
     for statement in FILL.format(name=LONG).split(";\n"):
-        world.rows(statement, tenant=tenant)
-    job = world.enqueue({"order_ids": [1, 2]}, tenant=tenant)
-    world.start_worker(job).wait(60)
+        example.rows(statement, tenant=tenant)
+    job = example.enqueue({"order_ids": [1, 2]}, tenant=tenant)
+    example.start_worker(job).wait(60)
     yield module_site
-    world.forget()
+    example.forget()
     for statement in EMPTY.split(";\n"):
-        world.rows(statement, tenant=tenant)
+        example.rows(statement, tenant=tenant)
 
 
 # Elements beyond the window's edge, where the page can be scrolled sideways.
@@ -122,9 +122,9 @@ def test_running_batch_is_accessible(crowded: Site) -> None:
             expect(page.locator("#batches .cancelling")).to_be_visible()
             assert_fit_for_everybody(page, "a batch that is being cancelled")
         # Released, the job commits its progress before it ends.
-        assert wait_until(lambda: not crowded.world.rows("SELECT job_id FROM turno.tickets"), within=20)
-        crowded.world.rows("DELETE FROM invoice_lines")
-        crowded.world.rows("DELETE FROM invoices")
+        assert wait_until(lambda: not crowded.example.rows("SELECT job_id FROM turno.tickets"), within=20)
+        crowded.example.rows("DELETE FROM invoice_lines")
+        crowded.example.rows("DELETE FROM invoices")
 
 
 def test_ten_thousand_orders_are_a_page_at_a_time_and_quick(crowded: Site) -> None:

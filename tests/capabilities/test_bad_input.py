@@ -39,9 +39,9 @@ of_tenants = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def turno(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+def turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
     """Run `turno` in this process; returns its status and its output."""
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -51,77 +51,77 @@ def turno(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callab
     return run
 
 
-def objects(world: ExampleInstallation, one: Capability, schema: str) -> list[tuple[str, str]]:
-    world.admin.execute("SET search_path = ''")
-    found = world.admin.execute(OBJECTS, {"comment": f"turno/{one.name}", "schema": schema}).fetchall()
+def objects(example: ExampleInstallation, one: Capability, schema: str) -> list[tuple[str, str]]:
+    example.admin.execute("SET search_path = ''")
+    found = example.admin.execute(OBJECTS, {"comment": f"turno/{one.name}", "schema": schema}).fetchall()
     return [(name, kind) for name, kind in found]
 
 
-def contents(world: ExampleInstallation, one: Capability) -> dict[str, int]:
+def contents(example: ExampleInstallation, one: Capability) -> dict[str, int]:
     """Return the number of rows of each table and view of a capability, in the control schema and in one tenant."""
     found = {}
-    for schema in ("turno", world.one.schema):
-        for name, kind in objects(world, one, schema):
+    for schema in ("turno", example.one.schema):
+        for name, kind in objects(example, one, schema):
             if kind == "table":
-                (found[name],) = world.admin.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)  # noqa: S608 - of the catalog
+                (found[name],) = example.admin.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)  # noqa: S608 - of the catalog
     return found
 
 
 @capabilities
-def test_disabled_its_rows_stay(one: Capability, world: ExampleInstallation) -> None:
-    world.odd = True
-    fill(world.admin, one.name, "suc0001")
-    before = contents(world, one)
-    world.sweep(TURNO_CAPABILITIES=f"all-but-{one.name}")
-    assert contents(world, one) == before
+def test_disabled_its_rows_stay(one: Capability, example: ExampleInstallation) -> None:
+    example.faulty = True
+    fill(example.admin, one.name, "suc0001")
+    before = contents(example, one)
+    example.sweep(TURNO_CAPABILITIES=f"all-but-{one.name}")
+    assert contents(example, one) == before
 
 
 @of_tenants
 def test_capability_missing_in_one_tenant_stops_no_tenant(
-    one: Capability, world: ExampleInstallation, turno: Callable[..., tuple[int, str]]
+    one: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
 ) -> None:
-    world.odd = True
-    broken, whole = world.one, world.tenants["suc0002"]
-    fill(world.admin, one.name, "suc0001", "suc0002")
-    before = objects(world, one, broken.schema)
+    example.faulty = True
+    broken, whole = example.one, example.tenants["suc0002"]
+    fill(example.admin, one.name, "suc0001", "suc0002")
+    before = objects(example, one, broken.schema)
     for name, kind in before:
-        world.admin.execute(f"DROP {kind} IF EXISTS {name} CASCADE")
+        example.admin.execute(f"DROP {kind} IF EXISTS {name} CASCADE")
     ledger = sql.Identifier(broken.schema, "schema_migrations")
-    world.admin.execute(sql.SQL("DELETE FROM {} WHERE source = %s").format(ledger), [one.name])
-    kept = {name: rows for name, rows in contents(world, one).items() if name.startswith("turno.")}
+    example.admin.execute(sql.SQL("DELETE FROM {} WHERE source = %s").format(ledger), [one.name])
+    kept = {name: rows for name, rows in contents(example, one).items() if name.startswith("turno.")}
     failed = ""
     try:
-        world.sweep()
+        example.sweep()
     except MaintenanceFailed as error:
         failed = str(error)
     assert whole.slug not in failed
-    left = {name: rows for name, rows in contents(world, one).items() if name.startswith("turno.")}
+    left = {name: rows for name, rows in contents(example, one).items() if name.startswith("turno.")}
     assert left.keys() == kept.keys()
     status, printed = turno("db", "migrate", "--yes")
     assert status == 0, printed
-    assert objects(world, one, broken.schema) == before
-    world.rows("DELETE FROM turno.tenant_failures")
-    world.sweep()
+    assert objects(example, one, broken.schema) == before
+    example.rows("DELETE FROM turno.tenant_failures")
+    example.sweep()
 
 
 @of_tenants
 def test_a_database_of_an_older_commit_is_refused_by_name(
-    one: Capability, world: ExampleInstallation, turno: Callable[..., tuple[int, str]]
+    one: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
 ) -> None:
-    fill(world.admin, one.name, "suc0001")
-    before = contents(world, one)
-    ledger = sql.Identifier(world.one.schema, "schema_migrations")
+    fill(example.admin, one.name, "suc0001")
+    before = contents(example, one)
+    ledger = sql.Identifier(example.one.schema, "schema_migrations")
     of_step = " SET checksum = %s FROM (SELECT * FROM {0} WHERE source = %s AND version = 1) AS old"
     of_step += " WHERE l.source = old.source AND l.version = old.version RETURNING old.checksum"
     change = sql.SQL("UPDATE {0} AS l" + of_step).format(ledger)
-    (checksum,) = world.admin.execute(change, ["another", one.name]).fetchone() or ("",)
+    (checksum,) = example.admin.execute(change, ["another", one.name]).fetchone() or ("",)
     try:
         status, printed = turno("db", "migrate", "--yes")
         assert status == 1
         assert f"version {one.name}/0001 was changed after it was applied here" in printed
-        assert contents(world, one) == before
+        assert contents(example, one) == before
     finally:
-        world.admin.execute(change, [checksum, one.name])
+        example.admin.execute(change, [checksum, one.name])
 
 
 FIRST, SECOND = (Routes(name, __name__, tag="gauges") for name in ("gauges", "widgets"))
@@ -152,12 +152,17 @@ def test_two_capabilities_with_one_command_are_refused(declared: Callable[..., N
         all_commands()
 
 
-def test_two_capabilities_with_one_route_are_refused(world: ExampleInstallation, declared: Callable[..., None]) -> None:
+def test_two_capabilities_with_one_route_are_refused(
+    example: ExampleInstallation, declared: Callable[..., None]
+) -> None:
     declared(routes=((f"{__name__}:FIRST",), (f"{__name__}:SECOND",)))
-    with pytest.raises(InvalidSettings, match="the route GET /api/gauges is declared twice; rename it"), web_of(world):
+    with (
+        pytest.raises(InvalidSettings, match="the route GET /api/gauges is declared twice; rename it"),
+        web_of(example),
+    ):
         pass
     declared(routes=((f"{__name__}:FIRST",), (f"{__name__}:FIRST",)))
-    with pytest.raises(InvalidSettings, match="the blueprint gauges is declared twice; rename it"), web_of(world):
+    with pytest.raises(InvalidSettings, match="the blueprint gauges is declared twice; rename it"), web_of(example):
         pass
 
 

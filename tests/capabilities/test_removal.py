@@ -31,7 +31,7 @@ ROWS = {
     "alerts": "INSERT INTO turno.alert_states (key, kind, sentence, command, rank)"
     " VALUES (gen_random_uuid(), 'failures', 'jobs failed', 'turno status', 0)",
     "effects": "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls)"
-    " VALUES ('cae:7', 'odd', gen_random_uuid(), 'intended', gen_random_uuid(), 1, gen_random_uuid(), 1);"
+    " VALUES ('cae:7', 'faulty', gen_random_uuid(), 'intended', gen_random_uuid(), 1, gen_random_uuid(), 1);"
     "INSERT INTO external_doubt DEFAULT VALUES",
     "events": "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{}', 'ana')",
     "files": "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)"
@@ -45,10 +45,10 @@ ROWS = {
     "audit": "INSERT INTO turno.operator_acts (action, subject) VALUES ('host add', 'erp')",
     "schedules": "INSERT INTO job_schedules"
     " (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
-    " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour');"
+    " VALUES ('nightly', 'faulty', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once', now() + interval '1 hour');"
     "INSERT INTO turno.schedule_templates"
     " (name, type, payload, priority, user_id, every, zone, spread, missed)"
-    " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once') ON CONFLICT DO NOTHING;"
+    " VALUES ('nightly', 'faulty', '{\"how\": \"ok\"}', 1, 'ana', 3600, 'UTC', 0, 'once') ON CONFLICT DO NOTHING;"
     "INSERT INTO turno.template_zones SELECT id, 'UTC' FROM turno.tenants WHERE schema = current_schema();"
     "INSERT INTO turno.template_runs SELECT gen_random_uuid(), n.id, t.id, now()"
     " FROM turno.schedule_templates t CROSS JOIN turno.tenants n WHERE n.schema = current_schema()",
@@ -125,7 +125,7 @@ class Checkout:
 
     def run_a_job(self) -> None:
         payload = ("--payload", '{"how": "ok"}')
-        job = self.turno("job", "submit", "odd", "--tenant", "suc0001", "--user", "ana", *payload).strip()
+        job = self.turno("job", "submit", "faulty", "--tenant", "suc0001", "--user", "ana", *payload).strip()
         self.turno("work", "--once")
         shown = self.turno("job", "show", "--tenant", "suc0001", "--json", job)
         assert json.loads(shown)["status"] == "completed"
@@ -147,15 +147,15 @@ def test_each_capability_has_rows_here() -> None:
 
 @capabilities
 def test_disabled_it_has_no_routes_pages_commands_and_tasks(
-    one: Capability, world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    one: Capability, example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def offered() -> tuple[set[str], set[str], set[str]]:
-        with web_of(world) as app:
+        with web_of(example) as app:
             blueprints = {rule.endpoint.rpartition(".")[0] for rule in app.url_map.iter_rules()}
-        return blueprints, set(all_commands()), set(world.sweep())
+        return blueprints, set(all_commands()), set(example.sweep())
 
     on = offered()
-    world.extra["TURNO_CAPABILITIES"] = f"all-but-{one.name}"
+    example.extra["TURNO_CAPABILITIES"] = f"all-but-{one.name}"
     monkeypatch.setenv("TURNO_CAPABILITIES", f"all-but-{one.name}")
     off = offered()
     own = {f"turno.{load(place).name}" for place in one.routes}
@@ -164,7 +164,7 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
         set(one.commands),
         {task.name for task in one.tasks},
     ]
-    left = world.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
+    left = example.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
     assert bool(left) == bool(one.control.relations or one.tenant.relations)
 
 

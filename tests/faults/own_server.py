@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from tests.installation import LOOK_ALIKE, ExampleInstallation, build_example
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
@@ -16,7 +16,7 @@ from turno.tenancy.identity.session import service_session
 
 
 @contextmanager
-def own_world(
+def own_example(
     folder: Path,
     template: Path,
     *,
@@ -34,33 +34,33 @@ def own_world(
     with cluster:
         with psycopg.connect(cluster.url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE turno")
-        with build_world(cluster.url_of("turno"), folder, LOOK_ALIKE) as world:
-            world.odd = True
+        with build_example(cluster.url_of("turno"), folder, LOOK_ALIKE) as example:
+            example.faulty = True
             try:
-                yield cluster, world
+                yield cluster, example
             finally:
-                world.stop_workers()
-                for session in (world.admin, world.web, world.engine):
+                example.stop_workers()
+                for session in (example.admin, example.web, example.engine):
                     session.close()
     cluster.files.remove()
 
 
-def reconnect(world: ExampleInstallation, url: str | None = None) -> None:
+def reconnect(example: ExampleInstallation, url: str | None = None) -> None:
     """Open the test's own sessions anew after its server was away, or at another place."""
 
     def connected() -> bool:
         try:
-            admin = psycopg.connect(url or world.url, autocommit=True)
+            admin = psycopg.connect(url or example.url, autocommit=True)
         except psycopg.OperationalError:
             return False
-        world.admin.close()
-        world.admin = admin
+        example.admin.close()
+        example.admin = admin
         return True
 
     assert wait_until(connected, within=20, every=0.1)
-    world.url = url or world.url
-    world.web.close()
-    world.engine.close()
-    world.logins = type(world.logins)(world.url, world.logins.master_key)
-    world.web = service_session(world.logins, world.logins.web, application="test-web")
-    world.engine = Engine.on(service_session(world.logins, world.logins.engine, application="test-engine"))
+    example.url = url or example.url
+    example.web.close()
+    example.engine.close()
+    example.logins = type(example.logins)(example.url, example.logins.master_key)
+    example.web = service_session(example.logins, example.logins.web, application="test-web")
+    example.engine = Engine.on(service_session(example.logins, example.logins.engine, application="test-engine"))

@@ -19,16 +19,16 @@ class Posting(Repeating):
 
     pause = 0.05
 
-    def __init__(self, world: ExampleInstallation, web: DemoWeb) -> None:
+    def __init__(self, example: ExampleInstallation, web: DemoWeb) -> None:
         super().__init__()
         self.answers: list[int] = []
         self.jobs: list[UUID] = []
         self._web = web
-        token = development_token(world.settings, user="ana", tenants=["suc0001"])
+        token = development_token(example.settings, user="ana", tenants=["suc0001"])
         self._headers = {
             "Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
         }  # fmt: skip
-        self._orders = world.order_ids()
+        self._orders = example.order_ids()
         self._numbers = count()
 
     def goes_on(self, more: int = 30) -> bool:

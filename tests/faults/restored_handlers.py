@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests.event_handlers import Ledger
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.jobs.handler import Registry
 
-REGISTRY = Registry.of([BatchInvoicing, Ledger, Odd])
+REGISTRY = Registry.of([BatchInvoicing, Ledger, Faulty])

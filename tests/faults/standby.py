@@ -61,12 +61,12 @@ def other_end(cluster: Cluster, sockets: str) -> tuple[str, str]:
     return there, both
 
 
-def synchronous(world: ExampleInstallation) -> None:
+def synchronous(example: ExampleInstallation) -> None:
     """Have every commit wait for the standby; returns when the standby confirms commits."""
-    world.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-    world.admin.execute("SELECT pg_reload_conf()")
+    example.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    example.admin.execute("SELECT pg_reload_conf()")
     in_sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
-    assert wait_until(lambda: world.rows(in_sync) != [], within=20)
+    assert wait_until(lambda: example.rows(in_sync) != [], within=20)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import call_as_api, service_session
@@ -21,7 +21,7 @@ from turno.tenancy.identity.session import call_as_api, service_session
 class SteadyClient:
     """Submits under successive idempotency keys; a lost reply is requested again."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     accepted: dict[str, UUID] = field(default_factory=dict)
     refusals: int = 0
     enough: Event = field(default_factory=Event)
@@ -29,11 +29,11 @@ class SteadyClient:
     def submit(self) -> None:
         session, number = None, 0
         while not self.enough.wait(0.02):  # a pace that a worker can follow
-            new = self.world.new_job({"how": "ok"}, handler=Odd, idempotency_key=f"key-{number}")
-            logins = self.world.logins
+            new = self.example.new_job({"how": "ok"}, handler=Faulty, idempotency_key=f"key-{number}")
+            logins = self.example.logins
             try:
                 session = session or service_session(logins, logins.web, application="client")
-                answer = call_as_api(session, self.world.one, ENQUEUE, submission(new))
+                answer = call_as_api(session, self.example.one, ENQUEUE, submission(new))
             except psycopg.OperationalError:
                 self.refusals += 1
                 if session is not None:
@@ -51,19 +51,19 @@ class SteadyClient:
 
     def assert_none_lost_or_doubled(self) -> None:
         """Every accepted job is there and completed once; of one more the reply may have been lost."""
-        rows = self.world.rows("SELECT idempotency_key, id FROM background_jobs WHERE idempotency_key IS NOT NULL")
+        rows = self.example.rows("SELECT idempotency_key, id FROM background_jobs WHERE idempotency_key IS NOT NULL")
         found = {row["idempotency_key"]: row["id"] for row in rows}
         assert self.accepted.items() <= found.items()
         assert len(found) - len(self.accepted) <= 1
         told = "SELECT count(*) AS n FROM notifications WHERE job_id = ANY (%s) AND kind = 'completed'"
-        assert self.world.rows(told, list(found.values())) == [{"n": len(found)}]
-        assert self.world.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
+        assert self.example.rows(told, list(found.values())) == [{"n": len(found)}]
+        assert self.example.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
 
 
 @contextmanager
-def steady_client(world: ExampleInstallation) -> Iterator[SteadyClient]:
+def steady_client(example: ExampleInstallation) -> Iterator[SteadyClient]:
     """Submit from a thread until the end of the block."""
-    client = SteadyClient(world)
+    client = SteadyClient(example)
     thread = Thread(target=client.submit)
     thread.start()
     try:

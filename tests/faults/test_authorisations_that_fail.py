@@ -82,16 +82,16 @@ class Fate:
 
 
 @pytest.fixture
-def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
-    with fiscal_branch(world) as branch:
+def branch(example: ExampleInstallation) -> Iterator[FiscalBranch]:
+    with fiscal_branch(example) as branch:
         branch.stub.login.held_seconds = 0.2
         yield branch
 
 
 def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fate) -> None:
     """Run an attempt; if it dies, its death is seen by its supervisor, or by no process."""
-    world = branch.world
-    world.engine.promote(1000)
+    example = branch.example
+    example.engine.promote(1000)
     claim = here.claim(job_id)
     if claim is None:
         return
@@ -99,7 +99,7 @@ def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fat
         here.execute(claim)
     except Died:
         seen = 1 if fate.chance.random() < 0.5 else None
-        world.engine.rescue(world.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen)
+        example.engine.rescue(example.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen)
     # The authority has finished late requests before the next look.
     assert wait_until(lambda: branch.stub.under_way == 0, within=10)
 
@@ -115,7 +115,7 @@ SELECT id FROM background_jobs WHERE finished_at IS NULL AND run_at < 'infinity'
 
 def open_jobs(branch: FiscalBranch) -> list[UUID]:
     """Let every waiting job be due, and return the first jobs that may run."""
-    cursor = branch.world.admin.execute(ALL_DUE)
+    cursor = branch.example.admin.execute(ALL_DUE)
     while cursor.nextset():
         pass
     return [job_id for (job_id,) in cursor]
@@ -123,12 +123,12 @@ def open_jobs(branch: FiscalBranch) -> list[UUID]:
 
 def continue_ended(branch: FiscalBranch) -> int:
     """Do a user's part: continue the failed jobs, until nothing is left."""
-    ended = branch.world.rows(
+    ended = branch.example.rows(
         "SELECT id FROM background_jobs j WHERE successor_id IS NULL AND (status = 'failed' OR status = 'completed'"
         " AND EXISTS (SELECT FROM background_job_items i WHERE i.job_id = j.id AND i.state = 'failed'))"
     )
     for job in ended:
-        branch.world.retry(job["id"])
+        branch.example.retry(job["id"])
     return len(ended)
 
 
@@ -138,7 +138,7 @@ def decide(branch: FiscalBranch) -> int:
         "SELECT in_doubt AS key, min(id::text)::uuid AS job FROM background_jobs"
         " WHERE in_doubt IS NOT NULL AND strpos(in_doubt, %s) = 0 GROUP BY in_doubt"
     )
-    waiting = branch.world.rows(query, f" {POINTS:05}-")
+    waiting = branch.example.rows(query, f" {POINTS:05}-")
     for effect in waiting:
         label = effect["key"].removeprefix("authorisation of ")
         point, number = int(label[2:7]), int(label[8:])
@@ -176,7 +176,7 @@ def take_number(branch: FiscalBranch, point: int, number: int) -> None:
 def test_failures_authorise_no_invoice_twice_and_lose_none(
     branch: FiscalBranch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, fate = branch.world, Fate(branch, random.Random(RUNS))  # noqa: S311
+    example, fate = branch.example, Fate(branch, random.Random(RUNS))  # noqa: S311
     monkeypatch.setattr(crash_points, "reach", fate.reach)
     # The first numbers of the last point of sale are another program's.
     for number in range(1, TAKEN + 1):
@@ -185,11 +185,11 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
     for invoice in taken:
         branch.enqueue(invoice, concurrency_key="")  # without the key of the type, several jobs are open at once
     wanted = runs = parked = 0
-    here = InProcessWorker(world, branch.registry(read_seconds=READ_SECONDS))
+    here = InProcessWorker(example, branch.registry(read_seconds=READ_SECONDS))
     while (waiting := open_jobs(branch)) or runs < RUNS:
         if runs >= RUNS:
             fate.heal()
-            here = InProcessWorker(world, branch.registry())
+            here = InProcessWorker(example, branch.registry())
         elif len(waiting) < POINTS:
             first = 1 + wanted // (POINTS - 1)
             for point in range(1, POINTS):
@@ -204,14 +204,14 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
         parked += decide(branch)
         if len(waiting) <= POINTS:
             continue_ended(branch)
-    codes = world.rows("SELECT point_of_sale, number, cae, total FROM invoices WHERE order_id >= %s", FIRST_ORDER)
+    codes = example.rows("SELECT point_of_sale, number, cae, total FROM invoices WHERE order_id >= %s", FIRST_ORDER)
     ours = [one for one in branch.granted() if one.document_number != OTHERS_DOCUMENT]
     assert len(ours) == wanted == len({one.cae for one in ours})
     held = {(one.series.point_of_sale, one.number): (one.cae, one.total) for one in ours}
     known = {(row["point_of_sale"], row["number"]): (row["cae"], str(row["total"])) for row in codes if row["cae"]}
     assert known == held
     # A number used by another program is for a person, who sees both.
-    left = world.rows("SELECT status, run_at, error FROM background_jobs WHERE finished_at IS NULL")
+    left = example.rows("SELECT status, run_at, error FROM background_jobs WHERE finished_at IS NULL")
     assert [row["run_at"] for row in left] == [FOREVER] * TAKEN
     assert all("ERP:" in row["error"]["message"] and "AFIP:" in row["error"]["message"] for row in left)
     asked = branch.stub.faults.asked

@@ -16,12 +16,12 @@ from psycopg import sql
 
 from tests.authority import tax_authority
 from tests.capabilities.adoption.host_application import Host
-from tests.faults.own_server import own_world, reconnect
+from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_outside_effects import invoices
 from tests.hurried_sync import URL_VARIABLE, HurriedSync
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
@@ -81,16 +81,16 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-def follow(world: ExampleInstallation, told: str) -> None:
+def follow(example: ExampleInstallation, told: str) -> None:
     """Type the commands that a script prints as the next ones."""
     lines = [line.split() for line in told.splitlines() if line.startswith("  turno ")]
     assert lines
     for _, *arguments in lines:
         if arguments == ["maintain", "--once"]:  # which begins anew without its secrets
-            output, _ = (cleanup := world.start("maintain", "--once")).communicate(timeout=60)
+            output, _ = (cleanup := example.start("maintain", "--once")).communicate(timeout=60)
             status = cleanup.returncode
         else:
-            ended = CliRunner().invoke(main, arguments, env=world.environment)
+            ended = CliRunner().invoke(main, arguments, env=example.environment)
             status, output = ended.exit_code, ended.output
         assert status == 0, f"{arguments}: {output}"
 
@@ -104,19 +104,19 @@ def another_server(folder: Path, template: Path) -> Iterator[Cluster]:
     cluster.files.remove()
 
 
-def enqueue_invoicing(world: ExampleInstallation) -> None:
-    for tenant in world.tenants.values():
-        orders = world.order_ids(tenant)
+def enqueue_invoicing(example: ExampleInstallation) -> None:
+    for tenant in example.tenants.values():
+        orders = example.order_ids(tenant)
         for first in range(0, len(orders), 2):
-            world.enqueue({"order_ids": orders[first : first + 2]}, tenant=tenant)
+            example.enqueue({"order_ids": orders[first : first + 2]}, tenant=tenant)
 
 
-def all_ended(world: ExampleInstallation) -> bool:
+def all_ended(example: ExampleInstallation) -> bool:
     """Whether every job has ended; jobs that wait for a later time are due now."""
-    world.make_due()
+    example.make_due()
     return all(
-        world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) == []
-        for tenant in world.tenants.values()
+        example.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) == []
+        for tenant in example.tenants.values()
     )
 
 
@@ -131,28 +131,28 @@ def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postg
     with (
         tax_authority() as authority,
         another_server(tmp_path / "second", postgres_template) as second,
-        own_world(tmp_path / "first", postgres_template) as (first, world),
+        own_example(tmp_path / "first", postgres_template) as (first, example),
     ):
-        world.backend = "pool"
-        world.extra[URL_VARIABLE] = authority.url
-        Host(world.url, world.admin).adopt("erp0001", schema="suc0001", migrations=packaged(ROOT / "migrations"))
-        wanted = invoices(world, 6)
-        world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of later numbers
-        enqueue_invoicing(world)
-        long = world.enqueue({"how": "resume", "text": "sleep_in_sql", "number": 100}, handler=Odd)
+        example.backend = "pool"
+        example.extra[URL_VARIABLE] = authority.url
+        Host(example.url, example.admin).adopt("erp0001", schema="suc0001", migrations=packaged(ROOT / "migrations"))
+        wanted = invoices(example, 6)
+        example.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of later numbers
+        enqueue_invoicing(example)
+        long = example.enqueue({"how": "resume", "text": "sleep_in_sql", "number": 100}, handler=Faulty)
         for invoice in wanted:
-            world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync, run_at=later(world))
-        pool = world.start_pool(**QUICK)
+            example.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync, run_at=later(example))
+        pool = example.start_pool(**QUICK)
         # Half-way it sleeps, until its worker is killed.
-        assert wait_until(lambda: counted(world) == 50, within=30)
-        with steady_client(world) as client:
+        assert wait_until(lambda: counted(example) == 50, within=30)
+        with steady_client(example) as client:
             client.wait_for_more()
             before = set(client.accepted.values())
             assert "roles" in done(script(first, "backup.sh", backup))
             client.wait_for_more()
         after = set(client.accepted.values())
         # All that was outside the database happens once more after the backup, and the database forgets it.
-        world.make_due()
+        example.make_due()
         assert wait_until(lambda: sum(authority.grants.values()) == len(wanted), within=60)
         pool.kill()
         pool.communicate()
@@ -160,112 +160,112 @@ def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postg
 
         told = done(script(second, "restore.sh", backup))
         assert script(second, "restore.sh", backup).stderr.endswith("  dropdb --maintenance-db=template1 turno\n")
-        reconnect(world, second.url_of("turno"))
-        restored = {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE type = 'odd'")} - {long}
+        reconnect(example, second.url_of("turno"))
+        restored = {row["id"] for row in example.rows("SELECT id FROM background_jobs WHERE type = 'faulty'")} - {long}
         assert before <= restored <= after
-        assert world.rows("SELECT 1 FROM turno.tickets WHERE state = 'running'") != []
-        assert world.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
+        assert example.rows("SELECT 1 FROM turno.tickets WHERE state = 'running'") != []
+        assert example.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
         refused = script(second, "restore-tenant.sh", backup, "erp0001")
         assert refused.stderr.startswith("erp0001 has adopted a schema of the application's")
-        follow(world, told)
-        assert check(world.admin, world.logins) == []
-        pool = world.start_pool(**QUICK)
-        assert wait_until(lambda: all_ended(world), within=60, every=0.1)
-        doctor = CliRunner().invoke(main, ["doctor"], env=world.environment)
+        follow(example, told)
+        assert check(example.admin, example.logins) == []
+        pool = example.start_pool(**QUICK)
+        assert wait_until(lambda: all_ended(example), within=60, every=0.1)
+        doctor = CliRunner().invoke(main, ["doctor"], env=example.environment)
         advice = doctor.output.splitlines()
         assert [line for line in advice if "items of batch_invoicing fail" not in line] in (
             ["everything is as it should be"],
             ["1 to mend"],
         )
         stop(pool)
-        assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
-        judges = Checker(world.url, world.tenants.values(), effects=ONCE)
+        assert example.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+        judges = Checker(example.url, example.tenants.values(), effects=ONCE)
         assert judges.violations(settled=True) == []
-        assert counted(world) == 100
+        assert counted(example) == 100
         assert (authority.doubled, sum(authority.grants.values())) == ([], len(wanted))
-        assert apart(world)
-        adopted = read_tenant(world.admin, "erp0001")
+        assert apart(example)
+        adopted = read_tenant(example.admin, "erp0001")
         assert adopted is not None
         with handler_session(
-            world.logins, HandlerLogin.of(adopted), application="test", kind=psycopg.Connection
+            example.logins, HandlerLogin.of(adopted), application="test", kind=psycopg.Connection
         ) as work:
             assert work.execute("UPDATE customers SET name = 'changed'").rowcount == 1
 
 
-def counted(world: ExampleInstallation) -> int:
-    return len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'"))
+def counted(example: ExampleInstallation) -> int:
+    return len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'"))
 
 
-def later(world: ExampleInstallation) -> Any:
-    (row,) = world.rows("SELECT clock_timestamp() + interval '1 hour' AS at")
+def later(example: ExampleInstallation) -> Any:
+    (row,) = example.rows("SELECT clock_timestamp() + interval '1 hour' AS at")
     return row["at"]
 
 
-def apart(world: ExampleInstallation) -> bool:
+def apart(example: ExampleInstallation) -> bool:
     """Whether a tenant's handlers log in with the password of before, and see no other tenant."""
-    session = handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+    session = handler_session(example.logins, example.handler_login(), application="test", kind=psycopg.Connection)
     with session, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        session.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(world.other.schema, "orders")))
+        session.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(example.other.schema, "orders")))
     return True
 
 
 def test_one_tenant_is_restored_while_others_work(tmp_path: Path, postgres_template: Path) -> None:
     backup = tmp_path / "backup"
-    with own_world(tmp_path / "server", postgres_template) as (cluster, world):
-        world.backend = "pool"
-        enqueue_invoicing(world)
-        failed = world.enqueue({"how": "permanent"}, handler=Odd)
-        waiting = world.enqueue({"how": "ok"}, handler=Odd, run_at=later(world))
-        webhook = (waiting, world.one.id)
-        world.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", *webhook)
+    with own_example(tmp_path / "server", postgres_template) as (cluster, example):
+        example.backend = "pool"
+        enqueue_invoicing(example)
+        failed = example.enqueue({"how": "permanent"}, handler=Faulty)
+        waiting = example.enqueue({"how": "ok"}, handler=Faulty, run_at=later(example))
+        webhook = (waiting, example.one.id)
+        example.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", *webhook)
         published = (
             "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{\"order_id\": 7}', 'ana')"
         )
-        world.rows(published)
-        world.rows(
+        example.rows(published)
+        example.rows(
             "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
-            " VALUES ('kept', 'odd', '{}', 1, 'ana', 3600, 'UTC', 0, 'skip', %s)",
-            later(world),
+            " VALUES ('kept', 'faulty', '{}', 1, 'ana', 3600, 'UTC', 0, 'skip', %s)",
+            later(example),
         )
-        pool = world.start_pool(**QUICK)
-        assert wait_until(lambda: world.job(failed)["status"] == "failed", within=30)
+        pool = example.start_pool(**QUICK)
+        assert wait_until(lambda: example.job(failed)["status"] == "failed", within=30)
         done(script(cluster, "backup.sh", backup))
-        since = world.enqueue({"how": "ok"}, handler=Odd)
+        since = example.enqueue({"how": "ok"}, handler=Faulty)
         # A release that subscribes to the event; and the webhook is delivered.
         stop(pool)
-        world.registry = "tests.faults.restored_handlers:REGISTRY"
-        follow(world, f"  turno maintain --once\n{REPLAY}")
-        pool = world.start_pool(**QUICK)
-        assert wait_until(lambda: all_ended(world), within=30)
-        assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
-        world.rows("DELETE FROM turno.webhooks")
+        example.registry = "tests.faults.restored_handlers:REGISTRY"
+        follow(example, f"  turno maintain --once\n{REPLAY}")
+        pool = example.start_pool(**QUICK)
+        assert wait_until(lambda: all_ended(example), within=30)
+        assert example.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
+        example.rows("DELETE FROM turno.webhooks")
         refused = script(cluster, "restore-tenant.sh", backup, "suc0001")
         assert "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed" in refused.stderr
         refused = script(cluster, "restore-tenant.sh", backup, "suc0009")
         assert refused.stderr == "there is no active tenant suc0009; nothing was changed\n"
-        world.rows("DELETE FROM order_lines")  # the accident
-        world.rows("DELETE FROM job_schedules")
-        follow(world, "  turno tenant set suc0001 --paused\n")
+        example.rows("DELETE FROM order_lines")  # the accident
+        example.rows("DELETE FROM job_schedules")
+        follow(example, "  turno tenant set suc0001 --paused\n")
         still = "SELECT 1 FROM turno.tickets k JOIN turno.tenants n ON n.id = k.tenant_id"
         still += " WHERE n.slug = 'suc0001' AND k.state = 'running'"
-        assert wait_until(lambda: world.rows(still) == [], within=30)
+        assert wait_until(lambda: example.rows(still) == [], within=30)
         told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
-        assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
-        assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
-        assert world.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
-            {"job_id": waiting, "tenant_id": world.one.id}
+        assert example.rows("SELECT 1 FROM order_lines LIMIT 1") != []
+        assert example.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
+        assert example.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
+            {"job_id": waiting, "tenant_id": example.one.id}
         ]
-        follow(world, told)
-        assert check(world.admin, world.logins) == []
-        assert world.rows("SELECT name, tenant_id FROM turno.schedules") == [
-            {"name": "kept", "tenant_id": world.one.id}
+        follow(example, told)
+        assert check(example.admin, example.logins) == []
+        assert example.rows("SELECT name, tenant_id FROM turno.schedules") == [
+            {"name": "kept", "tenant_id": example.one.id}
         ]
-        assert world.job(waiting)["status"] == "pending"
-        follow(world, REPLAY)  # the job of the event came after the backup
-        assert wait_until(lambda: all_ended(world), within=60)
-        assert world.job(waiting)["status"] == "completed"
-        assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
-        assert world.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
+        assert example.job(waiting)["status"] == "pending"
+        follow(example, REPLAY)  # the job of the event came after the backup
+        assert wait_until(lambda: all_ended(example), within=60)
+        assert example.job(waiting)["status"] == "completed"
+        assert example.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
+        assert example.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
         stop(pool)
-        assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []
-        assert apart(world)
+        assert Checker(example.url, example.tenants.values(), effects=ONCE).violations(settled=True) == []
+        assert apart(example)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.batch_here import claim_batches_here, execute_batch_here
-from tests.faults.own_server import own_world, reconnect
+from tests.faults.own_server import own_example, reconnect
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import RUNS, OddBatched
+from tests.misbehaving_handlers import RUNS, FaultyBatched
 from turno import crash_points
 from turno.servers.embedded_postgres import Cluster
 
@@ -19,21 +19,21 @@ from turno.servers.embedded_postgres import Cluster
 def own(
     tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
 ) -> Iterator[tuple[Cluster, ExampleInstallation]]:
-    with own_world(tmp_path_factory.mktemp("own"), postgres_template, durable=True) as (cluster, world):
-        world.backend = "pool"
-        yield cluster, world
-        reconnect(world)
+    with own_example(tmp_path_factory.mktemp("own"), postgres_template, durable=True) as (cluster, example):
+        example.backend = "pool"
+        yield cluster, example
+        reconnect(example)
 
 
 @pytest.mark.parametrize("step", ["started", "member", "completing", "completed"])
 def test_uncommitted_work_is_done_once(
     own: tuple[Cluster, ExampleInstallation], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    cluster, world = own
-    world.forget()
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    cluster, example = own
+    example.forget()
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     RUNS.clear()
-    jobs = [world.enqueue({"how": "ok", "text": f"G{n}"}, handler=OddBatched) for n in range(3)]
+    jobs = [example.enqueue({"how": "ok", "text": f"G{n}"}, handler=FaultyBatched) for n in range(3)]
     crashed: list[str] = []
 
     def crash(name: str) -> None:
@@ -42,18 +42,18 @@ def test_uncommitted_work_is_done_once(
             cluster.kill()
             cluster.start()
 
-    (claims,) = claim_batches_here(world)
+    (claims,) = claim_batches_here(example)
     monkeypatch.setattr(crash_points, "reach", crash)
-    execute_batch_here(world, claims)
+    execute_batch_here(example, claims)
     assert crashed == [step]
-    reconnect(world)
+    reconnect(example)
     # Claims are not synced: a claim that was lost with the server has no owner. A running job may have met an error.
-    world.time_passes()
-    for batch in claim_batches_here(world):
-        execute_batch_here(world, batch)
-    found = [world.job(job_id) for job_id in jobs]
+    example.time_passes()
+    for batch in claim_batches_here(example):
+        execute_batch_here(example, batch)
+    found = [example.job(job_id) for job_id in jobs]
     assert [(job["status"], job["crashes"]) for job in found] == [("completed", 0)] * 3
     assert sum(job["errors"] for job in found) <= 1
-    made = world.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")
+    made = example.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")
     assert [row["id"] for row in made] == ["G0", "G1", "G2"]
-    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert example.rows("SELECT 1 FROM turno.tickets") == []

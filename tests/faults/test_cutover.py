@@ -11,7 +11,7 @@ import pytest
 
 from cli.servers.private_rabbitmq import Node
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.repeating import Repeating
 from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.jobs.new_job import NewJob
@@ -26,19 +26,19 @@ DEFAULT = "pool"
 
 
 @pytest.fixture
-def node(tmp_path_factory: pytest.TempPathFactory, world: ExampleInstallation) -> Iterator[Node]:
+def node(tmp_path_factory: pytest.TempPathFactory, example: ExampleInstallation) -> Iterator[Node]:
     with Node(folder=tmp_path_factory.mktemp("broker")) as node:
-        world.odd = True
-        world.backend = "pool"
-        world.extra |= {"RABBITMQ_URL": node.url, "TURNO_LOG_LEVEL": "ERROR"}
+        example.faulty = True
+        example.backend = "pool"
+        example.extra |= {"RABBITMQ_URL": node.url, "TURNO_LOG_LEVEL": "ERROR"}
         yield node
-        world.rows("TRUNCATE turno.settings")
-        world.rows("UPDATE turno.tenants SET backend = NULL")
+        example.rows("TRUNCATE turno.settings")
+        example.rows("UPDATE turno.tenants SET backend = NULL")
 
 
 @pytest.fixture
-def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.operator, application="test") as session:
+def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.operator, application="test") as session:
         yield session
 
 
@@ -47,16 +47,16 @@ class Web(Repeating):
 
     pause = 0.05
 
-    def __init__(self, world: ExampleInstallation) -> None:
+    def __init__(self, example: ExampleInstallation) -> None:
         super().__init__()
-        self.jobs: dict[str, list[UUID]] = {slug: [] for slug in world.tenants}
-        self._world = world
+        self.jobs: dict[str, list[UUID]] = {slug: [] for slug in example.tenants}
+        self._example = example
         self._queues: list[QueueInterface] = []
         choice = BackendChoice(
-            connection=lambda: nullcontext(world.web), default=DEFAULT, open_queue=self._open, ttl=0.1
+            connection=lambda: nullcontext(example.web), default=DEFAULT, open_queue=self._open, ttl=0.1
         )
         self._dispatcher = Dispatcher(
-            connection=lambda: nullcontext(world.web), queue=choice.queue_of, pending_limit=100_000
+            connection=lambda: nullcontext(example.web), queue=choice.queue_of, pending_limit=100_000
         )
 
     def __exit__(self, *error: object) -> None:
@@ -65,12 +65,12 @@ class Web(Repeating):
             queue.close()
 
     def _open(self, name: str) -> QueueInterface:
-        self._queues.append(queue_named(name, self._world.settings))
+        self._queues.append(queue_named(name, self._example.settings))
         return self._queues[-1]
 
     def once(self) -> None:
-        wanted = NewJob.of(Odd, {"how": "ok"}, user_id="ana")
-        for slug, tenant in self._world.tenants.items():
+        wanted = NewJob.of(Faulty, {"how": "ok"}, user_id="ana")
+        for slug, tenant in self._example.tenants.items():
             verdict = self._dispatcher.submit(tenant, wanted)
             assert verdict.job_id is not None
             self.jobs[slug].append(verdict.job_id)
@@ -87,17 +87,17 @@ def nothing_stranded(operator: psycopg.Connection[Any]) -> bool:
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(240)
 def test_cutover_and_back_under_load_loses_nothing(
-    world: ExampleInstallation, node: Node, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, node: Node, operator: psycopg.Connection[Any]
 ) -> None:
-    pool = world.start_pool()
-    with Web(world) as web:
+    pool = example.start_pool()
+    with Web(example) as web:
         assert web.goes_on()
         # 1. Consumers first: nothing goes to a backend without workers.
-        world.start_consumer()
+        example.start_consumer()
         assert wait_until(lambda: "rabbitmq" in alive(operator), within=30)
         # 2. One tenant, then a canary, then all.
         assert set_tenant(operator, "suc0002", {"backend": "rabbitmq"}, by="test")
-        assert wait_until(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
+        assert wait_until(lambda: backends_seen(example, web, "suc0002") == {"rabbitmq"}, within=30)
         assert set_tenant(operator, "suc0002", {"backend": None}, by="test")
         routing.set_for_all(operator, "queue_canary_backend", "rabbitmq")
         routing.set_for_all(operator, "queue_canary_percent", "50")
@@ -112,19 +112,19 @@ def test_cutover_and_back_under_load_loses_nothing(
         # 4. The way back, at the worst moment.
         node.kill()
         assert web.goes_on()
-        world.start_pool()
+        example.start_pool()
         assert wait_until(lambda: "pool" in alive(operator), within=30)
         routing.set_for_all(operator, "queue_backend", None)
         routing.set_for_all(operator, "queue_canary_percent", None)
         routing.reroute(operator, DEFAULT)
         assert web.goes_on()
     for slug, jobs in web.jobs.items():
-        tenant = world.tenants[slug]
-        assert wait_until(lambda of=tenant: not unfinished(world, of), within=60)  # type: ignore[misc]
-        rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs", tenant=tenant)
+        tenant = example.tenants[slug]
+        assert wait_until(lambda of=tenant: not unfinished(example, of), within=60)  # type: ignore[misc]
+        rows = example.rows("SELECT id, status, attempt, crashes FROM background_jobs", tenant=tenant)
         assert {row["id"] for row in rows} == set(jobs)
         assert {(row["status"], row["crashes"]) for row in rows} == {("completed", 0)}
-        ends = world.rows(
+        ends = example.rows(
             "SELECT count(*) AS n FROM background_job_attempts WHERE outcome = 'completed'", tenant=tenant
         )
         assert ends == [{"n": len(jobs)}]
@@ -135,13 +135,13 @@ def alive(operator: psycopg.Connection[Any]) -> set[str]:
     return {one["backend"] for one in routing.counts(operator) if one["workers"]}
 
 
-def unfinished(world: ExampleInstallation, tenant: Any) -> bool:
-    return world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) != []
+def unfinished(example: ExampleInstallation, tenant: Any) -> bool:
+    return example.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) != []
 
 
-def backends_seen(world: ExampleInstallation, web: Web, slug: str) -> set[str]:
+def backends_seen(example: ExampleInstallation, web: Web, slug: str) -> set[str]:
     """Where the newest jobs of a tenant go, read from the tickets that are still there."""
-    rows = world.rows(
+    rows = example.rows(
         "SELECT backend FROM turno.tickets WHERE job_id = ANY (%s)", web.jobs[slug][-3:]
     )  # fmt: skip
     return {row["backend"] for row in rows}

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from cli.demo.web import DemoWeb
-from tests.faults.own_server import own_world, reconnect
+from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.commands.token import development_token
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.servers.embedded_postgres import Cluster
@@ -35,36 +35,36 @@ def module_own(
     tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
 ) -> Iterator[tuple[Cluster, ExampleInstallation]]:
     folder = tmp_path_factory.mktemp("own")
-    with own_world(folder, postgres_template, durable=True, max_connections=MOST) as (cluster, world):
-        yield cluster, world
-        reconnect(world)
+    with own_example(folder, postgres_template, durable=True, max_connections=MOST) as (cluster, example):
+        yield cluster, example
+        reconnect(example)
 
 
 @pytest.fixture
 def own(module_own: tuple[Cluster, ExampleInstallation]) -> tuple[Cluster, ExampleInstallation]:
-    _, world = module_own
-    reconnect(world)
-    world.forget()
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    world.backend = "pool"
-    world.extra.clear()
+    _, example = module_own
+    reconnect(example)
+    example.forget()
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
+    example.backend = "pool"
+    example.extra.clear()
     return module_own
 
 
 @pytest.fixture
 def web(own: tuple[Cluster, ExampleInstallation]) -> Iterator[DemoWeb]:
-    _, world = own
+    _, example = own
     port = free_port()
-    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
-    web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")
+    environment = example.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
+    web = DemoWeb(port=port, environment=environment, log=example.folder / "web.log")
     web.start()
     yield web
     web.stop()
 
 
-def ask(world: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
+def ask(example: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
     """Submit a batch; give the status, Retry-After and the answer."""
-    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+    token = development_token(example.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
@@ -75,26 +75,26 @@ def ask(world: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict
         connection.close()
 
 
-def all_completed(world: ExampleInstallation) -> bool:
-    world.time_passes()
-    return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+def all_completed(example: ExampleInstallation) -> bool:
+    example.time_passes()
+    return example.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
 
 def test_accepted_jobs_survive_server_crashes_once(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
-    cluster, world = own
-    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
-    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    cluster, example = own
+    pool = example.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
+    assert wait_until(lambda: example.rows("SELECT 1 FROM turno.workers") != [], within=20)
     # Read all the while, or a full pipe would stop the worker.
     reader = Thread(target=pool.communicate)
     reader.start()
-    with steady_client(world) as client:
+    with steady_client(example) as client:
         for _ in range(3):
             client.wait_for_more()
             cluster.restart_immediate()
-    reconnect(world)
-    assert wait_until(lambda: all_completed(world), within=40, every=0.2), pool.poll()
+    reconnect(example)
+    assert wait_until(lambda: all_completed(example), within=40, every=0.2), pool.poll()
     assert pool.poll() is None
     client.assert_none_lost_or_doubled()
     pool.kill()
@@ -102,10 +102,10 @@ def test_accepted_jobs_survive_server_crashes_once(
 
 
 def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, ExampleInstallation], web: DemoWeb) -> None:
-    cluster, world = own
-    job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
-    pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
-    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    cluster, example = own
+    job_id = example.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Faulty)
+    pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
+    assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
 
     def listen() -> None:
@@ -116,7 +116,7 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
     reader.start()
     cluster.kill()
     try:
-        status, retry_after, _ = ask(world, web)
+        status, retry_after, _ = ask(example, web)
         assert (status, retry_after is not None) == (503, True)
         began, spoken = monotonic(), len(said)
         assert wait_until(lambda: len(said) >= spoken + 8, within=20)
@@ -124,13 +124,13 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
         assert pool.poll() is None
     finally:
         cluster.start()
-    reconnect(world)
-    assert wait_until(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
-    world.rows("DELETE FROM turno.tickets WHERE type = 'batch_invoicing'")
-    world.rows("DELETE FROM background_jobs WHERE type = 'batch_invoicing'")
-    assert wait_until(lambda: all_completed(world), within=30, every=0.2)
-    assert (world.job(job_id)["crashes"], world.job(job_id)["errors"]) == (0, 0)
-    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
+    reconnect(example)
+    assert wait_until(lambda: ask(example, web)[0] == 202, within=10, every=0.1)
+    example.rows("DELETE FROM turno.tickets WHERE type = 'batch_invoicing'")
+    example.rows("DELETE FROM background_jobs WHERE type = 'batch_invoicing'")
+    assert wait_until(lambda: all_completed(example), within=30, every=0.2)
+    assert (example.job(job_id)["crashes"], example.job(job_id)["errors"]) == (0, 0)
+    assert len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
     assert pool.poll() is None
     pool.kill()
     reader.join()
@@ -139,11 +139,11 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
 def test_refused_heartbeats_on_standby_cost_no_worker(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
-    cluster, world = own
-    job_id = world.enqueue({"how": "wait_for_company"}, handler=Odd)
-    company = world.folder / "standby"
+    cluster, example = own
+    job_id = example.enqueue({"how": "wait_for_company"}, handler=Faulty)
+    company = example.folder / "standby"
     company.mkdir()
-    pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="60", MEET=str(company))
+    pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="60", MEET=str(company))
     assert wait_until((company / str(job_id)).exists, within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.stdout or ()))
@@ -155,33 +155,33 @@ def test_refused_heartbeats_on_standby_cost_no_worker(
     cluster.start()
     assert wait_until(lambda: sum("heartbeat failed" in line and "read-only" in line for line in said) >= 3, within=20)
     assert pool.poll() is None
-    with psycopg.connect(world.url, autocommit=True) as primary:
+    with psycopg.connect(example.url, autocommit=True) as primary:
         assert primary.execute("SELECT pg_promote()").fetchone() == (True,)
-    reconnect(world)
+    reconnect(example)
     (company / "go").touch()
-    assert wait_until(lambda: all_completed(world), within=30, every=0.2)
-    assert world.job(job_id)["crashes"] == 0
+    assert wait_until(lambda: all_completed(example), within=30, every=0.2)
+    assert example.job(job_id)["crashes"] == 0
     assert pool.poll() is None
     pool.kill()
     reader.join()
 
 
 def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Cluster, ExampleInstallation]) -> None:
-    _, world = own
+    _, example = own
     # A session ended is an error of the attempt that had it; here none runs out of attempts.
-    jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 40}, handler=Odd, max_attempts=1000)]
-    jobs += [world.enqueue({"how": "ok"}, handler=Odd, max_attempts=1000) for _ in range(20)]
-    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
-    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    jobs = [example.enqueue({"how": "resume", "text": "ok", "number": 40}, handler=Faulty, max_attempts=1000)]
+    jobs += [example.enqueue({"how": "ok"}, handler=Faulty, max_attempts=1000) for _ in range(20)]
+    pool = example.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
+    assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.communicate()[0].splitlines()[-40:]))
     reader.start()
-    with steady_client(world):
+    with steady_client(example):
         ended = 0
 
         def end_one() -> bool:
             nonlocal ended
-            ended += len(world.rows(
+            ended += len(example.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name LIKE 'turno-%%' ORDER BY random() LIMIT 1"
             ))  # fmt: skip
@@ -189,23 +189,23 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
             return ended >= 30
 
         assert wait_until(end_one, within=60, every=0.1)
-    assert wait_until(lambda: all_completed(world), within=60, every=0.2)
-    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 40
-    assert len(world.rows("SELECT 1 FROM notifications")) == len(world.rows("SELECT 1 FROM background_jobs"))
-    assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
+    assert wait_until(lambda: all_completed(example), within=60, every=0.2)
+    assert len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 40
+    assert len(example.rows("SELECT 1 FROM notifications")) == len(example.rows("SELECT 1 FROM background_jobs"))
+    assert {example.job(job_id)["crashes"] for job_id in jobs} == {0}
     assert pool.poll() is None
     pool.send_signal(signal.SIGTERM)
     reader.join()
     assert pool.returncode == 0
     left = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'turno-%%'"
-    assert wait_until(lambda: world.rows(left) == [], within=10)
+    assert wait_until(lambda: example.rows(left) == [], within=10)
 
 
-def take_all(world: ExampleInstallation, taken: list[TimeoutConnection]) -> None:
+def take_all(example: ExampleInstallation, taken: list[TimeoutConnection]) -> None:
     """Take every connection there is, as the web's login: it may not use the superuser's reserve."""
     while True:
         try:
-            taken.append(service_session(world.logins, world.logins.web, application="hog"))
+            taken.append(service_session(example.logins, example.logins.web, application="hog"))
         except psycopg.OperationalError:
             assert taken
             return
@@ -214,59 +214,59 @@ def take_all(world: ExampleInstallation, taken: list[TimeoutConnection]) -> None
 def test_exhausted_connections_are_reported_and_jobs_wait(
     own: tuple[Cluster, ExampleInstallation], web: DemoWeb
 ) -> None:
-    _, world = own
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    _, example = own
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     taken: list[TimeoutConnection] = []
     try:
-        take_all(world, taken)
-        world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-web'")
-        take_all(world, taken)
-        status, retry_after, _ = ask(world, web)
+        take_all(example, taken)
+        example.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-web'")
+        take_all(example, taken)
+        status, retry_after, _ = ask(example, web)
         assert (status, retry_after is not None) == (503, True)
-        assert "cannot reach PostgreSQL" in world.start_pool().communicate(timeout=20)[0]
-        assert world.job(job_id)["status"] == "pending"
+        assert "cannot reach PostgreSQL" in example.start_pool().communicate(timeout=20)[0]
+        assert example.job(job_id)["status"] == "pending"
     finally:
         for session in taken:
             session.close()
-    assert wait_until(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
-    world.start_pool()
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: ask(example, web)[0] == 202, within=10, every=0.1)
+    example.start_pool()
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=20)
 
 
 def test_stopped_process_loses_locks_when_job_is_taken_back(own: tuple[Cluster, ExampleInstallation]) -> None:
-    _, world = own
-    job_id = world.enqueue(
-        {"how": "hold_a_lock", "text": "UPDATE customers SET country = country WHERE id = 'ALFKI'"}, handler=Odd
+    _, example = own
+    job_id = example.enqueue(
+        {"how": "hold_a_lock", "text": "UPDATE customers SET country = country WHERE id = 'ALFKI'"}, handler=Faulty
     )
-    pool = world.start_pool()
+    pool = example.start_pool()
     locked = "SELECT 1 FROM customers WHERE id = 'ALFKI' FOR UPDATE NOWAIT"
 
     def is_locked() -> bool:
         try:
-            world.rows(locked)
+            example.rows(locked)
         except psycopg.errors.LockNotAvailable:
             return True
         return False
 
-    assert world.rows("SELECT 1 FROM customers WHERE id = 'ALFKI'")
+    assert example.rows("SELECT 1 FROM customers WHERE id = 'ALFKI'")
     assert wait_until(is_locked, within=20)
     for pid in (*children(pool.pid), pool.pid):
         os.kill(pid, signal.SIGSTOP)
-    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+    example.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
     assert is_locked()
     with suppress(MaintenanceFailed):  # the frozen maintenance process may hold the locks of other tasks
-        world.sweep()
+        example.sweep()
     assert not is_locked()
-    assert world.job(job_id)["status"] == "pending"
+    assert example.job(job_id)["status"] == "pending"
 
 
 def test_service_stopped_in_transaction_loses_its_locks(
     own: tuple[Cluster, ExampleInstallation],
 ) -> None:
-    _, world = own
+    _, example = own
     assert 0 < int(SERVICE_TIMEOUTS["idle_in_transaction_session_timeout"]) <= 15_000
-    conninfo = world.logins.conninfo(
-        world.logins.web,
+    conninfo = example.logins.conninfo(
+        example.logins.web,
         search_path="turno,pg_temp",
         application="stopped",
         timeouts=SERVICE_TIMEOUTS | {"idle_in_transaction_session_timeout": "300"},
@@ -274,8 +274,8 @@ def test_service_stopped_in_transaction_loses_its_locks(
     session = psycopg.connect(conninfo)
     session.execute("SELECT 1")
     holding = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'stopped' AND state = 'idle in transaction'"
-    assert world.rows(holding)
-    assert wait_until(lambda: world.rows(holding) == [], within=10)
+    assert example.rows(holding)
+    assert wait_until(lambda: example.rows(holding) == [], within=10)
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         session.execute("SELECT 1")
     session.close()

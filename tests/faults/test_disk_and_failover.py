@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.faults.own_server import own_world, reconnect
+from tests.faults.own_server import own_example, reconnect
 from tests.faults.standby import other_end, standby_of, synchronous
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.runner.session import HandlerConnection
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_files import processes_in
@@ -44,26 +44,26 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 def test_full_disk_fails_one_job_by_name(tmp_path: Path, postgres_template: Path) -> None:
     with (
         small_disk(tmp_path / "tight", 6) as tight,
-        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        own_example(tmp_path / "server", postgres_template, durable=True) as (cluster, example),
     ):
         cluster.files.identity().own(tight)
-        world.admin.execute(sql.SQL("CREATE TABLESPACE tight LOCATION {}").format(sql.Literal(str(tight))))
-        world.rows("ALTER TABLE customers SET TABLESPACE tight")
+        example.admin.execute(sql.SQL("CREATE TABLESPACE tight LOCATION {}").format(sql.Literal(str(tight))))
+        example.rows("ALTER TABLE customers SET TABLESPACE tight")
         fill = (
             "INSERT INTO customers (id, company_name, tax_condition, country)"
-            " SELECT 'F' || n, 'Odd', 'registered', repeat(md5(n::text), 30) FROM generate_series(1, 100000) AS n"
+            " SELECT 'F' || n, 'Faulty', 'registered', repeat(md5(n::text), 30) FROM generate_series(1, 100000) AS n"
         )
-        full = world.enqueue({"how": "run_sql", "text": fill}, handler=Odd)
-        world.work(full)
-        job = world.job(full)
+        full = example.enqueue({"how": "run_sql", "text": fill}, handler=Faulty)
+        example.work(full)
+        job = example.job(full)
         assert (job["status"], job["error"]["sqlstate"], job["crashes"]) == ("failed", "53100", 0)
-        assert world.rows("SELECT 1 FROM customers WHERE company_name = 'Odd'") == []
-        after = world.enqueue({"how": "ok"}, handler=Odd)
-        world.work(after)
-        assert world.job(after)["status"] == "completed"
-        world.stop_workers()
-        world.rows("ALTER TABLE customers SET TABLESPACE pg_default")
-        world.admin.execute("DROP TABLESPACE tight")
+        assert example.rows("SELECT 1 FROM customers WHERE company_name = 'Faulty'") == []
+        after = example.enqueue({"how": "ok"}, handler=Faulty)
+        example.work(after)
+        assert example.job(after)["status"] == "completed"
+        example.stop_workers()
+        example.rows("ALTER TABLE customers SET TABLESPACE pg_default")
+        example.admin.execute("DROP TABLESPACE tight")
 
 
 def fill(disk: Path) -> Path:
@@ -75,11 +75,11 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def stopped_by_the_next_segment(world: ExampleInstallation) -> bool:
+def stopped_by_the_next_segment(example: ExampleInstallation) -> bool:
     """Move to another file of the log; without room for it the server ends, as it may not lose a promised commit."""
     try:
-        world.rows("SELECT pg_logical_emit_message(false, 'turno', 'so that there is something to switch')")
-        world.rows("SELECT pg_switch_wal()")
+        example.rows("SELECT pg_logical_emit_message(false, 'turno', 'so that there is something to switch')")
+        example.rows("SELECT pg_switch_wal()")
     except psycopg.OperationalError:
         return True
     return False
@@ -97,38 +97,40 @@ def test_full_log_disk_stops_server_and_recovers(tmp_path: Path, postgres_templa
             cluster.files.identity().own(disk)
 
         small = {"min_wal_size": "32MB", "max_wal_size": "48MB"}
-        with own_world(tmp_path / "server", postgres_template, durable=True, settings=small, before_start=move_log) as (
+        with own_example(
+            tmp_path / "server", postgres_template, durable=True, settings=small, before_start=move_log
+        ) as (
             cluster,
-            world,
+            example,
         ):
-            world.backend = "pool"
-            long = world.enqueue({"how": "resume", "text": "ok", "number": 2000}, handler=Odd)
-            pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.5", TURNO_DEAD_AFTER_SECONDS="60")
-            assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+            example.backend = "pool"
+            long = example.enqueue({"how": "resume", "text": "ok", "number": 2000}, handler=Faulty)
+            pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.5", TURNO_DEAD_AFTER_SECONDS="60")
+            assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
             reader = Thread(target=pool.communicate)
             reader.start()
-            with steady_client(world) as client:
+            with steady_client(example) as client:
                 client.wait_for_more()
                 ballast = fill(disk)
-                assert wait_until(lambda: stopped_by_the_next_segment(world), within=30)
+                assert wait_until(lambda: stopped_by_the_next_segment(example), within=30)
                 before = client.refusals
                 assert wait_until(lambda: client.refusals > before + 5, within=20)
                 cluster.kill()
                 assert pool.poll() is None
                 ballast.unlink()
                 cluster.start()
-                reconnect(world)
+                reconnect(example)
                 client.wait_for_more()
 
             def completed() -> bool:
-                world.time_passes()
-                return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+                example.time_passes()
+                return example.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
             assert wait_until(completed, within=60, every=0.2)
             assert pool.poll() is None
             client.assert_none_lost_or_doubled()
-            assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 2000
-            assert world.job(long)["crashes"] == 0
+            assert len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 2000
+            assert example.job(long)["crashes"] == 0
             pool.kill()
             reader.join()
 
@@ -136,20 +138,20 @@ def test_full_log_disk_stops_server_and_recovers(tmp_path: Path, postgres_templa
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_worker_continues_at_the_new_primary(tmp_path: Path, postgres_template: Path, how: str) -> None:
     with (
-        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        own_example(tmp_path / "server", postgres_template, durable=True) as (cluster, example),
         standby_of(cluster, tmp_path / "standby") as (sockets, _),
     ):
         there, both = other_end(cluster, sockets)
-        world.backend = "pool"
-        world.extra["DATABASE_URL"] = both
-        world.logins = type(world.logins)(both, world.logins.master_key)
-        synchronous(world)
-        job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
-        pool = world.start_pool(TURNO_HEARTBEAT_SECONDS="0.5")
-        assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+        example.backend = "pool"
+        example.extra["DATABASE_URL"] = both
+        example.logins = type(example.logins)(both, example.logins.master_key)
+        synchronous(example)
+        job_id = example.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Faulty)
+        pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.5")
+        assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
         reader = Thread(target=pool.communicate)
         reader.start()
-        with steady_client(world) as client:
+        with steady_client(example) as client:
             client.wait_for_more()
             if how == "killed":
                 cluster.kill()
@@ -160,16 +162,16 @@ def test_worker_continues_at_the_new_primary(tmp_path: Path, postgres_template: 
                 connection.execute("SELECT pg_reload_conf()")
                 assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
             client.wait_for_more()
-        reconnect(world, both)
+        reconnect(example, both)
 
         def completed() -> bool:
-            world.time_passes()
-            return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+            example.time_passes()
+            return example.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
         assert wait_until(completed, within=40, every=0.2)
         assert pool.poll() is None
-        assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
-        assert world.job(job_id)["crashes"] == 0
+        assert len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
+        assert example.job(job_id)["crashes"] == 0
         client.assert_none_lost_or_doubled()
         pool.kill()
         reader.join()
@@ -177,26 +179,26 @@ def test_worker_continues_at_the_new_primary(tmp_path: Path, postgres_template: 
 
 def test_login_at_a_standby_is_an_outage_not_a_refusal(tmp_path: Path, postgres_template: Path) -> None:
     with (
-        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        own_example(tmp_path / "server", postgres_template, durable=True) as (cluster, example),
         standby_of(cluster, tmp_path / "standby") as (sockets, _),
     ):
         _, both = other_end(cluster, sockets)
-        logins = type(world.logins)(both, world.logins.master_key)
-        login = world.handler_login()
-        assert wait_until(lambda: world.rows(STREAMING) != [], within=20)
+        logins = type(example.logins)(both, example.logins.master_key)
+        login = example.handler_login()
+        assert wait_until(lambda: example.rows(STREAMING) != [], within=20)
         cluster.kill()
         with pytest.raises(psycopg.OperationalError, match="session is read-only") as standby:
             handler_session(logins, login, application="test", kind=HandlerConnection)
         assert not isinstance(standby.value, LoginRefused)
         cluster.start()
-        reconnect(world)
+        reconnect(example)
 
 
 def test_a_promoted_server_behind_the_same_address_is_noticed(tmp_path: Path, postgres_template: Path) -> None:
-    with own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world):
+    with own_example(tmp_path / "server", postgres_template, durable=True) as (cluster, example):
 
         def server() -> session_watch.Server:
-            with service_session(world.logins, world.logins.engine, application="test") as session:
+            with service_session(example.logins, example.logins.engine, application="test") as session:
                 return session_watch.measure(Engine.on(session), more_than=0).server
 
         first = server()
@@ -207,8 +209,8 @@ def test_a_promoted_server_behind_the_same_address_is_noticed(tmp_path: Path, po
         (signal_file := cluster.data / "standby.signal").touch()
         cluster.files.identity().own(signal_file)
         cluster.start()
-        reconnect(world)
-        assert world.admin.execute("SELECT pg_promote()").fetchone() == (True,)
+        reconnect(example)
+        assert example.admin.execute("SELECT pg_promote()").fetchone() == (True,)
         assert not restarted.replaces(first)
         assert server().replaces(restarted)
 
@@ -222,27 +224,27 @@ def freeze(cluster: Cluster) -> None:
 @pytest.mark.deep
 def test_job_at_a_hung_primary_is_given_back(tmp_path: Path, postgres_template: Path) -> None:
     with (
-        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        own_example(tmp_path / "server", postgres_template, durable=True) as (cluster, example),
         standby_of(cluster, tmp_path / "standby") as (sockets, _),
     ):
         there, both = other_end(cluster, sockets)
-        world.backend = "pool"
-        world.extra["DATABASE_URL"] = both
-        world.logins = type(world.logins)(both, world.logins.master_key)
-        assert wait_until(lambda: world.rows(STREAMING) != [], within=20)
-        job_id = world.enqueue({"how": "resume", "text": "ok", "number": 3000}, handler=Odd)
-        pool = world.start_pool(TURNO_DEAD_AFTER_SECONDS="40")
-        assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+        example.backend = "pool"
+        example.extra["DATABASE_URL"] = both
+        example.logins = type(example.logins)(both, example.logins.master_key)
+        assert wait_until(lambda: example.rows(STREAMING) != [], within=20)
+        job_id = example.enqueue({"how": "resume", "text": "ok", "number": 3000}, handler=Faulty)
+        pool = example.start_pool(TURNO_DEAD_AFTER_SECONDS="40")
+        assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
         freeze(cluster)
         with ExitStack() as frozen:
             frozen.callback(cluster.kill)  # an orderly stop would wait for processes that are stopped
-            frozen.callback(world.stop_workers)
+            frozen.callback(example.stop_workers)
             with psycopg.connect(there, autocommit=True) as connection:
                 assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
-            reconnect(world, there)
+            reconnect(example, there)
             released = "SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'released'"
-            assert wait_until(lambda: world.rows(released, job_id) != [], within=60)
-            assert world.rows(released, job_id)[0]["error"]["message"] == SERVER_REPLACED
-            assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=60)
-            assert world.job(job_id)["crashes"] == 0
+            assert wait_until(lambda: example.rows(released, job_id) != [], within=60)
+            assert example.rows(released, job_id)[0]["error"]["message"] == SERVER_REPLACED
+            assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=60)
+            assert example.job(job_id)["crashes"] == 0
             assert pool.poll() is None

@@ -11,7 +11,7 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTr
 
 from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.errors import NotStarted
 from turno.runner import exit_codes, processes
 from turno.runner.child_main import ChildConfig
@@ -24,35 +24,35 @@ BUSY = "its tenant's data was locked, or the database had no room"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
 
 
-def end_sessions(world: ExampleInstallation, of: str) -> int:
-    return len(world.rows(f"SELECT pg_terminate_backend(pid, 5000) {SESSIONS}", of))
+def end_sessions(example: ExampleInstallation, of: str) -> int:
+    return len(example.rows(f"SELECT pg_terminate_backend(pid, 5000) {SESSIONS}", of))
 
 
 @pytest.fixture
-def pool(world: ExampleInstallation) -> Popen[str]:
-    world.odd, world.backend = True, "pool"
-    return world.start_pool(TURNO_MIN_CHILDREN="0", TURNO_MAX_CHILDREN="1", TURNO_LOG_LEVEL="ERROR")
+def pool(example: ExampleInstallation) -> Popen[str]:
+    example.faulty, example.backend = True, "pool"
+    return example.start_pool(TURNO_MIN_CHILDREN="0", TURNO_MAX_CHILDREN="1", TURNO_LOG_LEVEL="ERROR")
 
 
-def test_session_ended_between_jobs_costs_nothing(world: ExampleInstallation, pool: Popen[str]) -> None:
-    first = world.enqueue({"how": "ok"}, handler=Odd)
-    assert wait_until(lambda: world.job(first)["status"] == "completed", within=20)
-    assert end_sessions(world, "turno-handler%") == 1
-    second = world.enqueue({"how": "ok"}, handler=Odd)
-    assert wait_until(lambda: world.job(second)["status"] == "completed", within=20)
-    job = world.job(second)
+def test_session_ended_between_jobs_costs_nothing(example: ExampleInstallation, pool: Popen[str]) -> None:
+    first = example.enqueue({"how": "ok"}, handler=Faulty)
+    assert wait_until(lambda: example.job(first)["status"] == "completed", within=20)
+    assert end_sessions(example, "turno-handler%") == 1
+    second = example.enqueue({"how": "ok"}, handler=Faulty)
+    assert wait_until(lambda: example.job(second)["status"] == "completed", within=20)
+    job = example.job(second)
     assert (job["attempt"], job["errors"], job["crashes"]) == (1, 0, 0)
     assert pool.poll() is None
 
 
-def test_pool_with_ended_sessions_runs_waiting_jobs(world: ExampleInstallation, pool: Popen[str]) -> None:
-    assert wait_until(lambda: len(world.rows(f"SELECT 1 {SESSIONS}", "turno-%")) > 2, within=20)
+def test_pool_with_ended_sessions_runs_waiting_jobs(example: ExampleInstallation, pool: Popen[str]) -> None:
+    assert wait_until(lambda: len(example.rows(f"SELECT 1 {SESSIONS}", "turno-%")) > 2, within=20)
     # Stopped meanwhile, so that it meets the lost hints and the waiting job, for which it has to fork, in one turn.
     pool.send_signal(signal.SIGSTOP)
-    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    assert end_sessions(world, "turno-%")
+    jobs = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
+    assert end_sessions(example, "turno-%")
     pool.send_signal(signal.SIGCONT)
-    assert wait_until(lambda: {world.job(job)["status"] for job in jobs} == {"completed"}, within=20)
+    assert wait_until(lambda: {example.job(job)["status"] for job in jobs} == {"completed"}, within=20)
     assert pool.poll() is None
 
 
@@ -70,13 +70,13 @@ def test_pool_with_ended_sessions_runs_waiting_jobs(world: ExampleInstallation, 
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_child_without_result_exits_by_code_of_the_cause(
-    world: ExampleInstallation, error: Exception, code: int, cause: str
+    example: ExampleInstallation, error: Exception, code: int, cause: str
 ) -> None:
     def run(*_: Any) -> NoReturn:
         raise error
 
-    world.odd = True
-    claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
+    example.faulty = True
+    claim = claim_here(example, example.enqueue({"how": "ok"}, handler=Faulty))
     forks = ForkServer(ChildConfig(run=run, jobs=1))
     try:
         child = forks.fork(lambda claim, _: claim)

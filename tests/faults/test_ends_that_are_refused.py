@@ -12,11 +12,11 @@ from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def refusing(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
+def refusing(example: ExampleInstallation) -> Iterator[ExampleInstallation]:
     """A tenant with outcomes that the server refuses until the test permits them again."""
-    world.rows("ALTER TABLE turno.outcome_batches ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
-    yield world
-    world.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT IF EXISTS refused")
+    example.rows("ALTER TABLE turno.outcome_batches ADD CONSTRAINT refused CHECK (outcome <> 'completed') NOT VALID")
+    yield example
+    example.rows("ALTER TABLE turno.outcome_batches DROP CONSTRAINT IF EXISTS refused")
 
 
 def test_refused_outcome_rolls_back_the_last_work(refusing: ExampleInstallation) -> None:

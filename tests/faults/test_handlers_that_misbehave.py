@@ -9,83 +9,85 @@ from typing import Any
 import pytest
 
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd, OddBrief, OddHurried, OddOnce, OddSmall
+from tests.misbehaving_handlers import Faulty, FaultyBrief, FaultyHurried, FaultyOnce, FaultySmall
 from turno.jobs.handler import JobHandler
 from turno.servers.wait import wait_until
 
 
 @pytest.fixture(autouse=True)
-def odd(world: ExampleInstallation) -> None:
-    world.odd = True
+def faulty(example: ExampleInstallation) -> None:
+    example.faulty = True
 
 
-def run(world: ExampleInstallation, how: str, handler: type[JobHandler[Any]] = Odd, **payload: Any) -> dict[str, Any]:
-    job_id = world.enqueue({"how": how} | payload, handler=handler)
-    after = world.enqueue({"how": "ok"}, handler=Odd)
-    log = world.work(job_id)
-    assert world.job(after)["status"] == "completed", log
-    return world.job(job_id) | {"log": log}
+def run(
+    example: ExampleInstallation, how: str, handler: type[JobHandler[Any]] = Faulty, **payload: Any
+) -> dict[str, Any]:
+    job_id = example.enqueue({"how": how} | payload, handler=handler)
+    after = example.enqueue({"how": "ok"}, handler=Faulty)
+    log = example.work(job_id)
+    assert example.job(after)["status"] == "completed", log
+    return example.job(job_id) | {"log": log}
 
 
-def written(world: ExampleInstallation, country: str = "written") -> int:
-    return len(world.rows("SELECT 1 FROM customers WHERE country = %s", country))
+def written(example: ExampleInstallation, country: str = "written") -> int:
+    return len(example.rows("SELECT 1 FROM customers WHERE country = %s", country))
 
 
 @pytest.mark.parametrize(
     ("how", "handler", "cause"),
     [
-        ("sys_exit_0", Odd, "exited with status 0 without finishing"),
-        ("os_exit_0", Odd, "exited with status 0 without finishing"),
-        ("segfault", Odd, "killed by SIGSEGV"),
-        ("kill_self", Odd, "killed by SIGKILL"),
-        ("exhaust_memory", OddSmall, "out of memory"),
+        ("sys_exit_0", Faulty, "exited with status 0 without finishing"),
+        ("os_exit_0", Faulty, "exited with status 0 without finishing"),
+        ("segfault", Faulty, "killed by SIGSEGV"),
+        ("kill_self", Faulty, "killed by SIGKILL"),
+        ("exhaust_memory", FaultySmall, "out of memory"),
     ],
 )
 def test_job_killing_its_process_is_dead_at_third_crash(
-    world: ExampleInstallation, how: str, handler: type[JobHandler[Any]], cause: str
+    example: ExampleInstallation, how: str, handler: type[JobHandler[Any]], cause: str
 ) -> None:
-    job = run(world, how, handler)
+    job = run(example, how, handler)
     assert (job["status"], job["crashes"], job["errors"], job["attempt"]) == ("failed", 3, 0, 3), job["log"]
     assert cause in job["reason"]
-    (letter,) = world.rows("SELECT * FROM background_jobs_dead_letter WHERE job_id = %s", job["id"])
+    (letter,) = example.rows("SELECT * FROM background_jobs_dead_letter WHERE job_id = %s", job["id"])
     assert cause in letter["cause"]
     assert [attempt["outcome"] for attempt in letter["attempts"]] == ["crashed"] * 3
 
 
 @pytest.mark.parametrize("how", ["loop_forever", "catastrophic_pattern", "sleep_in_sql"])
-def test_a_job_past_its_time_limit_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
-    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
-    job = run(world, how, OddHurried)
+def test_a_job_past_its_time_limit_is_ended_from_outside(example: ExampleInstallation, how: str) -> None:
+    example.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
+    job = run(example, how, FaultyHurried)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "time limit of 1 s"
     assert (
-        world.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()")
+        example.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()")
         == []
     )
 
 
 @pytest.mark.parametrize("how", ["loop_forever", "sleep_in_sql"])
-def test_transaction_far_too_long_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
-    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
-    job = run(world, how, OddBrief)
+def test_transaction_far_too_long_is_ended_from_outside(example: ExampleInstallation, how: str) -> None:
+    example.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
+    job = run(example, how, FaultyBrief)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "a transaction was open for more than 1.5 s"
 
 
-def test_transaction_open_too_long_is_not_completed(world: ExampleInstallation) -> None:
-    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
-    job = run(world, "sleep_in_sql", OddBrief, number=5)
+def test_transaction_open_too_long_is_not_completed(example: ExampleInstallation) -> None:
+    example.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
+    job = run(example, "sleep_in_sql", FaultyBrief, number=5)
     assert (job["status"], job["reason"]) == ("failed", "a transaction was open for more than 1.5 s"), job["log"]
 
 
-def test_job_may_last_longer_than_one_transaction(world: ExampleInstallation) -> None:
-    job = run(world, "commit_often", OddBrief, number=7)
+def test_job_may_last_longer_than_one_transaction(example: ExampleInstallation) -> None:
+    job = run(example, "commit_often", FaultyBrief, number=7)
     assert (job["status"], job["crashes"]) == ("completed", 0), job["log"]
 
 
-def test_a_job_that_takes_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
-    world.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
-    job = run(world, "sleep_in_sql", OddHurried, number=4)
+def test_a_job_that_takes_a_little_too_long_is_not_completed(example: ExampleInstallation) -> None:
+    example.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
+    job = run(example, "sleep_in_sql", FaultyHurried, number=4)
     assert (job["status"], job["reason"]) == ("failed", "time limit of 1 s"), job["log"]
 
 
@@ -107,13 +109,13 @@ def test_a_job_that_takes_a_little_too_long_is_not_completed(world: ExampleInsta
         ("skip_the_context", "HandlerMisuse", "with step as item"),
     ],
 )
-def test_permanent_error_fails_at_once_by_name(world: ExampleInstallation, how: str, name: str, says: str) -> None:
-    job = run(world, how)
+def test_permanent_error_fails_at_once_by_name(example: ExampleInstallation, how: str, name: str, says: str) -> None:
+    job = run(example, how)
     assert (job["status"], job["attempt"], job["errors"]) == ("failed", 1, 1), job["log"]
     assert job["error"]["class"] == name
     assert says in job["error"]["message"]
     if how != "raw_commit":
-        assert written(world) == 0
+        assert written(example) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,83 +128,83 @@ def test_permanent_error_fails_at_once_by_name(world: ExampleInstallation, how: 
         ("end_own_backend", "AdminShutdown"),
     ],
 )
-def test_an_error_is_tried_four_times_and_leaves_nothing(world: ExampleInstallation, how: str, name: str) -> None:
-    job = run(world, how)
+def test_an_error_is_tried_four_times_and_leaves_nothing(example: ExampleInstallation, how: str, name: str) -> None:
+    job = run(example, how)
     assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("failed", 4, 4, 0), job["log"]
     assert job["error"]["class"] == name
     assert job["reason"] == "no attempts left"
-    assert written(world) == 0
-    outcomes = world.rows("SELECT outcome FROM background_job_attempts WHERE job_id = %s", job["id"])
+    assert written(example) == 0
+    outcomes = example.rows("SELECT outcome FROM background_job_attempts WHERE job_id = %s", job["id"])
     assert [row["outcome"] for row in outcomes] == ["error"] * 4
 
 
-def test_handler_without_retry_fails_at_first_error(world: ExampleInstallation) -> None:
-    job = run(world, "error", OddOnce)
+def test_handler_without_retry_fails_at_first_error(example: ExampleInstallation) -> None:
+    job = run(example, "error", FaultyOnce)
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert "Traceback" in job["error"]["traceback"]
 
 
 @pytest.mark.parametrize("how", ["reschedule_after", "reschedule_at"])
-def test_a_rescheduled_job_waits_uncounted_and_keeps_no_work(world: ExampleInstallation, how: str) -> None:
-    job = run(world, how)
+def test_a_rescheduled_job_waits_uncounted_and_keeps_no_work(example: ExampleInstallation, how: str) -> None:
+    job = run(example, how)
     assert (job["status"], job["errors"], job["crashes"], job["attempt"]) == ("pending", 0, 0, 1)
-    ticket = world.ticket(job["id"])
+    ticket = example.ticket(job["id"])
     assert ticket is not None
     assert ticket["state"] == "scheduled"
     assert ticket["run_at"] == job["run_at"] > job["created_at"]
-    assert written(world) == 0
+    assert written(example) == 0
 
 
-def test_a_handler_may_cancel_its_own_job(world: ExampleInstallation) -> None:
-    job = run(world, "cancel")
+def test_a_handler_may_cancel_its_own_job(example: ExampleInstallation) -> None:
+    job = run(example, "cancel")
     assert (job["status"], job["reason"]) == ("cancelled", "nothing to do")
-    assert written(world) == 0
+    assert written(example) == 0
 
 
-def test_a_collision_with_another_transaction_uses_up_no_attempt(world: ExampleInstallation) -> None:
-    job = run(world, "deadlock_once")
+def test_a_collision_with_another_transaction_uses_up_no_attempt(example: ExampleInstallation) -> None:
+    job = run(example, "deadlock_once")
     assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0), job["log"]
-    assert written(world) == 1
+    assert written(example) == 1
 
 
-def test_deadlocked_jobs_end_at_their_first_attempt(world: ExampleInstallation, tmp_path: Path) -> None:
-    world.backend = "pool"
-    first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
+def test_deadlocked_jobs_end_at_their_first_attempt(example: ExampleInstallation, tmp_path: Path) -> None:
+    example.backend = "pool"
+    first, second = (row["id"] for row in example.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     jobs = [
-        world.enqueue({"how": "deadlock", "text": f"{mine} {other}"}, handler=Odd)
+        example.enqueue({"how": "deadlock", "text": f"{mine} {other}"}, handler=Faulty)
         for mine, other in ((first, second), (second, first))
     ]
-    world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
-    assert wait_until(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs), within=30)
-    seen = [world.job(job_id) for job_id in jobs]
+    example.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
+    assert wait_until(lambda: all(example.job(job_id)["finished_at"] for job_id in jobs), within=30)
+    seen = [example.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in seen] == [("completed", 1, 0)] * 2
 
 
-def test_lock_timeout_is_retried(world: ExampleInstallation, tmp_path: Path) -> None:
-    world.backend = "pool"
-    (held,) = world.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
-    job_id = world.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Odd)
-    with world.admin.transaction():
-        world.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", held["id"])
-        world.start_pool(MEET=str(tmp_path))
+def test_lock_timeout_is_retried(example: ExampleInstallation, tmp_path: Path) -> None:
+    example.backend = "pool"
+    (held,) = example.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
+    job_id = example.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Faulty)
+    with example.admin.transaction():
+        example.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", held["id"])
+        example.start_pool(MEET=str(tmp_path))
         assert wait_until((tmp_path / "in vain").exists, within=20)
-    assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=20)
-    job = world.job(job_id)
+    assert wait_until(lambda: example.job(job_id)["finished_at"] is not None, within=20)
+    job = example.job(job_id)
     assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0)
 
 
-def test_processes_of_a_handler_end_with_it(world: ExampleInstallation) -> None:
-    job = run(world, "leave_a_grandchild")
+def test_processes_of_a_handler_end_with_it(example: ExampleInstallation) -> None:
+    job = run(example, "leave_a_grandchild")
     assert job["status"] == "completed"
     state = Path(f"/proc/{job['result']['pid']}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
 @pytest.mark.parametrize("end", ["ok", "no such deed", "sys_exit_0"])
-def test_forked_copy_of_a_child_touches_nothing(world: ExampleInstallation, end: str) -> None:
-    job = run(world, "fork_twice_and_return", text=end)
+def test_forked_copy_of_a_child_touches_nothing(example: ExampleInstallation, end: str) -> None:
+    job = run(example, "fork_twice_and_return", text=end)
     assert (job["status"], job["attempt"], job["result"]) == ("completed", 1, {"copy": None}), job["log"]
-    assert written(world) == 1
+    assert written(example) == 1
 
 
 def gone(pid: int) -> bool:
@@ -212,39 +214,39 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize("backend", ["exec", "pool"])
 @pytest.mark.parametrize("end", ["ok", "error", "os_exit_0", "kill_self", "segfault"])
 def test_daemon_leaves_nothing_after_any_end_of_its_job(
-    world: ExampleInstallation, tmp_path: Path, end: str, backend: str
+    example: ExampleInstallation, tmp_path: Path, end: str, backend: str
 ) -> None:
-    world.backend = backend
-    world.extra["ESCAPED"] = str(tmp_path / "pid")
-    job_id = world.enqueue({"how": "escape", "text": end}, handler=OddOnce)
+    example.backend = backend
+    example.extra["ESCAPED"] = str(tmp_path / "pid")
+    job_id = example.enqueue({"how": "escape", "text": end}, handler=FaultyOnce)
     if backend == "exec":
-        world.work(job_id)
+        example.work(job_id)
     else:
-        world.start_pool(TURNO_MAX_CHILDREN="1")
+        example.start_pool(TURNO_MAX_CHILDREN="1")
     escaped = tmp_path / "pid"
     assert wait_until(lambda: escaped.exists() and escaped.read_text() != "", within=20)
     assert wait_until(lambda: gone(int(escaped.read_text())), within=10)
-    after = world.enqueue({"how": "ok"}, handler=Odd)
+    after = example.enqueue({"how": "ok"}, handler=Faulty)
     if backend == "exec":
-        world.work(after)
-    assert wait_until(lambda: world.job(after)["status"] == "completed", within=20)
+        example.work(after)
+    assert wait_until(lambda: example.job(after)["status"] == "completed", within=20)
 
 
-def test_daemon_ends_with_time_limit_and_other_children_stay(world: ExampleInstallation, tmp_path: Path) -> None:
-    world.backend = "pool"
-    busy = world.enqueue({"how": "wait_with_a_process"}, handler=Odd)
-    pool = world.start_pool(TURNO_MAX_CHILDREN="2", TURNO_SHUTDOWN_GRACE_SECONDS="0.6", ESCAPED=str(tmp_path / "pid"))
-    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
-    (kept,) = world.rows("SELECT state FROM background_job_checkpoints")
-    overdue = world.enqueue({"how": "escape", "text": "loop_forever"}, handler=OddHurried)
+def test_daemon_ends_with_time_limit_and_other_children_stay(example: ExampleInstallation, tmp_path: Path) -> None:
+    example.backend = "pool"
+    busy = example.enqueue({"how": "wait_with_a_process"}, handler=Faulty)
+    pool = example.start_pool(TURNO_MAX_CHILDREN="2", TURNO_SHUTDOWN_GRACE_SECONDS="0.6", ESCAPED=str(tmp_path / "pid"))
+    assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    (kept,) = example.rows("SELECT state FROM background_job_checkpoints")
+    overdue = example.enqueue({"how": "escape", "text": "loop_forever"}, handler=FaultyHurried)
     assert wait_until((tmp_path / "pid").exists, within=20)
-    assert wait_until(lambda: world.job(overdue)["crashes"] >= 1, within=20)
+    assert wait_until(lambda: example.job(overdue)["crashes"] >= 1, within=20)
     assert wait_until(lambda: gone(int((tmp_path / "pid").read_text())), within=10)
     assert not gone(kept["state"])
-    assert world.job(busy)["status"] == "running"
+    assert example.job(busy)["status"] == "running"
     assert pool.poll() is None
-    world.cancel(busy)
-    assert wait_until(lambda: world.job(busy)["status"] == "cancelled", within=20)
+    example.cancel(busy)
+    assert wait_until(lambda: example.job(busy)["status"] == "cancelled", within=20)
     assert gone(kept["state"])
 
 
@@ -276,5 +278,5 @@ def test_launched_workers_survive_adoption_clean_up() -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_customers(world: ExampleInstallation) -> None:
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+def no_customers(example: ExampleInstallation) -> None:
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")

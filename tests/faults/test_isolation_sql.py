@@ -30,39 +30,39 @@ Session = psycopg.Connection[Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def sealed(module_world: ExampleInstallation) -> Iterator[None]:
+def sealed(module_example: ExampleInstallation) -> Iterator[None]:
     """Put a secret next door; afterwards every guard stands again."""
     insert = sql.SQL("INSERT INTO {} VALUES ('SECRT', %s, 'exempt', NULL, NULL, 'AR')")
-    module_world.admin.execute(insert.format(sql.Identifier(module_world.other.schema, "customers")), [CANARY])
+    module_example.admin.execute(insert.format(sql.Identifier(module_example.other.schema, "customers")), [CANARY])
     yield
-    assert check(module_world.admin, module_world.logins) == []
+    assert check(module_example.admin, module_example.logins) == []
 
 
 @pytest.fixture
-def session(module_world: ExampleInstallation) -> Iterator[Session]:
+def session(module_example: ExampleInstallation) -> Iterator[Session]:
     """A session of the handler of A, as a worker opens it."""
-    with log_in(module_world, module_world.one) as session:
+    with log_in(module_example, module_example.one) as session:
         yield session
 
 
 @pytest.fixture
-def quiet(module_world: ExampleInstallation) -> ExampleInstallation:
-    """The module's world, with nothing left of the test before."""
-    module_world.forget()
-    return module_world
+def quiet(module_example: ExampleInstallation) -> ExampleInstallation:
+    """The module's example, with nothing left of the test before."""
+    module_example.forget()
+    return module_example
 
 
-def log_in(world: ExampleInstallation, tenant: Tenant) -> Session:
-    current = read_tenant(world.admin, tenant.slug)
+def log_in(example: ExampleInstallation, tenant: Tenant) -> Session:
+    current = read_tenant(example.admin, tenant.slug)
     assert current
-    return handler_session(world.logins, HandlerLogin.of(current), application="test", kind=psycopg.Connection)
+    return handler_session(example.logins, HandlerLogin.of(current), application="test", kind=psycopg.Connection)
 
 
-def raw_log_in(world: ExampleInstallation, tenant: Tenant) -> Session:
+def raw_log_in(example: ExampleInstallation, tenant: Tenant) -> Session:
     """Log in without asking whether the session is confined."""
-    current = read_tenant(world.admin, tenant.slug)
+    current = read_tenant(example.admin, tenant.slug)
     assert current
-    conninfo = world.logins.conninfo(
+    conninfo = example.logins.conninfo(
         current.handler_role,
         epoch=current.login_epoch,
         search_path=f"{tenant.schema},pg_temp",
@@ -72,9 +72,9 @@ def raw_log_in(world: ExampleInstallation, tenant: Tenant) -> Session:
     return psycopg.connect(conninfo)
 
 
-def fill(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
-    a, b = world.one, world.other
-    database = world.admin.info.dbname
+def fill(example: ExampleInstallation, statement: LiteralString) -> sql.Composed:
+    a, b = example.one, example.other
+    database = example.admin.info.dbname
     names = {
         "a": a.schema,
         "b": b.schema,
@@ -84,24 +84,24 @@ def fill(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
         "o_b": b.owner_role,
         "a_a": a.api_role,
         "a_b": b.api_role,
-        "owners": world.logins.owners,
-        "engine": world.logins.engine,
-        "web": world.logins.web,
-        "stray": world.logins.role("r_stray"),
+        "owners": example.logins.owners,
+        "engine": example.logins.engine,
+        "web": example.logins.web,
+        "stray": example.logins.role("r_stray"),
         "database": database,
     }
     texts = names | {"spying": " ".join(["SELECT to_tsvector(company_name) FROM", f"{b.schema}.customers"])}
     return sql.SQL(statement).format(
-        **by_version(world),
+        **by_version(example),
         **{name: sql.Identifier(value) for name, value in names.items()},
         **{f"text_{name}": sql.Literal(value) for name, value in texts.items()},
     )
 
 
-def by_version(world: ExampleInstallation) -> dict[str, sql.SQL]:
+def by_version(example: ExampleInstallation) -> dict[str, sql.SQL]:
     """PostgreSQL 16 moved a role's attribute to each membership; 17 gave a function a flag."""
-    options = world.admin.info.server_version >= 160000
-    flag = world.admin.info.server_version >= 170000
+    options = example.admin.info.server_version >= 160000
+    flag = example.admin.info.server_version >= 170000
     return {
         "emit_message": sql.SQL(
             "pg_logical_emit_message(boolean, text, text, boolean)"
@@ -115,29 +115,29 @@ def by_version(world: ExampleInstallation) -> dict[str, sql.SQL]:
 
 
 @contextmanager
-def without(world: ExampleInstallation, guard: Guard) -> Iterator[None]:
-    world.admin.execute(fill(world, guard.off))
+def without(example: ExampleInstallation, guard: Guard) -> Iterator[None]:
+    example.admin.execute(fill(example, guard.off))
     try:
         yield
     finally:
-        world.admin.execute(fill(world, guard.on))
+        example.admin.execute(fill(example, guard.on))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_is_refused(module_world: ExampleInstallation, attack: str) -> None:
+def test_an_attack_is_refused(module_example: ExampleInstallation, attack: str) -> None:
     statement, _ = ATTACKS[attack]
-    with raw_log_in(module_world, module_world.one) as session:
+    with raw_log_in(module_example, module_example.one) as session:
         with pytest.raises(errors.InsufficientPrivilege):
-            session.execute(fill(module_world, statement))
+            session.execute(fill(module_example, statement))
         session.rollback()
-        assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+        assert session.execute("SELECT current_user").fetchone() == (module_example.one.handler_role,)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_attack_works_without_its_guard(module_world: ExampleInstallation, attack: str) -> None:
+def test_the_attack_works_without_its_guard(module_example: ExampleInstallation, attack: str) -> None:
     statement, guard = ATTACKS[attack]
-    with without(module_world, guard), raw_log_in(module_world, module_world.one) as session:
-        session.execute(fill(module_world, statement))
+    with without(module_example, guard), raw_log_in(module_example, module_example.one) as session:
+        session.execute(fill(module_example, statement))
         session.rollback()
 
 
@@ -159,62 +159,62 @@ def test_the_attack_works_without_its_guard(module_world: ExampleInstallation, a
     ],
 )
 def test_no_role_is_left_to_fall_back_to(
-    module_world: ExampleInstallation, session: Session, statement: LiteralString
+    module_example: ExampleInstallation, session: Session, statement: LiteralString
 ) -> None:
-    session.execute(fill(module_world, statement))
-    assert_confined(session, module_world.one.handler_role)
+    session.execute(fill(module_example, statement))
+    assert_confined(session, module_example.one.handler_role)
 
 
-def test_web_session_could_reset_its_role(module_world: ExampleInstallation) -> None:
-    with as_api(module_world.web, module_world.one) as cursor:
+def test_web_session_could_reset_its_role(module_example: ExampleInstallation) -> None:
+    with as_api(module_example.web, module_example.one) as cursor:
         cursor.execute("RESET ROLE")
         cursor.execute("SELECT current_user AS me")
-        assert cursor.fetchone() == {"me": module_world.logins.web}
+        assert cursor.fetchone() == {"me": module_example.logins.web}
 
 
-def test_a_session_with_memberships_is_not_used(module_world: ExampleInstallation) -> None:
-    with without(module_world, NO_MEMBER), pytest.raises(NotConfined):
-        log_in(module_world, module_world.one)
+def test_a_session_with_memberships_is_not_used(module_example: ExampleInstallation) -> None:
+    with without(module_example, NO_MEMBER), pytest.raises(NotConfined):
+        log_in(module_example, module_example.one)
 
 
 @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
-def test_a_session_with_powers_is_not_used(module_world: ExampleInstallation, power: LiteralString) -> None:
+def test_a_session_with_powers_is_not_used(module_example: ExampleInstallation, power: LiteralString) -> None:
     guard = Guard("ALTER ROLE {r_a} " + power, "ALTER ROLE {r_a} NO" + power)
-    with without(module_world, guard), pytest.raises(NotConfined):
-        log_in(module_world, module_world.one)
+    with without(module_example, guard), pytest.raises(NotConfined):
+        log_in(module_example, module_example.one)
 
 
 PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", "pg_temp, {b}", "public, {b}"]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_search_path_reaches_the_second_schema(module_world: ExampleInstallation, path: LiteralString) -> None:
-    assert CANARY not in seen_by(module_world, path)
-    with without(module_world, OUT_OF_B):
+def test_no_search_path_reaches_the_second_schema(module_example: ExampleInstallation, path: LiteralString) -> None:
+    assert CANARY not in seen_by(module_example, path)
+    with without(module_example, OUT_OF_B):
         leads_there = not path.startswith("{a}")
-        assert (CANARY in seen_by(module_world, path)) is leads_there
+        assert (CANARY in seen_by(module_example, path)) is leads_there
 
 
-def seen_by(world: ExampleInstallation, path: LiteralString) -> set[str]:
-    with raw_log_in(world, world.one) as session:
-        session.execute(sql.SQL("SET search_path = ") + fill(world, path))
+def seen_by(example: ExampleInstallation, path: LiteralString) -> set[str]:
+    with raw_log_in(example, example.one) as session:
+        session.execute(sql.SQL("SET search_path = ") + fill(example, path))
         try:
             return {name for (name,) in session.execute("SELECT company_name FROM customers")}
         except errors.UndefinedTable:
             return set()
 
 
-def test_a_list_in_one_string_leads_nowhere_either(module_world: ExampleInstallation, session: Session) -> None:
-    session.execute("SELECT set_config('search_path', %s, false)", [f"{module_world.other.schema}, pg_catalog"])
+def test_a_list_in_one_string_leads_nowhere_either(module_example: ExampleInstallation, session: Session) -> None:
+    session.execute("SELECT set_config('search_path', %s, false)", [f"{module_example.other.schema}, pg_catalog"])
     with pytest.raises(errors.UndefinedTable):
         session.execute("SELECT FROM customers")
 
 
-def claimed_job(world: ExampleInstallation, tenant: Tenant) -> tuple[UUID, UUID]:
+def claimed_job(example: ExampleInstallation, tenant: Tenant) -> tuple[UUID, UUID]:
     """Enqueue a job of this tenant, claim it, and return its id and its real token."""
-    job_id = world.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=tenant)
+    job_id = example.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=tenant)
     token = uuid4()
-    world.admin.execute(
+    example.admin.execute(
         "UPDATE turno.tickets SET state = 'running', worker_id = gen_random_uuid(), token = %s WHERE job_id = %s",
         [token, job_id],
     )
@@ -264,15 +264,15 @@ def test_a_temporary_table_shadows_nothing(quiet: ExampleInstallation) -> None:
             assert enqueued_under_a_shadow(quiet) == 0
 
 
-def enqueued_under_a_shadow(world: ExampleInstallation) -> int:
+def enqueued_under_a_shadow(example: ExampleInstallation) -> int:
     """Return how many of one job's rows reach the real table while a temporary one has its name."""
-    world.forget()
-    with raw_log_in(world, world.one) as session:
+    example.forget()
+    with raw_log_in(example, example.one) as session:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
-        new = world.new_job({"order_ids": [1], "point_of_sale": 1})
-        given = (*claimed_job(world, world.one), as_json([new]))
+        new = example.new_job({"order_ids": [1], "point_of_sale": 1})
+        given = (*claimed_job(example, example.one), as_json([new]))
         session.execute("SELECT job_enqueue_child(%s, %s, %s)", given)
-    return len(world.rows("SELECT id FROM background_jobs")) - 1
+    return len(example.rows("SELECT id FROM background_jobs")) - 1
 
 
 POISON = {
@@ -296,76 +296,76 @@ POISON = {
 
 
 @pytest.fixture
-def mended(module_world: ExampleInstallation) -> Iterator[None]:
+def mended(module_example: ExampleInstallation) -> Iterator[None]:
     yield
-    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
+    reset_login(module_example.admin, module_example.logins, module_example.one.slug)
 
 
 @pytest.mark.usefixtures("mended")
 @pytest.mark.parametrize("setting", POISON)
-def test_a_poisoned_default_does_not_reach_the_next_session(module_world: ExampleInstallation, setting: str) -> None:
+def test_a_poisoned_default_does_not_reach_the_next_session(module_example: ExampleInstallation, setting: str) -> None:
     name = sql.Identifier(setting)
-    with log_in(module_world, module_world.one) as session:
+    with log_in(module_example, module_example.one) as session:
         before = session.execute("SELECT current_setting(%s)", [setting]).fetchone()
         session.execute(sql.SQL("ALTER ROLE CURRENT_USER SET {} = {}").format(name, sql.Literal(POISON[setting])))
-    with log_in(module_world, module_world.one) as session:
+    with log_in(module_example, module_example.one) as session:
         assert session.execute("SELECT current_setting(%s)", [setting]).fetchone() == before
-    assert unguarded_login(module_world, setting) != before
+    assert unguarded_login(module_example, setting) != before
 
 
-def unguarded_login(world: ExampleInstallation, setting: str) -> tuple[str] | None:
+def unguarded_login(example: ExampleInstallation, setting: str) -> tuple[str] | None:
     """Log in without startup options and return the setting, or None if that is not even possible."""
-    tenant = read_tenant(world.admin, world.one.slug)
+    tenant = read_tenant(example.admin, example.one.slug)
     assert tenant
-    password = world.logins.password(tenant.handler_role, tenant.login_epoch)
+    password = example.logins.password(tenant.handler_role, tenant.login_epoch)
     try:
-        with psycopg.connect(world.url, user=tenant.handler_role, password=password) as session:
+        with psycopg.connect(example.url, user=tenant.handler_role, password=password) as session:
             return session.execute("SELECT current_setting(%s)", [setting]).fetchone()
     except psycopg.OperationalError:
         return None
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_session_fills_no_disk_with_temporary_files(module_world: ExampleInstallation) -> None:
-    handler = sql.Identifier(module_world.one.handler_role)
-    module_world.admin.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = '1MB'").format(handler))
-    install(module_world.admin, module_world.logins)  # a changed bound stays
-    with log_in(module_world, module_world.one) as session:
+def test_a_session_fills_no_disk_with_temporary_files(module_example: ExampleInstallation) -> None:
+    handler = sql.Identifier(module_example.one.handler_role)
+    module_example.admin.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = '1MB'").format(handler))
+    install(module_example.admin, module_example.logins)  # a changed bound stays
+    with log_in(module_example, module_example.one) as session:
         session.execute("ALTER ROLE CURRENT_USER RESET ALL")
         session.execute("ALTER ROLE CURRENT_USER SET work_mem = '64kB'")
-    with log_in(module_world, module_world.one) as session, pytest.raises(errors.ConfigurationLimitExceeded):
+    with log_in(module_example, module_example.one) as session, pytest.raises(errors.ConfigurationLimitExceeded):
         session.execute("SELECT max(n) FROM (SELECT n FROM generate_series(1, 200000) n ORDER BY random()) s")
-    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
-    with log_in(module_world, module_world.one) as session:
+    reset_login(module_example.admin, module_example.logins, module_example.one.slug)
+    with log_in(module_example, module_example.one) as session:
         assert session.execute("SHOW temp_file_limit").fetchone() == ("1GB",)
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_role_set_as_a_default_is_not_taken(module_world: ExampleInstallation) -> None:
-    with log_in(module_world, module_world.one) as session:
-        session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+def test_a_role_set_as_a_default_is_not_taken(module_example: ExampleInstallation) -> None:
+    with log_in(module_example, module_example.one) as session:
+        session.execute(fill(module_example, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
     # Not even by a capable role: the login is exactly the requested role.
-    with without(module_world, NO_MEMBER), raw_log_in(module_world, module_world.one) as session:
-        assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+    with without(module_example, NO_MEMBER), raw_log_in(module_example, module_example.one) as session:
+        assert session.execute("SELECT current_user").fetchone() == (module_example.one.handler_role,)
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: ExampleInstallation) -> None:
-    with without(module_world, NO_MEMBER):
-        with raw_log_in(module_world, module_world.one) as session:
-            session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
-        with raw_log_in(module_world, module_world.one) as session:
-            assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_example: ExampleInstallation) -> None:
+    with without(module_example, NO_MEMBER):
+        with raw_log_in(module_example, module_example.one) as session:
+            session.execute(fill(module_example, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+        with raw_log_in(module_example, module_example.one) as session:
+            assert session.execute("SELECT current_user").fetchone() == (module_example.one.handler_role,)
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_changed_password_locks_out_only_until_the_reset(module_world: ExampleInstallation) -> None:
-    with log_in(module_world, module_world.one) as session:
+def test_a_changed_password_locks_out_only_until_the_reset(module_example: ExampleInstallation) -> None:
+    with log_in(module_example, module_example.one) as session:
         session.execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'")
     with pytest.raises(LoginRefused):
-        log_in(module_world, module_world.one)
-    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
-    with log_in(module_world, module_world.one):
+        log_in(module_example, module_example.one)
+    reset_login(module_example.admin, module_example.logins, module_example.one.slug)
+    with log_in(module_example, module_example.one):
         pass
 
 
@@ -373,18 +373,20 @@ END = {"terminated": "SELECT pg_terminate_backend(%s)", "cancelled": "SELECT pg_
 
 
 @pytest.mark.parametrize("how", END)
-def test_another_tenants_session_cannot_be_ended(module_world: ExampleInstallation, session: Session, how: str) -> None:
-    with log_in(module_world, module_world.other) as victim, pytest.raises(errors.InsufficientPrivilege):
+def test_another_tenants_session_cannot_be_ended(
+    module_example: ExampleInstallation, session: Session, how: str
+) -> None:
+    with log_in(module_example, module_example.other) as victim, pytest.raises(errors.InsufficientPrivilege):
         session.execute(END[how].encode(), [victim.info.backend_pid])
-    with log_in(module_world, module_world.one) as own:
+    with log_in(module_example, module_example.one) as own:
         assert session.execute(END[how].encode(), [own.info.backend_pid]).fetchone() == (True,)
     guard = Guard("GRANT {r_b} TO {r_a} {inherit}", NO_MEMBER.on)
-    with without(module_world, guard), log_in(module_world, module_world.other) as victim:
+    with without(module_example, guard), log_in(module_example, module_example.other) as victim:
         assert session.execute(END[how].encode(), [victim.info.backend_pid]).fetchone() == (True,)
 
 
-def test_queries_of_another_tenant_are_hidden(module_world: ExampleInstallation, session: Session) -> None:
-    with log_in(module_world, module_world.other) as neighbour:
+def test_queries_of_another_tenant_are_hidden(module_example: ExampleInstallation, session: Session) -> None:
+    with log_in(module_example, module_example.other) as neighbour:
         neighbour.execute(sql.SQL("SELECT {}").format(sql.Literal(CANARY)))
         shown = session.execute(
             "SELECT query FROM pg_stat_activity WHERE pid = %s", [neighbour.info.backend_pid]
@@ -393,64 +395,70 @@ def test_queries_of_another_tenant_are_hidden(module_world: ExampleInstallation,
 
 
 def test_a_prepared_statement_follows_the_path_and_finds_nothing(
-    module_world: ExampleInstallation, session: Session
+    module_example: ExampleInstallation, session: Session
 ) -> None:
     session.execute("PREPARE names AS SELECT company_name FROM customers")
     mine = session.execute("EXECUTE names").fetchall()
     assert mine
-    session.execute(sql.SQL("SET search_path = ") + fill(module_world, "{b}, {a}"))
+    session.execute(sql.SQL("SET search_path = ") + fill(module_example, "{b}, {a}"))
     assert session.execute("EXECUTE names").fetchall() == mine
-    session.execute(sql.SQL("SET search_path = ") + fill(module_world, "{b}"))
+    session.execute(sql.SQL("SET search_path = ") + fill(module_example, "{b}"))
     with pytest.raises(errors.UndefinedTable):
         session.execute("EXECUTE names")
 
 
-def test_discard_all_restores_pinned_settings(module_world: ExampleInstallation, session: Session) -> None:
+def test_discard_all_restores_pinned_settings(module_example: ExampleInstallation, session: Session) -> None:
     session.execute("SET search_path = pg_catalog; SET statement_timeout = 1; SET synchronous_commit = off")
     session.execute("DISCARD ALL")
-    pinned = {"search_path": f"{module_world.one.schema},pg_temp", "statement_timeout": "0", "synchronous_commit": "on"}
+    pinned = {
+        "search_path": f"{module_example.one.schema},pg_temp",
+        "statement_timeout": "0",
+        "synchronous_commit": "on",
+    }
     for name, value in pinned.items():
         assert session.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
 
 
-def test_giving_everything_away_gives_nothing_away(module_world: ExampleInstallation, session: Session) -> None:
+def test_giving_everything_away_gives_nothing_away(module_example: ExampleInstallation, session: Session) -> None:
     # Rights on columns are not its to drop: the server refuses the whole of it.
     for statement in ("DROP OWNED BY CURRENT_USER", "REASSIGN OWNED BY CURRENT_USER TO {r_b}"):
         with pytest.raises(errors.InsufficientPrivilege):
-            session.execute(fill(module_world, statement))
-    assert check(module_world.admin, module_world.logins) == []
-    with log_in(module_world, module_world.one) as again:
+            session.execute(fill(module_example, statement))
+    assert check(module_example.admin, module_example.logins) == []
+    with log_in(module_example, module_example.one) as again:
         again.execute("SELECT FROM orders")
 
 
-def test_the_web_itself_reads_no_tenant(module_world: ExampleInstallation) -> None:
-    read = fill(module_world, "SELECT FROM {a}.background_jobs")
+def test_the_web_itself_reads_no_tenant(module_example: ExampleInstallation) -> None:
+    read = fill(module_example, "SELECT FROM {a}.background_jobs")
     with pytest.raises(errors.InsufficientPrivilege):
-        module_world.web.execute(read)
+        module_example.web.execute(read)
     guard = Guard(
         "ALTER ROLE {web} INHERIT; GRANT {a_a} TO {web} {inherit}",
         "ALTER ROLE {web} NOINHERIT; REVOKE {a_a} FROM {web}; GRANT {a_a} TO {web} {only_set}",
     )
-    with without(module_world, guard):
-        module_world.web.execute(read)
+    with without(module_example, guard):
+        module_example.web.execute(read)
 
 
 @pytest.mark.parametrize("table", ["orders", "invoices", "customers", "background_job_checkpoints"])
-def test_the_web_as_a_tenant_reads_no_business(module_world: ExampleInstallation, table: str) -> None:
-    with pytest.raises(errors.InsufficientPrivilege), as_api(module_world.web, module_world.one) as cursor:
+def test_the_web_as_a_tenant_reads_no_business(module_example: ExampleInstallation, table: str) -> None:
+    with pytest.raises(errors.InsufficientPrivilege), as_api(module_example.web, module_example.one) as cursor:
         cursor.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(table)))
 
 
 @pytest.mark.parametrize("table", ["background_jobs", "orders"])
-def test_the_engine_reads_no_tenant(module_world: ExampleInstallation, table: str) -> None:
+def test_the_engine_reads_no_tenant(module_example: ExampleInstallation, table: str) -> None:
     with pytest.raises(errors.InsufficientPrivilege):
-        module_world.engine.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(module_world.one.schema, table)))
+        module_example.engine.execute(
+            sql.SQL("SELECT FROM {}").format(sql.Identifier(module_example.one.schema, table))
+        )
     with pytest.raises(errors.InsufficientPrivilege):
-        module_world.engine.execute("SELECT FROM turno.tickets")
+        module_example.engine.execute("SELECT FROM turno.tickets")
 
 
-def test_report_reads_branches_of_its_company(module_world: ExampleInstallation) -> None:
-    admin, logins = module_world.admin, module_world.logins
+def test_report_reads_branches_of_its_company(module_example: ExampleInstallation) -> None:
+    admin, logins = module_example.admin, module_example.logins
     add_company(admin, logins, "rival", "Rival")
     stranger = add_tenant(admin, logins, "rival0001", "rival")
     report = read_company(admin, "northwind").report_role
@@ -458,30 +466,30 @@ def test_report_reads_branches_of_its_company(module_world: ExampleInstallation)
     count = sql.SQL("SELECT count(*) FROM {}")
     with psycopg.connect(conninfo, autocommit=True) as session:
         assert_confined(session, report)
-        for branch in (module_world.one, module_world.other):
+        for branch in (module_example.one, module_example.other):
             assert session.execute(count.format(sql.Identifier(branch.schema, "orders"))).fetchone() != (0,)
         with pytest.raises(errors.InsufficientPrivilege):
             session.execute(count.format(sql.Identifier(stranger.schema, "orders")))
         for forbidden in ("DELETE FROM {}.orders", "SELECT FROM {}.background_jobs"):
             with pytest.raises(errors.InsufficientPrivilege):
-                session.execute(sql.SQL(forbidden).format(sql.Identifier(module_world.one.schema)))
+                session.execute(sql.SQL(forbidden).format(sql.Identifier(module_example.one.schema)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(slug=st.text(max_size=60) | st.from_regex(r"[a-z][a-z0-9_-]{0,39}", fullmatch=True))
-def test_no_slug_opens_a_tenant_but_its_own(module_world: ExampleInstallation, slug: str) -> None:
+def test_no_slug_opens_a_tenant_but_its_own(module_example: ExampleInstallation, slug: str) -> None:
     @contextmanager
     def lent() -> Iterator[Session]:
-        yield module_world.web
+        yield module_example.web
 
-    if slug in module_world.tenants:
+    if slug in module_example.tenants:
         return
     with pytest.raises(UnknownTenant):
         Directory(lent).find(slug)
 
 
-def test_a_name_that_the_server_would_cut_is_refused(module_world: ExampleInstallation) -> None:
-    logins = module_world.logins
+def test_a_name_that_the_server_would_cut_is_refused(module_example: ExampleInstallation) -> None:
+    logins = module_example.logins
     prefix = len(logins.role(""))
     assert len(logins.role("x" * (63 - prefix))) == 63
     with pytest.raises(ValueError, match="63 bytes"):

@@ -16,18 +16,18 @@ CHILD_STEPS = ["started", "chunk_recorded", "chunk_committed", "completing", "co
 NET_TOTAL = Decimal("1265793.29")
 
 
-def mend_until_ended(world: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
+def mend_until_ended(example: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
     def ended() -> bool:
-        if all(world.job(job_id, tenant=tenant)["finished_at"] for job_id, tenant in jobs.items()):
+        if all(example.job(job_id, tenant=tenant)["finished_at"] for job_id, tenant in jobs.items()):
             return True
-        world.time_passes()
-        world.sweep()
+        example.time_passes()
+        example.sweep()
         return False
 
     assert wait_until(ended, within=90, every=0.3)
     # One that the sweep launched may stay a while, and would take the next test's job from the worker that is to die.
     assert wait_until(
-        lambda: not any(alive(row["pid"]) for row in world.rows("SELECT pid FROM turno.workers")), within=60
+        lambda: not any(alive(row["pid"]) for row in example.rows("SELECT pid FROM turno.workers")), within=60
     )
 
 
@@ -35,35 +35,35 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def assert_exactly_once(world: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
+def assert_exactly_once(example: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
     net_total = Decimal(0)
     for job_id, tenant in jobs.items():
-        job = world.job(job_id, tenant=tenant)
+        job = example.job(job_id, tenant=tenant)
         assert job["status"] == "completed", job
-        invoices = world.rows("SELECT order_id, net_total FROM invoices", tenant=tenant)
-        assert sorted(row["order_id"] for row in invoices) == world.order_ids(tenant)
+        invoices = example.rows("SELECT order_id, net_total FROM invoices", tenant=tenant)
+        assert sorted(row["order_id"] for row in invoices) == example.order_ids(tenant)
         net_total += sum(row["net_total"] for row in invoices)
-        assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)  # the path is the tenant's since `rows`
-        assert len(world.rows("SELECT 1 FROM notifications", tenant=tenant)) == 1
-        ledger = world.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state", tenant=tenant)
+        assert check_invoices(example.admin) == InvoiceIntegrity(0, 0, 0)  # the path is the tenant's since `rows`
+        assert len(example.rows("SELECT 1 FROM notifications", tenant=tenant)) == 1
+        ledger = example.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state", tenant=tenant)
         assert ledger == [{"state": "done", "n": len(invoices)}]
-        open_attempts = world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL", tenant=tenant)
+        open_attempts = example.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL", tenant=tenant)
         assert open_attempts == []
     assert net_total == NET_TOTAL
-    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert example.rows("SELECT 1 FROM turno.tickets") == []
 
 
-def enqueue_all(world: ExampleInstallation) -> dict[UUID, Tenant]:
+def enqueue_all(example: ExampleInstallation) -> dict[UUID, Tenant]:
     return {
-        world.enqueue({"order_ids": world.order_ids(tenant)}, tenant=tenant): tenant
-        for tenant in world.tenants.values()
+        example.enqueue({"order_ids": example.order_ids(tenant)}, tenant=tenant): tenant
+        for tenant in example.tenants.values()
     }
 
 
-def run_and_mend(world: ExampleInstallation, crash_at: str) -> dict[UUID, Tenant]:
-    jobs = enqueue_all(world)
-    world.work(next(iter(jobs)), crash_at=crash_at)
-    mend_until_ended(world, jobs)
+def run_and_mend(example: ExampleInstallation, crash_at: str) -> dict[UUID, Tenant]:
+    jobs = enqueue_all(example)
+    example.work(next(iter(jobs)), crash_at=crash_at)
+    mend_until_ended(example, jobs)
     return jobs
 
 

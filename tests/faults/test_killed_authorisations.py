@@ -14,27 +14,29 @@ SEVERAL = 4
 
 
 @pytest.fixture
-def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
-    world.backend = "pool"
-    with fiscal_branch(world) as branch:
+def branch(example: ExampleInstallation) -> Iterator[FiscalBranch]:
+    example.backend = "pool"
+    with fiscal_branch(example) as branch:
         yield branch
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("death", ["intended:both:2", "called:both:2", "settled:both:2"])
 def test_killed_authorisation_worker_loses_nothing(branch: FiscalBranch, death: str) -> None:
-    world = branch.world
+    example = branch.example
     job_id = branch.enqueue(*branch.invoices(SEVERAL))
-    pool = world.start_pool(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT=death)
+    pool = example.start_pool(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT=death)
     assert wait_until(lambda: pool.poll() is not None, within=30)
     pool.communicate()
     # Longer ago than a request can take effect, by the database's clock.
-    world.rows("UPDATE external_effects SET intended_at = intended_at - interval '2 minutes' WHERE state = 'intended'")
-    world.time_passes()
-    world.sweep()
-    world.time_passes()
-    world.start_pool(TURNO_MAX_CHILDREN="1")
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    example.rows(
+        "UPDATE external_effects SET intended_at = intended_at - interval '2 minutes' WHERE state = 'intended'"
+    )
+    example.time_passes()
+    example.sweep()
+    example.time_passes()
+    example.start_pool(TURNO_MAX_CHILDREN="1")
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)
     granted = branch.granted()
     assert [one.number for one in granted] == list(range(1, SEVERAL + 1))
     assert branch.codes() == {one.number: one.cae for one in granted}

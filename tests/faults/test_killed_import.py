@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 LINES = 1300  # three groups
 
 
-def test_killed_import_resumes_and_reads_no_line_twice(world: ExampleInstallation) -> None:
+def test_killed_import_resumes_and_reads_no_line_twice(example: ExampleInstallation) -> None:
     text = "\n".join([ORDERS, *(order(900_000 + n) for n in range(LINES))])
-    payload = {"file_id": str(upload(world, text.encode())), "table": "orders"}
-    job_id = world.enqueue(payload, handler=DataImport, user_id="ana")
+    payload = {"file_id": str(upload(example, text.encode())), "table": "orders"}
+    job_id = example.enqueue(payload, handler=DataImport, user_id="ana")
     try:
-        world.work(job_id, crash_at="chunk_recorded:self:2")
-        mend_until_ended(world, {job_id: world.one})
-        job = world.job(job_id)
+        example.work(job_id, crash_at="chunk_recorded:self:2")
+        mend_until_ended(example, {job_id: example.one})
+        job = example.job(job_id)
         assert job["status"] == "completed", job
         assert job["attempt"] > 1
         # A line read twice would be refused the second time: its order is there already.
-        ledger = world.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state")
+        ledger = example.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state")
         assert ledger == [{"state": "done", "n": LINES}]
-        assert world.rows("SELECT count(*) AS n FROM order_lines WHERE order_id >= 900000") == [{"n": LINES}]
+        assert example.rows("SELECT count(*) AS n FROM order_lines WHERE order_id >= 900000") == [{"n": LINES}]
     finally:
-        world.rows("DELETE FROM order_lines WHERE order_id >= 900000")
-        world.rows("DELETE FROM orders WHERE id >= 900000")
+        example.rows("DELETE FROM order_lines WHERE order_id >= 900000")
+        example.rows("DELETE FROM orders WHERE id >= 900000")

@@ -35,49 +35,49 @@ migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(fold
 """
 
 
-def versions(world: ExampleInstallation, migrations: Migrations) -> dict[str, int]:
-    return {one.slug: one.at for one in status(world.admin, world.logins, migrations=migrations) if one.slug}
+def versions(example: ExampleInstallation, migrations: Migrations) -> dict[str, int]:
+    return {one.slug: one.at for one in status(example.admin, example.logins, migrations=migrations) if one.slug}
 
 
 def test_killed_migration_disturbs_no_job_and_resumes(
-    world: ExampleInstallation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    example: ExampleInstallation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world.backend = "pool"
+    example.backend = "pool"
     folder = tmp_path / "migrations"
     shutil.copytree(ROOT / "turno" / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
     latest = max(int(one) for one in Migrations.read(folder).tenant.steps if one.isdecimal()) + 1
     (folder / "tenant" / "schema" / f"{latest:04d}_colour.sql").write_text(STEP, encoding="utf-8")
     steps = Migrations.read(folder)
-    before = versions(world, steps)
+    before = versions(example, steps)
     jobs = [
-        world.enqueue({"order_ids": world.order_ids(tenant)[start::8]}, tenant=tenant)
+        example.enqueue({"order_ids": example.order_ids(tenant)[start::8]}, tenant=tenant)
         for start in range(8)
-        for tenant in (world.one, world.other)
+        for tenant in (example.one, example.other)
     ]
-    world.start_pool(TURNO_MAX_CHILDREN="2")
-    arguments = [sys.executable, "-c", PROGRAM, world.url, KEY, str(folder), world.other.schema]
+    example.start_pool(TURNO_MAX_CHILDREN="2")
+    arguments = [sys.executable, "-c", PROGRAM, example.url, KEY, str(folder), example.other.schema]
     migrating = subprocess.Popen(arguments, cwd=ROOT)
     sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"
-    assert wait_until(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
+    assert wait_until(lambda: example.rows(f"SELECT 1 {sleeping}") != [], within=60)
     # The first may still wait for a lock that a job holds.
-    assert wait_until(lambda: versions(world, steps)["suc0001"] == latest, within=60)
+    assert wait_until(lambda: versions(example, steps)["suc0001"] == latest, within=60)
     migrating.kill()
     migrating.wait()
-    world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
-    assert versions(world, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
-    assert print_standings(status(world.admin, world.logins, migrations=steps)) == 1
+    example.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
+    assert versions(example, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
+    assert print_standings(status(example.admin, example.logins, migrations=steps)) == 1
     assert "run `turno db migrate`, which continues" in capsys.readouterr().out
-    outcomes = migrate(lambda: psycopg.connect(world.url, autocommit=True), world.logins, migrations=steps)
+    outcomes = migrate(lambda: psycopg.connect(example.url, autocommit=True), example.logins, migrations=steps)
     assert failed(outcomes) == []
-    assert versions(world, steps) == {"suc0001": latest, "suc0002": latest}
-    tenants = [world.one, world.other] * 8
+    assert versions(example, steps) == {"suc0001": latest, "suc0002": latest}
+    tenants = [example.one, example.other] * 8
     assert wait_until(
-        lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
+        lambda: all(example.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
         within=90,
     )
     for job_id, tenant in zip(jobs, tenants, strict=True):
-        job = world.job(job_id, tenant=tenant)
+        job = example.job(job_id, tenant=tenant)
         assert (job["status"], job["crashes"]) == ("completed", 0), job["error"]
-    for tenant in (world.one, world.other):
-        assert len(world.rows("SELECT 1 FROM invoices", tenant=tenant)) == len(world.order_ids(tenant))
-        assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)
+    for tenant in (example.one, example.other):
+        assert len(example.rows("SELECT 1 FROM invoices", tenant=tenant)) == len(example.order_ids(tenant))
+        assert check_invoices(example.admin) == InvoiceIntegrity(0, 0, 0)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.servers.wait import wait_until
 
 # The deed's effect, the job's end, and the class of its error; `text` is the deed's word.
@@ -32,34 +32,34 @@ DEEDS: list[tuple[str, str, str | None, str]] = [
 ]
 
 
-def finished(world: ExampleInstallation, how: str, text: str = "") -> dict[str, Any]:
-    job_id: UUID = world.enqueue({"how": how, "text": text}, handler=Odd)
-    world.engine.wake()  # else an idle pool finds it half a second to two seconds later
-    assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=30), how
-    return world.job(job_id)
+def finished(example: ExampleInstallation, how: str, text: str = "") -> dict[str, Any]:
+    job_id: UUID = example.enqueue({"how": how, "text": text}, handler=Faulty)
+    example.engine.wake()  # else an idle pool finds it half a second to two seconds later
+    assert wait_until(lambda: example.job(job_id)["finished_at"] is not None, within=30), how
+    return example.job(job_id)
 
 
-def test_the_next_job_of_the_tenant_is_unharmed(world: ExampleInstallation) -> None:
-    world.backend, world.odd = "pool", True
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    pool = world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
-    first = finished(world, "pid")["result"]
+def test_the_next_job_of_the_tenant_is_unharmed(example: ExampleInstallation) -> None:
+    example.backend, example.faulty = "pool", True
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
+    pool = example.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
+    first = finished(example, "pid")["result"]
     for how, status, error, text in DEEDS:
-        job = finished(world, how, text)
+        job = finished(example, how, text)
         assert (how, text, job["status"]) == (how, text, status), job["error"]
         assert (how, (job["error"] or {}).get("class")) == (how, error)
-        seen = finished(world, "who")
+        seen = finished(example, "who")
         assert (how, text, seen["status"]) == (how, text, "completed"), seen["error"]
         clean = seen["result"]
         assert {name: clean[name] for name in ("path", "timeout", "prepared", "cursors", "listening", "user")} == {
-            "path": f"{world.one.schema},pg_temp",
+            "path": f"{example.one.schema},pg_temp",
             "timeout": "0",
             "prepared": 0,
             "cursors": 0,
             "listening": [],
-            "user": world.one.handler_role,
+            "user": example.one.handler_role,
         }, how
-        world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+        example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     # All of it happened to one and the same process.
-    assert finished(world, "pid")["result"] == first
+    assert finished(example, "pid")["result"] == first
     assert pool.poll() is None

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from tests.faults.test_backup_and_restore import REPLAY, SCRIPTS, all_ended, done, environment_of, follow, later
-from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
-from tests.misbehaving_handlers import Odd
+from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_example
+from tests.misbehaving_handlers import Faulty
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.tenancy.catalog import check
 from turno.testing.build import build_installation
@@ -32,9 +32,9 @@ REGISTRY = "tests.faults.restored_handlers:REGISTRY"
 @pytest.fixture
 def old(cluster: Cluster, tmp_path: Path) -> Iterator[ExampleInstallation]:
     """A cell with two tenants that have orders."""
-    with fresh_database(cluster) as url, build_world(url, tmp_path, LOOK_ALIKE) as world:
-        world.odd = True
-        yield world
+    with fresh_database(cluster) as url, build_example(url, tmp_path, LOOK_ALIKE) as example:
+        example.faulty = True
+        yield example
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def new(cluster: Cluster, tmp_path: Path) -> Iterator[ExampleInstallation]:
     fill = dict.fromkeys(LOOK_ALIKE, lambda _: None)
     with (
         fresh_database(cluster) as url,
-        build_installation(url, tmp_path, fill, ExampleInstallation, TABLES) as world,
+        build_installation(url, tmp_path, fill, ExampleInstallation, TABLES) as example,
     ):
-        world.registry = REGISTRY
-        yield world
+        example.registry = REGISTRY
+        yield example
 
 
 def move(cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation) -> subprocess.CompletedProcess[str]:
@@ -59,30 +59,30 @@ def move(cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation) -
     )
 
 
-def run(world: ExampleInstallation, job: UUID) -> None:
-    claim = world.here.claim(job)
+def run(example: ExampleInstallation, job: UUID) -> None:
+    claim = example.here.claim(job)
     assert claim is not None
-    world.here.execute(claim)
+    example.here.execute(claim)
 
 
-def everything_of(world: ExampleInstallation, *tables: str) -> list[object]:
+def everything_of(example: ExampleInstallation, *tables: str) -> list[object]:
     query = sql.SQL("SELECT * FROM {} t ORDER BY t::text")
-    return [world.rows(query.format(sql.Identifier(table))) for table in tables]
+    return [example.rows(query.format(sql.Identifier(table))) for table in tables]
 
 
 def test_a_tenant_moves_with_all_that_it_has(
     cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation
 ) -> None:
     invoiced = old.enqueue({"order_ids": old.order_ids()[:3]}, idempotency_key="once")
-    failed = old.enqueue({"how": "permanent"}, handler=Odd)
+    failed = old.enqueue({"how": "permanent"}, handler=Faulty)
     for job in (invoiced, failed):
         run(old, job)
-    pending = old.enqueue({"how": "ok"}, handler=Odd)
-    waiting = old.enqueue({"how": "ok"}, handler=Odd, run_at=later(old))
+    pending = old.enqueue({"how": "ok"}, handler=Faulty)
+    waiting = old.enqueue({"how": "ok"}, handler=Faulty, run_at=later(old))
     old.rows("INSERT INTO turno.webhooks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", waiting, old.one.id)
     old.rows(
         "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
-        " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 86400, 'UTC', 0, 'skip', %s)",
+        " VALUES ('nightly', 'faulty', '{\"how\": \"ok\"}', 1, 'ana', 86400, 'UTC', 0, 'skip', %s)",
         later(old),
     )
     # The old cell has no subscriber of this event.

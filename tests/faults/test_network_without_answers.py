@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from nemesis.network import Network
-from tests.faults.own_server import own_world
+from tests.faults.own_server import own_example
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ROOT, ExampleInstallation
 from turno.servers.embedded_postgres import Cluster
@@ -38,18 +38,18 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def tcp_world(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[ExampleInstallation]:
-    with own_world(tmp_path_factory.mktemp("veth"), postgres_template, tcp=True) as (_, world):
-        yield world
+def tcp_example(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[ExampleInstallation]:
+    with own_example(tmp_path_factory.mktemp("veth"), postgres_template, tcp=True) as (_, example):
+        yield example
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("question", ["SELECT 1", "SELECT pg_sleep(60)"])
 def test_a_session_into_nothing_is_given_up_by_its_client(
-    tcp_world: ExampleInstallation, network: Network, question: str
+    tcp_example: ExampleInstallation, network: Network, question: str
 ) -> None:
-    conninfo = tcp_world.logins.conninfo(
-        tcp_world.logins.engine, search_path="turno,pg_temp", application="swallowed", timeouts={}
+    conninfo = tcp_example.logins.conninfo(
+        tcp_example.logins.engine, search_path="turno,pg_temp", application="swallowed", timeouts={}
     )
     assert "tcp_user_timeout=10000" in conninfo
     port = conninfo_to_dict(conninfo)["port"]
@@ -60,7 +60,7 @@ def test_a_session_into_nothing_is_given_up_by_its_client(
             "keepalives_interval": "1",
             "keepalives_count": "2",
         }
-        known = {**conninfo_to_dict(tcp_world.url), "host": network.our_ip, "port": str(link_port)}
+        known = {**conninfo_to_dict(tcp_example.url), "host": network.our_ip, "port": str(link_port)}
         there = make_conninfo(**known | quick)  # type: ignore[arg-type]  # libpq takes words for all of these
         client = subprocess.Popen(
             ["ip", "netns", "exec", network.space, sys.executable, "-c", HOLD, there, question, "turno.leases"],
@@ -88,9 +88,9 @@ def test_server_releases_locks_of_a_vanished_client(tmp_path: Path, postgres_tem
             rules.write(f"host all all {network.their_ip}/32 scram-sha-256\n")
 
     settings = {"listen_addresses": f"127.0.0.1,{network.our_ip}"}
-    with own_world(tmp_path, postgres_template, tcp=True, settings=settings, before_start=admit) as (_, world):
-        login = world.handler_login()
-        conninfo = world.logins.conninfo(
+    with own_example(tmp_path, postgres_template, tcp=True, settings=settings, before_start=admit) as (_, example):
+        login = example.handler_login()
+        conninfo = example.logins.conninfo(
             login.role, epoch=login.epoch, search_path=login.schema, application="vanished", timeouts={}
         )
         there = make_conninfo(conninfo, host=network.our_ip)
@@ -102,9 +102,9 @@ def test_server_releases_locks_of_a_vanished_client(tmp_path: Path, postgres_tem
             assert client.stdout is not None
             assert client.stdout.readline() == "locked\n"
             network.swallow()
-            with world.admin.transaction():
-                world.rows("SET LOCAL lock_timeout = '25s'")
-                world.rows("LOCK TABLE customers")
+            with example.admin.transaction():
+                example.rows("SET LOCAL lock_timeout = '25s'")
+                example.rows("LOCK TABLE customers")
         finally:
             client.kill()
             client.communicate()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.faults.own_server import own_world, reconnect
+from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_backup_and_restore import (
     ONCE,
@@ -69,12 +69,12 @@ def test_state_before_the_moment_is_restored_and_resumes(tmp_path: Path, postgre
     base, archive = tmp_path / "base", tmp_path / "archive"
     archive.mkdir()
     archiving = {"archive_mode": "on", "archive_command": f"{SCRIPTS}/archive-wal.sh %p %f {archive}"}
-    own = partial(own_world, settings=archiving, before_start=lambda cluster: cluster.files.identity().own(archive))
-    with own(tmp_path / "first", postgres_template) as (first, world):
-        world.backend = "pool"
-        enqueue_invoicing(world)
-        pool = world.start_pool(**QUICK)
-        with steady_client(world) as client:
+    own = partial(own_example, settings=archiving, before_start=lambda cluster: cluster.files.identity().own(archive))
+    with own(tmp_path / "first", postgres_template) as (first, example):
+        example.backend = "pool"
+        enqueue_invoicing(example)
+        pool = example.start_pool(**QUICK)
+        with steady_client(example) as client:
             client.wait_for_more()
             taken = subprocess.run(
                 ["pg_basebackup", f"--pgdata={base}", "--checkpoint=fast"],
@@ -83,29 +83,29 @@ def test_state_before_the_moment_is_restored_and_resumes(tmp_path: Path, postgre
             assert taken.returncode == 0, taken.stderr
             client.wait_for_more()
             before = set(client.accepted.values())
-            (row,) = world.rows("SELECT clock_timestamp()::text AS moment")
-            world.rows("DELETE FROM order_lines")  # the accident
+            (row,) = example.rows("SELECT clock_timestamp()::text AS moment")
+            example.rows("DELETE FROM order_lines")  # the accident
             client.wait_for_more()
-        (last,) = world.rows("SELECT pg_walfile_name(pg_switch_wal()) AS name")
+        (last,) = example.rows("SELECT pg_walfile_name(pg_switch_wal()) AS name")
         assert wait_until((archive / last["name"]).exists, within=30)
         pool.kill()
         pool.communicate()
         first.kill()
         with restored(base, archive, first, row["moment"]) as second:
             told = done(script(second, "restored.sh"))
-            reconnect(world, second.url_of("turno"))
-            assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
-            assert before <= {job["id"] for job in world.rows("SELECT id FROM background_jobs")}
-            assert world.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
-            follow(world, told)
-            assert check(world.admin, world.logins) == []
-            pool = world.start_pool(**QUICK)
-            assert wait_until(lambda: all_ended(world), within=60, every=0.1)
+            reconnect(example, second.url_of("turno"))
+            assert example.rows("SELECT 1 FROM order_lines LIMIT 1") != []
+            assert before <= {job["id"] for job in example.rows("SELECT id FROM background_jobs")}
+            assert example.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
+            follow(example, told)
+            assert check(example.admin, example.logins) == []
+            pool = example.start_pool(**QUICK)
+            assert wait_until(lambda: all_ended(example), within=60, every=0.1)
             # The worker that was lost with the server is forgotten.
-            assert wait_until(lambda: world.rows("SELECT pid FROM turno.workers") == [{"pid": pool.pid}], within=60)
+            assert wait_until(lambda: example.rows("SELECT pid FROM turno.workers") == [{"pid": pool.pid}], within=60)
             stop(pool)
-            assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
-            assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []
-            assert apart(world)
-            for session in (world.admin, world.web, world.engine):
+            assert example.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+            assert Checker(example.url, example.tenants.values(), effects=ONCE).violations(settled=True) == []
+            assert apart(example)
+            for session in (example.admin, example.web, example.engine):
                 session.close()

@@ -21,64 +21,64 @@ from turno.tenancy.identity.session import handler_session, service_session
 KINDS = (("batch_invoicing", 1),)
 
 
-def lose_workers(world: ExampleInstallation, number: int) -> None:
+def lose_workers(example: ExampleInstallation, number: int) -> None:
     for _ in range(number):
-        job_id = world.enqueue({"order_ids": [1]})
-        worker = world.engine.start_worker(backend="exec", host="gone", pid=2**22 + 1)
-        claim = world.engine.claim_job(worker, job_id, types=KINDS)
+        job_id = example.enqueue({"order_ids": [1]})
+        worker = example.engine.start_worker(backend="exec", host="gone", pid=2**22 + 1)
+        claim = example.engine.claim_job(worker, job_id, types=KINDS)
         assert claim is not None
-        with handler_session(world.logins, claim.login, application="test", kind=HandlerConnection) as session:
+        with handler_session(example.logins, claim.login, application="test", kind=HandlerConnection) as session:
             attempt_steps.start(session, claim, "gone")
             psycopg.Connection.close(session)
-    world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
+    example.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
-def test_four_crons_at_once_take_each_lost_job_back_once(world: ExampleInstallation) -> None:
-    lose_workers(world, 8)
+def test_four_crons_at_once_take_each_lost_job_back_once(example: ExampleInstallation) -> None:
+    lose_workers(example, 8)
     start = Barrier(4)
 
     def cron(_number: int) -> dict[str, int]:
         start.wait()
-        return world.sweep(reoffer_after=3600)
+        return example.sweep(reoffer_after=3600)
 
     with ThreadPoolExecutor(4) as crons:
         counts = list(crons.map(cron, range(4)))
     assert sum(count["rescued"] for count in counts) == 8
-    assert world.rows("SELECT DISTINCT crashes, status FROM background_jobs") == [{"crashes": 1, "status": "pending"}]
+    assert example.rows("SELECT DISTINCT crashes, status FROM background_jobs") == [{"crashes": 1, "status": "pending"}]
     assert (
-        len(world.rows("SELECT 1 FROM background_job_events WHERE new_status = 'pending' AND old_status IS NOT NULL"))
+        len(example.rows("SELECT 1 FROM background_job_events WHERE new_status = 'pending' AND old_status IS NOT NULL"))
         == 8
     )
 
 
-def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: ExampleInstallation) -> None:
-    lose_workers(world, 3)
-    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 day'")
-    world.rows("UPDATE turno.leases SET until = until - interval '1 day'")
-    assert world.sweep(reoffer_after=3600)["rescued"] == 3
-    assert world.sweep(reoffer_after=3600)["rescued"] == 0
-    assert world.rows("SELECT DISTINCT crashes FROM background_jobs") == [{"crashes": 1}]
+def test_a_cron_that_was_missed_for_a_day_catches_up_once(example: ExampleInstallation) -> None:
+    lose_workers(example, 3)
+    example.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 day'")
+    example.rows("UPDATE turno.leases SET until = until - interval '1 day'")
+    assert example.sweep(reoffer_after=3600)["rescued"] == 3
+    assert example.sweep(reoffer_after=3600)["rescued"] == 0
+    assert example.rows("SELECT DISTINCT crashes FROM background_jobs") == [{"crashes": 1}]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation, seed: int) -> None:
+def test_of_a_reaper_and_a_finishing_attempt_one_wins(example: ExampleInstallation, seed: int) -> None:
     chance = Random(seed)  # noqa: S311 - a seed, not a secret
-    job_id = world.enqueue({"order_ids": [1]})
-    worker = world.engine.start_worker(backend="exec", host="test", pid=1)
-    claim = world.engine.claim_job(worker, job_id, types=KINDS)
+    job_id = example.enqueue({"order_ids": [1]})
+    worker = example.engine.start_worker(backend="exec", host="test", pid=1)
+    claim = example.engine.claim_job(worker, job_id, types=KINDS)
     assert claim is not None
     start = Barrier(2)
     with ExitStack() as stack, ThreadPoolExecutor(2) as both:
-        session = handler_session(world.logins, claim.login, application="test", kind=HandlerConnection)
+        session = handler_session(example.logins, claim.login, application="test", kind=HandlerConnection)
         stack.callback(psycopg.Connection.close, session)
-        reaper = stack.enter_context(service_session(world.logins, world.logins.engine, application="reaper"))
+        reaper = stack.enter_context(service_session(example.logins, example.logins.engine, application="reaper"))
         attempt_steps.start(session, claim, "test")
         attempt_steps.begin(session)
         waits = [chance.random() * 0.01, chance.random() * 0.01]
 
         def finish() -> str:
             start.wait()
-            world_pause(session, waits[0])
+            example_pause(session, waits[0])
             try:
                 attempt_steps.complete(session, claim, "{}")
                 psycopg.Connection.commit(session)
@@ -88,7 +88,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation
 
         def reap() -> str:
             start.wait()
-            world_pause(reaper, waits[1])
+            example_pause(reaper, waits[1])
             return Engine.on(reaper).rescue(
                 claim.login.schema, job_id, claim.token, cause="test", retry_in=timedelta(0)
             )
@@ -96,11 +96,11 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation
         ended, taken = both.submit(finish), both.submit(reap)
         outcome = (ended.result(), taken.result())
     assert outcome in {("completed", "gone"), ("lost", "pending")}
-    assert world.job(job_id)["status"] == ("completed" if outcome[0] == "completed" else "pending")
-    assert len(world.rows("SELECT 1 FROM notifications")) == (outcome[0] == "completed")
+    assert example.job(job_id)["status"] == ("completed" if outcome[0] == "completed" else "pending")
+    assert len(example.rows("SELECT 1 FROM notifications")) == (outcome[0] == "completed")
 
 
-def world_pause(session: psycopg.Connection[tuple[object, ...]], seconds: float) -> None:
+def example_pause(session: psycopg.Connection[tuple[object, ...]], seconds: float) -> None:
     """Wait in the server, on the session that acts next: one order of events for each seed."""
     try:
         session.execute("SELECT pg_sleep(%s)", [seconds])
@@ -114,20 +114,20 @@ JOBS = st.lists(st.tuples(ENDED | st.sampled_from(["pending", "running"]), st.in
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(jobs=JOBS)
-def test_retention_removes_only_older_jobs(world: ExampleInstallation, jobs: list[tuple[str, int]]) -> None:
-    world.forget()
+def test_retention_removes_only_older_jobs(example: ExampleInstallation, jobs: list[tuple[str, int]]) -> None:
+    example.forget()
     kept = set()
     for status, days in jobs:
-        job_id = world.enqueue({"order_ids": [1]})
+        job_id = example.enqueue({"order_ids": [1]})
         ended = status in {"completed", "failed", "cancelled"}
-        world.rows(
+        example.rows(
             "UPDATE background_jobs SET status = %s, attempt = 1, started_at = now(), error = '{}',"
             " created_at = now() - make_interval(days => %s),"
             " finished_at = CASE WHEN %s THEN now() - make_interval(days => %s) END WHERE id = %s",
             status, days, ended, days, job_id,
         )  # fmt: skip
         if status == "failed" and days % 2:
-            world.rows(
+            example.rows(
                 "INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error,"
                 " attempts) SELECT id, type, version, user_id, payload, 'x', '{}', '[]' FROM background_jobs"
                 " WHERE id = %s", job_id,
@@ -135,5 +135,5 @@ def test_retention_removes_only_older_jobs(world: ExampleInstallation, jobs: lis
             kept.add(job_id)
         if not ended or days < 30:
             kept.add(job_id)
-    world.engine.purge(world.one.schema, timedelta(days=30), 1000)
-    assert {row["id"] for row in world.rows("SELECT id FROM background_jobs")} == kept
+    example.engine.purge(example.one.schema, timedelta(days=30), 1000)
+    assert {row["id"] for row in example.rows("SELECT id FROM background_jobs")} == kept

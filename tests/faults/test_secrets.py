@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from tests.installation import KEY, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.spying_handlers import Spy
 from turno.jobs.job import JobRef
 from turno.servers.wait import wait_until
@@ -27,33 +27,33 @@ SECRETS = {
 OWN = {"SHOP_URL": "https://shop.example", "TURNO_VISIBLE": ""}
 Start = Callable[[ExampleInstallation, UUID], object]
 STARTS: dict[str, Start] = {
-    "a pool": lambda world, _job: world.start_pool(TURNO_MAX_CHILDREN="1", **SECRETS, **OWN),
-    "a worker by hand": lambda world, job: world.start_worker(job, **SECRETS, **OWN),
-    "a worker that was launched": lambda world, job: exec_queue(
-        world.settings, world.environment | SECRETS | OWN
+    "a pool": lambda example, _job: example.start_pool(TURNO_MAX_CHILDREN="1", **SECRETS, **OWN),
+    "a worker by hand": lambda example, job: example.start_worker(job, **SECRETS, **OWN),
+    "a worker that was launched": lambda example, job: exec_queue(
+        example.settings, example.environment | SECRETS | OWN
     ).offer(JobRef("suc0001", job)),
 }
 
 
-def spied(world: ExampleInstallation, start: Start) -> dict[str, Any]:
+def spied(example: ExampleInstallation, start: Start) -> dict[str, Any]:
     """Run the spy in a worker, and return its findings."""
-    world.registry = "tests.spying_handlers:REGISTRY"
-    world.backend = "pool" if start is STARTS["a pool"] else "exec"
-    logins = {"the engine": world.logins.engine, "the web": world.logins.web}
-    logins["reports"] = read_company(world.admin, "northwind").report_role
-    logins |= {f"the handler of {slug}": tenant.handler_role for slug, tenant in world.tenants.items()}
-    passwords = {of: world.logins.password(role) for of, role in logins.items()}
+    example.registry = "tests.spying_handlers:REGISTRY"
+    example.backend = "pool" if start is STARTS["a pool"] else "exec"
+    logins = {"the engine": example.logins.engine, "the web": example.logins.web}
+    logins["reports"] = read_company(example.admin, "northwind").report_role
+    logins |= {f"the handler of {slug}": tenant.handler_role for slug, tenant in example.tenants.items()}
+    passwords = {of: example.logins.password(role) for of, role in logins.items()}
     halves = {name: (secret[:9], secret[9:]) for name, secret in (SECRETS | passwords).items()}
-    job_id = world.enqueue({"halves": halves}, handler=Spy)
-    start(world, job_id)
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30), world.job(job_id)
-    result: dict[str, Any] = world.job(job_id)["result"]
+    job_id = example.enqueue({"halves": halves}, handler=Spy)
+    start(example, job_id)
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30), example.job(job_id)
+    result: dict[str, Any] = example.job(job_id)["result"]
     return result
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_handler_reaches_only_its_tenant_password(world: ExampleInstallation, start: Start) -> None:
-    found = spied(world, start)
+def test_handler_reaches_only_its_tenant_password(example: ExampleInstallation, start: Start) -> None:
+    found = spied(example, start)
     assert found["found"] == []
     assert found["own"] == "https://shop.example"
     assert (found["dumpable"], found["core"]) == (0, 0)
@@ -61,20 +61,20 @@ def test_handler_reaches_only_its_tenant_password(world: ExampleInstallation, st
     assert found["in memory"] == ["the handler of suc0001"]
 
 
-def test_lost_fork_server_returns_jobs_uncounted(world: ExampleInstallation) -> None:
-    world.odd, world.backend = True, "pool"
-    pool = world.start_pool(TURNO_MAX_CHILDREN="1")
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
+def test_lost_fork_server_returns_jobs_uncounted(example: ExampleInstallation) -> None:
+    example.faulty, example.backend = True, "pool"
+    pool = example.start_pool(TURNO_MAX_CHILDREN="1")
+    job_id = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=30)
     # It was forked first, and leads no group, unlike children with jobs.
     forks = min(pid for pid in processes.below(pool.pid) if not processes.leads_a_group(pid))
     processes.kill(forks)
     log, _ = pool.communicate(timeout=30)
     assert pool.returncode == 1, log
     assert "this worker must start again" in log
-    job = world.job(job_id)
+    job = example.job(job_id)
     assert (job["status"], job["crashes"], job["errors"]) == ("pending", 0, 0), log
-    assert world.rows("SELECT FROM turno.workers") == []
+    assert example.rows("SELECT FROM turno.workers") == []
 
 
 LOCKED_OUT = """
@@ -86,16 +86,16 @@ END $$
 """
 
 
-def test_handler_default_ends_no_later_session_of_tenant(world: ExampleInstallation) -> None:
-    world.odd = True
-    poisoned = world.enqueue({"how": "run_sql", "text": LOCKED_OUT}, handler=Odd)
+def test_handler_default_ends_no_later_session_of_tenant(example: ExampleInstallation) -> None:
+    example.faulty = True
+    poisoned = example.enqueue({"how": "run_sql", "text": LOCKED_OUT}, handler=Faulty)
     try:
-        world.work(poisoned)
-        later = world.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Odd)
-        log = world.work(later)
-        job = world.job(later)
+        example.work(poisoned)
+        later = example.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Faulty)
+        log = example.work(later)
+        job = example.job(later)
         assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0), log
     finally:
-        if world.admin.info.server_version >= 170000:
-            role = sql.Identifier(world.one.handler_role)
-            world.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))
+        if example.admin.info.server_version >= 170000:
+            role = sql.Identifier(example.one.handler_role)
+            example.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))

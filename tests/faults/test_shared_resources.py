@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import turno
-from tests.faults.own_server import own_world
-from tests.misbehaving_handlers import Odd
+from tests.faults.own_server import own_example
+from tests.misbehaving_handlers import Faulty
 from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
@@ -59,59 +59,62 @@ def wake(session: psycopg.Connection[Any]) -> None:
 def test_full_notification_queue_refuses_no_sender(
     tmp_path: Path, postgres_template: Path, send: Callable[[psycopg.Connection[Any]], None]
 ) -> None:
-    with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
-        world.odd = False
-        with full_notification_queue(world.url), psycopg.connect(world.url, autocommit=True) as session:
+    with own_example(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, example):
+        example.faulty = False
+        with full_notification_queue(example.url), psycopg.connect(example.url, autocommit=True) as session:
             send(session)
 
 
-def crash_of(world: ExampleInstallation, job_id: UUID) -> str:
+def crash_of(example: ExampleInstallation, job_id: UUID) -> str:
     """Return the cause of the job's first crash; empty before a crash."""
-    rows = world.rows("SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'crashed'", job_id)
+    rows = example.rows("SELECT error FROM background_job_attempts WHERE job_id = %s AND outcome = 'crashed'", job_id)
     return str(rows[0]["error"]["message"]) if rows else ""
 
 
-def other_tenant_works(world: ExampleInstallation) -> bool:
-    job_id = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
-    return wait_until(lambda: world.job(job_id, tenant=world.other)["status"] == "completed", within=20)
+def other_tenant_works(example: ExampleInstallation) -> bool:
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
+    return wait_until(lambda: example.job(job_id, tenant=example.other)["status"] == "completed", within=20)
 
 
-def test_session_with_too_many_locks_is_ended(world: ExampleInstallation) -> None:
-    world.odd, world.backend = True, "pool"
-    attack = world.enqueue({"how": "hold_savepoints", "number": 6000}, handler=Odd)
-    world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
-    assert wait_until(lambda: crash_of(world, attack) != "", within=30)
+def test_session_with_too_many_locks_is_ended(example: ExampleInstallation) -> None:
+    example.faulty, example.backend = True, "pool"
+    attack = example.enqueue({"how": "hold_savepoints", "number": 6000}, handler=Faulty)
+    example.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
+    assert wait_until(lambda: crash_of(example, attack) != "", within=30)
     assert re.fullmatch(r"its session held \d,\d\d\d locks, and may hold 5,120: commit in chunks, as job.each does",
-                        crash_of(world, attack))  # fmt: skip
-    assert other_tenant_works(world)
+                        crash_of(example, attack))  # fmt: skip
+    assert other_tenant_works(example)
 
 
 @pytest.mark.deep
 def test_full_lock_table_is_emptied(tmp_path: Path, postgres_template: Path) -> None:
-    with own_world(tmp_path, postgres_template, max_connections=40) as (_, world):
-        world.backend = "pool"
-        pool = world.start_pool(TURNO_MIN_CHILDREN="3", TURNO_MAX_CHILDREN="3")
-        attacks = [world.enqueue({"how": "hold_savepoints", "number": 100_000}, handler=Odd) for _ in range(2)]
+    with own_example(tmp_path, postgres_template, max_connections=40) as (_, example):
+        example.backend = "pool"
+        pool = example.start_pool(TURNO_MIN_CHILDREN="3", TURNO_MAX_CHILDREN="3")
+        attacks = [example.enqueue({"how": "hold_savepoints", "number": 100_000}, handler=Faulty) for _ in range(2)]
         for attack in attacks:
-            assert wait_until(lambda: crash_of(world, attack) != "", within=60)  # noqa: B023 - called at once
-        assert other_tenant_works(world)
+            assert wait_until(lambda: crash_of(example, attack) != "", within=60)  # noqa: B023 - called at once
+        assert other_tenant_works(example)
         assert pool.poll() is None
 
 
 @pytest.mark.deep
 def test_listener_in_an_open_transaction_is_ended(tmp_path: Path, postgres_template: Path) -> None:
-    with own_world(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, world):
-        world.backend = "pool"
-        attack = world.enqueue({"how": "listen_and_wait"}, handler=Odd)
-        world.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
+    with own_example(tmp_path, postgres_template, settings={"max_notify_queue_pages": "64"}) as (_, example):
+        example.backend = "pool"
+        attack = example.enqueue({"how": "listen_and_wait"}, handler=Faulty)
+        example.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2")
         asleep = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND wait_event = 'PgSleep'"
-        assert wait_until(lambda: world.rows(asleep) != [], within=20)
-        with psycopg.connect(world.url, autocommit=True) as sender, pytest.raises(psycopg.errors.ProgramLimitExceeded):
+        assert wait_until(lambda: example.rows(asleep) != [], within=20)
+        with (
+            psycopg.connect(example.url, autocommit=True) as sender,
+            pytest.raises(psycopg.errors.ProgramLimitExceeded),
+        ):
             send_endlessly(sender)
-        assert wait_until(lambda: "notification queue" in crash_of(world, attack), within=30)
+        assert wait_until(lambda: "notification queue" in crash_of(example, attack), within=30)
         usage = "SELECT pg_notification_queue_usage() AS usage"
-        assert wait_until(lambda: world.rows(usage)[0]["usage"] < 0.5, within=20)
-        assert other_tenant_works(world)
+        assert wait_until(lambda: example.rows(usage)[0]["usage"] < 0.5, within=20)
+        assert other_tenant_works(example)
 
 
 def hold_savepoints(session: psycopg.Connection[Any], number: int) -> None:
@@ -122,41 +125,43 @@ def hold_savepoints(session: psycopg.Connection[Any], number: int) -> None:
         session.execute(insert, (f"S{n}",))
 
 
-def test_foreign_session_of_a_tenant_is_ended(world: ExampleInstallation) -> None:
-    world.odd, world.backend = True, "pool"
-    world.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
-    rogue_session = handler_session(world.logins, world.handler_login(), application="rogue", kind=psycopg.Connection)
+def test_foreign_session_of_a_tenant_is_ended(example: ExampleInstallation) -> None:
+    example.faulty, example.backend = True, "pool"
+    example.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
+    rogue_session = handler_session(
+        example.logins, example.handler_login(), application="rogue", kind=psycopg.Connection
+    )
     with closing(rogue_session) as rogue:
         with suppress(psycopg.errors.AdminShutdown):  # on a busy machine before the last savepoint
             hold_savepoints(rogue, 6000)
         gone = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'rogue'"
-        assert wait_until(lambda: world.rows(gone) == [], within=30)
+        assert wait_until(lambda: example.rows(gone) == [], within=30)
 
 
 def test_handlers_leave_connections_to_the_services(tmp_path: Path, postgres_template: Path) -> None:
-    with own_world(tmp_path, postgres_template, max_connections=40) as (_, world), ExitStack() as handlers:
-        raise_connections(world.admin, 40)
-        logins = cycle([world.handler_login(), world.handler_login(world.other)])
-        open_until_refused(handlers, world, logins)
-        for role in (world.logins.engine, world.logins.web, world.logins.operator):
-            service_session(world.logins, role, application="test").close()
+    with own_example(tmp_path, postgres_template, max_connections=40) as (_, example), ExitStack() as handlers:
+        raise_connections(example.admin, 40)
+        logins = cycle([example.handler_login(), example.handler_login(example.other)])
+        open_until_refused(handlers, example, logins)
+        for role in (example.logins.engine, example.logins.web, example.logins.operator):
+            service_session(example.logins, role, application="test").close()
 
 
-def open_until_refused(opened: ExitStack, world: ExampleInstallation, logins: Iterator[HandlerLogin]) -> None:
+def open_until_refused(opened: ExitStack, example: ExampleInstallation, logins: Iterator[HandlerLogin]) -> None:
     def open_all() -> None:
         for login in logins:
-            session = handler_session(world.logins, login, application="test", kind=psycopg.Connection)
+            session = handler_session(example.logins, login, application="test", kind=psycopg.Connection)
             opened.callback(session.close)
 
     with pytest.raises(psycopg.errors.TooManyConnections, match="pg_use_reserved_connections"):
         open_all()
 
 
-def test_starting_pool_takes_jobs_of_a_backend_without_workers(world: ExampleInstallation) -> None:
-    with psycopg.connect(world.url, autocommit=True) as session:
+def test_starting_pool_takes_jobs_of_a_backend_without_workers(example: ExampleInstallation) -> None:
+    with psycopg.connect(example.url, autocommit=True) as session:
         job_id = turno.enqueue(session, "suc0001", "batch_invoicing", {"order_ids": [1]}).job_id
-    ticket = world.ticket(job_id)
+    ticket = example.ticket(job_id)
     assert ticket is not None
     assert ticket["backend"] == "exec"
-    world.start_pool(TURNO_DEAD_AFTER_SECONDS="1200")
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    example.start_pool(TURNO_DEAD_AFTER_SECONDS="1200")
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)

@@ -67,13 +67,13 @@ def head(method: str, path: str, headers: dict[str, str]) -> bytes:
     return "\r\n".join([*lines, ""]).encode()
 
 
-def slow_kinds(world: ExampleInstallation) -> dict[str, Callable[[DemoWeb], Slow]]:
-    json_body = headers_of(world) | {"Content-Type": "application/json"}
+def slow_kinds(example: ExampleInstallation) -> dict[str, Callable[[DemoWeb], Slow]]:
+    json_body = headers_of(example) | {"Content-Type": "application/json"}
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
     sign_in = head("POST", "/sign-in", form | {"Content-Length": "1000"})
     submit = head("POST", "/api/jobs/batch_invoicing", json_body | {"Content-Length": "1000"})
     chunked = head("POST", "/api/jobs/batch_invoicing", json_body | {"Transfer-Encoding": "chunked"})
-    asking = head("GET", f"/api/jobs/{large_job(world)}", headers_of(world)) + b"\r\n"
+    asking = head("GET", f"/api/jobs/{large_job(example)}", headers_of(example)) + b"\r\n"
     closing = head("GET", "/healthz", {"Connection": "close"}) + b"\r\n"
     return {
         "half a head": lambda web: Slow(web, head("GET", "/healthz", {})),
@@ -86,15 +86,15 @@ def slow_kinds(world: ExampleInstallation) -> dict[str, Callable[[DemoWeb], Slow
 
 
 @pytest.fixture
-def web(world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(world) as running:
+def web(example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(example) as running:
         yield running
 
 
-def large_job(world: ExampleInstallation) -> UUID:
-    job_id = world.enqueue({"order_ids": [1]})
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
-    world.rows("SELECT job_end(%s, 'completed', NULL, jsonb_build_object('a', repeat('x', 200000)), NULL)", job_id)
+def large_job(example: ExampleInstallation) -> UUID:
+    job_id = example.enqueue({"order_ids": [1]})
+    example.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    example.rows("SELECT job_end(%s, 'completed', NULL, jsonb_build_object('a', repeat('x', 200000)), NULL)", job_id)
     return job_id
 
 
@@ -104,8 +104,8 @@ def answers(web: DemoWeb) -> bool:
     return status == 200
 
 
-def test_slow_clients_hold_no_thread_and_are_ended(world: ExampleInstallation, web: DemoWeb) -> None:
-    clients = {kind: [begin(web) for _ in range(EACH)] for kind, begin in slow_kinds(world).items()}
+def test_slow_clients_hold_no_thread_and_are_ended(example: ExampleInstallation, web: DemoWeb) -> None:
+    clients = {kind: [begin(web) for _ in range(EACH)] for kind, begin in slow_kinds(example).items()}
     everybody = [client for some in clients.values() for client in some]
     beside = 0  # how many slow clients of each kind there still were when another was answered
 

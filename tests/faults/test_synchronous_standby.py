@@ -18,7 +18,7 @@ from psycopg.errors import Diagnostic
 from psycopg.types.json import Jsonb
 
 from cli.demo.web import DemoWeb
-from tests.faults.own_server import own_world
+from tests.faults.own_server import own_example
 from tests.faults.standby import confirming_nothing, other_end, standby_of, synchronous
 from tests.installation import ExampleInstallation
 from turno.commands.token import development_token
@@ -47,12 +47,12 @@ Request = Callable[[], Answer]
 class Replicated:
     """An installation with a web process, and the URL of its synchronous standby."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     web: DemoWeb
     standby: str
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
-        token = development_token(self.world.settings, user="ana", tenants=["suc0001"])
+        token = development_token(self.example.settings, user="ana", tenants=["suc0001"])
         given = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
         connection = http.client.HTTPConnection("127.0.0.1", self.web.port, timeout=60)
         try:
@@ -67,7 +67,7 @@ class Replicated:
 
     def call(self, function: LiteralString, *arguments: object) -> Answer:
         warnings: list[Diagnostic] = []
-        with psycopg.connect(self.world.url, autocommit=True) as connection:
+        with psycopg.connect(self.example.url, autocommit=True) as connection:
             connection.add_notice_handler(warnings.append)
             row = connection.execute(f"SELECT job_id FROM {function}", arguments).fetchone()  # noqa: S608 - literals
         assert row is not None
@@ -75,7 +75,7 @@ class Replicated:
 
     def cancel_waits(self) -> bool:
         """Cancel each session's wait for the standby, and return False: the request's may have been none of them."""
-        self.world.rows(f"SELECT pg_cancel_backend(pid) FROM ({WAITING}) AS w")  # noqa: S608 - a literal
+        self.example.rows(f"SELECT pg_cancel_backend(pid) FROM ({WAITING}) AS w")  # noqa: S608 - a literal
         return False
 
     def cancelled(self, request: Callable[[], T]) -> T:
@@ -91,17 +91,17 @@ class Replicated:
 def replicated(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[Replicated]:
     folder = tmp_path_factory.mktemp("replicated")
     with (
-        own_world(folder / "server", postgres_template, durable=True) as (cluster, world),
+        own_example(folder / "server", postgres_template, durable=True) as (cluster, example),
         standby_of(cluster, folder / "standby") as (sockets, _),
     ):
-        synchronous(world)
+        synchronous(example)
         port = free_port()
         web = DemoWeb(
-            port=port, environment=world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}, log=folder / "web"
+            port=port, environment=example.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}, log=folder / "web"
         )
         web.start()
         try:
-            yield Replicated(world, web, other_end(cluster, sockets)[0])
+            yield Replicated(example, web, other_end(cluster, sockets)[0])
         finally:
             web.stop()
 
@@ -112,8 +112,8 @@ def posted(site: Replicated) -> Request:
 
 
 def retried(site: Replicated) -> Request:
-    job_id = site.world.enqueue(ORDERS)
-    assert site.world.cancel(job_id) == "cancelled"
+    job_id = site.example.enqueue(ORDERS)
+    assert site.example.cancel(job_id) == "cancelled"
     return lambda: site.post(f"/api/jobs/{job_id}/retry", {})
 
 
@@ -141,8 +141,8 @@ def test_a_replay_waits_for_the_standby(replicated: Replicated, prepare: Callabl
 
 
 def test_an_unconfirmed_commit_ends_a_handler_s_session(replicated: Replicated) -> None:
-    world = replicated.world
-    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    example = replicated.example
+    session = handler_session(example.logins, example.handler_login(), application="test", kind=HandlerConnection)
     update = "UPDATE customers SET country = country WHERE id = (SELECT min(id) FROM customers)"
     try:
         with confirming_nothing(replicated.standby), pytest.raises(CommitUnconfirmed):

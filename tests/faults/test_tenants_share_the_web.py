@@ -30,60 +30,60 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_
 
 
 @contextmanager
-def locked(world: ExampleInstallation) -> Iterator[None]:
-    with psycopg.connect(world.url) as connection:
-        table = sql.Identifier(world.one.schema, "background_jobs")
+def locked(example: ExampleInstallation) -> Iterator[None]:
+    with psycopg.connect(example.url) as connection:
+        table = sql.Identifier(example.one.schema, "background_jobs")
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
         yield
         connection.rollback()
 
 
-def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstallation) -> None:
+def test_a_locked_tenant_holds_half_of_the_threads_at_most(example: ExampleInstallation) -> None:
     over, told = Event(), []
-    body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}})
+    body = json.dumps({"payload": {"order_ids": example.order_ids()[:1]}})
     requests = (("GET", "/api/jobs", None), ("POST", "/api/jobs/batch_invoicing", body))
 
     def ask_again(number: int) -> None:
         method, path, sent = requests[number % 2]
         while not over.is_set():
-            told.append(ask(web, method, path, headers_of(world, f"user{number}"), sent))
+            told.append(ask(web, method, path, headers_of(example, f"user{number}"), sent))
 
-    with web_of(world) as web, ThreadPoolExecutor(CLIENTS) as clients:
-        with locked(world):
+    with web_of(example) as web, ThreadPoolExecutor(CLIENTS) as clients:
+        with locked(example):
             for number in range(CLIENTS):
                 clients.submit(ask_again, number)
             try:
                 assert wait_until(lambda: len(told) >= CLIENTS, within=20)
                 waiting = []
                 for _ in range(30):
-                    assert ask(web, "GET", "/api/jobs", headers_of(world, tenant="suc0002"))[0] == 200
-                    waiting.append(world.rows(LOCK_WAITS)[0]["n"])
+                    assert ask(web, "GET", "/api/jobs", headers_of(example, tenant="suc0002"))[0] == 200
+                    waiting.append(example.rows(LOCK_WAITS)[0]["n"])
             finally:
                 over.set()
                 clients.shutdown()
         assert 0 < max(waiting) <= THREADS_OF_ONE_TENANT
         assert {(status, answer.get("type")) for status, answer in told} == {(503, "/docs#tenant-busy")}
-        assert ask(web, "GET", "/api/jobs", headers_of(world))[0] == 200
+        assert ask(web, "GET", "/api/jobs", headers_of(example))[0] == 200
 
 
-def test_burst_of_one_tenant_waits_and_is_answered(world: ExampleInstallation) -> None:
-    with web_of(world, TURNO_WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
-        stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(world))[0], range(60))
+def test_burst_of_one_tenant_waits_and_is_answered(example: ExampleInstallation) -> None:
+    with web_of(example, TURNO_WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
+        stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(example))[0], range(60))
         assert set(stream) == {200}
 
 
-def test_many_waiting_requests_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    path, mine = f"/api/jobs/{job_id}?wait=60", headers_of(world)
-    body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})
-    with web_of(world, TURNO_WEB_THREADS="2", TURNO_LIMITS="streams_per_user=20,streams_per_tenant=20") as web:
+def test_many_waiting_requests_of_a_tenant_delay_no_tenant(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    path, mine = f"/api/jobs/{job_id}?wait=60", headers_of(example)
+    body = json.dumps({"payload": {"order_ids": example.order_ids()[:1]}, "run_at": in_an_hour()})
+    with web_of(example, TURNO_WEB_THREADS="2", TURNO_LIMITS="streams_per_user=20,streams_per_tenant=20") as web:
         # More than threads, and few enough that none waits too long for a thread on a crowded machine.
         held = [unanswered(web, path, mine) for _ in range(20)]
         assert wait_until(lambda: not opens(web, "/api/stream", mine), within=30)  # all of them wait
         for tenant in ("suc0001", "suc0002"):
-            status, told = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(world, "ben", tenant), body)
+            status, told = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example, "ben", tenant), body)
             assert (status, told["status"]) == (202, "accepted")
-        end(world, job_id)
+        end(example, job_id)
         for one in held:
             assert one.recv(12) == b"HTTP/1.1 200"
             one.close()

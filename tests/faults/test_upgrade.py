@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
@@ -62,20 +62,20 @@ def copied(folder: Path) -> Path:
 
 
 def test_jobs_live_through_an_upgrade(
-    world: ExampleInstallation, this_release: Migrations, next_release: Migrations, tmp_path: Path
+    example: ExampleInstallation, this_release: Migrations, next_release: Migrations, tmp_path: Path
 ) -> None:
-    world.backend, world.odd = "pool", True
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    tenants = (world.one, world.other)
+    example.backend, example.faulty = "pool", True
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
+    tenants = (example.one, example.other)
 
     def connect() -> psycopg.Connection[object]:
-        return psycopg.connect(world.url, autocommit=True)
+        return psycopg.connect(example.url, autocommit=True)
 
     def enqueue(how: str, **options: object) -> list[tuple[UUID, Tenant]]:
-        return [(world.enqueue({"how": how}, handler=Odd, tenant=tenant, **options), tenant) for tenant in tenants]
+        return [(example.enqueue({"how": how}, handler=Faulty, tenant=tenant, **options), tenant) for tenant in tenants]
 
     def reached(job_id: UUID, tenant: Tenant) -> int:
-        rows = world.rows("SELECT state FROM background_job_checkpoints WHERE job_id = %s", job_id, tenant=tenant)
+        rows = example.rows("SELECT state FROM background_job_checkpoints WHERE job_id = %s", job_id, tenant=tenant)
         return int(rows[0]["state"]) if rows else 0
 
     def go_on() -> bool:
@@ -86,20 +86,20 @@ def test_jobs_live_through_an_upgrade(
     def read(jobs: list[tuple[UUID, Tenant]]) -> list[dict[str, Any]]:
         # Not every column: the test's own session would find that its prepared statement has a different one now.
         query = "SELECT status, attempt, errors, crashes, finished_at FROM background_jobs WHERE id = %s"
-        return [row for job_id, tenant in jobs for row in world.rows(query, job_id, tenant=tenant)]
+        return [row for job_id, tenant in jobs for row in example.rows(query, job_id, tenant=tenant)]
 
     def colours(jobs: list[tuple[UUID, Tenant]]) -> set[str]:
         query = "SELECT colour FROM background_jobs WHERE id = %s"
-        return {row["colour"] for job_id, tenant in jobs for row in world.rows(query, job_id, tenant=tenant)}
+        return {row["colour"] for job_id, tenant in jobs for row in example.rows(query, job_id, tenant=tenant)}
 
     under_way = enqueue("checkpoint_until_told")
-    pool = world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
+    pool = example.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert go_on()
     waiting = enqueue("ok")
     scheduled = enqueue("ok", run_at=datetime.now(UTC) + timedelta(hours=1))
 
-    assert failed(migrate(connect, world.logins, migrations=next_release)) == []
-    assert check(world.admin, world.logins) == []
+    assert failed(migrate(connect, example.logins, migrations=next_release)) == []
+    assert check(example.admin, example.logins) == []
     assert wait_until(lambda: colours(under_way) == {"of the next release"}, within=30)
     assert colours(waiting + scheduled) == {"of the release before"}
     in_between = enqueue("ok")
@@ -111,16 +111,16 @@ def test_jobs_live_through_an_upgrade(
     pool.terminate()
     assert pool.wait(60) == 0
     assert {job["status"] for job in read(under_way)} == {"pending"}
-    (refused,) = migrate(connect, world.logins, migrations=this_release)
+    (refused,) = migrate(connect, example.logins, migrations=this_release)
     assert "applied by a newer release" in (refused.error or "")
-    pool = world.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
+    pool = example.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert go_on()
 
     (tmp_path / "go").touch()
-    world.make_due()
+    example.make_due()
     jobs = under_way + waiting + scheduled + in_between
     assert wait_until(lambda: all(job["finished_at"] for job in read(jobs)), within=60)
     assert {(job["status"], job["errors"], job["crashes"]) for job in read(jobs)} == {("completed", 0, 0)}
     pool.terminate()
     assert pool.wait(60) == 0
-    assert Checker(world.url, world.tenants.values()).violations(settled=True) == []
+    assert Checker(example.url, example.tenants.values()).violations(settled=True) == []

@@ -17,7 +17,7 @@ import pytest
 
 from cli.demo.web import DemoWeb
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.repeating import Repeating
 from turno.commands.token import development_token
 from turno.servers.free_port import free_port
@@ -52,22 +52,22 @@ MARKED = "    UPDATE background_jobs SET of_next_release = 'here' WHERE id = p_j
 class Release:
     """A tree of code, and the processes that run it."""
 
-    def __init__(self, world: ExampleInstallation, tree: Path, name: str) -> None:
-        self._world = world
+    def __init__(self, example: ExampleInstallation, tree: Path, name: str) -> None:
+        self._example = example
         self._extra = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(tree)}
         port = free_port()
         self.web = DemoWeb(
             port=port,
-            environment=world.environment
+            environment=example.environment
             | self._extra
             | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_WEB_WORKERS": "1"},
-            log=world.folder / f"web-{name}.log",
+            log=example.folder / f"web-{name}.log",
         )
 
     def start(self, **extra: str) -> None:
         """Start its web and a pool."""
         self.web.start()
-        self.pool = self._world.start_pool(TURNO_MAX_CHILDREN="4", **self._extra, **extra)
+        self.pool = self._example.start_pool(TURNO_MAX_CHILDREN="4", **self._extra, **extra)
 
     def stop(self) -> None:
         """Stop both as a service's manager does, and demand that they end."""
@@ -78,7 +78,7 @@ class Release:
     def run(self, *command: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "turno.commands.main", *command],
-            env=self._world.environment | self._extra | {"TURNO_ADMIN_DATABASE_URL": self._world.url},
+            env=self._example.environment | self._extra | {"TURNO_ADMIN_DATABASE_URL": self._example.url},
             capture_output=True,
             text=True,
             check=False,
@@ -93,15 +93,15 @@ class Callers(Repeating):
 
     pause = 0.03
 
-    def __init__(self, world: ExampleInstallation, webs: list[DemoWeb]) -> None:
+    def __init__(self, example: ExampleInstallation, webs: list[DemoWeb]) -> None:
         super().__init__()
         self.webs = webs
         self.answers: list[int | str] = []
         self.accepted: list[tuple[UUID, str]] = []
         self.asked_again = 0
-        token = development_token(world.settings, user="ana", tenants=list(world.tenants))
+        token = development_token(example.settings, user="ana", tenants=list(example.tenants))
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._slugs = list(world.tenants)
+        self._slugs = list(example.tenants)
         self._numbers = count()
 
     def once(self) -> None:
@@ -119,7 +119,7 @@ class Callers(Repeating):
     def _post(self, web: DemoWeb, headers: dict[str, str]) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
         try:
-            connection.request("POST", "/api/jobs/odd", json.dumps({"payload": {"how": "ok"}}), headers)
+            connection.request("POST", "/api/jobs/faulty", json.dumps({"payload": {"how": "ok"}}), headers)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         except OSError as error:
@@ -155,32 +155,32 @@ def next_tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def releases(world: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Release, Release]]:
-    world.backend, world.odd = "pool", True
-    world.extra |= {
+def releases(example: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Release, Release]]:
+    example.backend, example.faulty = "pool", True
+    example.extra |= {
         "TURNO_LIMITS": "pending_jobs_per_user=1000000,commands_per_minute_per_user=0",
         "TURNO_LOG_LEVEL": "ERROR",
     }
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    both = Release(world, ROOT, "old"), Release(world, next_tree, "new")
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
+    both = Release(example, ROOT, "old"), Release(example, next_tree, "new")
     yield both
     for one in both:
         one.web.stop()
 
 
 def test_two_releases_side_by_side_and_back_while_people_submit(
-    world: ExampleInstallation, releases: tuple[Release, Release], tmp_path: Path
+    example: ExampleInstallation, releases: tuple[Release, Release], tmp_path: Path
 ) -> None:
     old, new = releases
     long_jobs = [
-        (world.enqueue({"how": "checkpoint_until_told"}, handler=Odd, tenant=tenant), tenant.slug)
-        for tenant in (world.one, world.other)
+        (example.enqueue({"how": "checkpoint_until_told"}, handler=Faulty, tenant=tenant), tenant.slug)
+        for tenant in (example.one, example.other)
     ]
 
     def read(jobs: list[tuple[UUID, str]]) -> list[dict[str, Any]]:
         query = "SELECT status, errors, crashes FROM background_jobs WHERE id = ANY (%s)"
-        of = {slug: [job_id for job_id, theirs in jobs if theirs == slug] for slug in world.tenants}
-        return [row for slug, ids in of.items() for row in world.rows(query, ids, tenant=world.tenants[slug])]
+        of = {slug: [job_id for job_id, theirs in jobs if theirs == slug] for slug in example.tenants}
+        return [row for slug, ids in of.items() for row in example.rows(query, ids, tenant=example.tenants[slug])]
 
     def all_done(jobs: list[tuple[UUID, str]]) -> bool:
         return wait_until(lambda: {row["status"] for row in read(jobs)} == {"completed"}, within=60)
@@ -188,17 +188,17 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
     def marked() -> bool:
         query = "SELECT of_next_release FROM background_jobs WHERE id = %s"
         return all(
-            world.rows(query, job_id, tenant=world.tenants[slug])[0]["of_next_release"] == "here"
+            example.rows(query, job_id, tenant=example.tenants[slug])[0]["of_next_release"] == "here"
             for job_id, slug in long_jobs
         )
 
     old.start(MEET=str(tmp_path))
-    with Callers(world, [old.web]) as callers:
+    with Callers(example, [old.web]) as callers:
         assert callers.go_on()
         # 1. The schemas, while the old release serves and works alone.
         assert "nothing" not in new.run("db", "migrate", "--dry-run")
         new.run("db", "migrate", "--canary", "suc0001", "--yes")
-        assert check(world.admin, world.logins) == []
+        assert check(example.admin, example.logins) == []
         assert wait_until(marked, within=30)
         # A request that met the lock of its tenant's migration was refused with a retry; from here on none is.
         asked_again = callers.asked_again
@@ -230,4 +230,4 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
     assert len(read(jobs)) == len(jobs)
     assert {(row["errors"], row["crashes"]) for row in read(jobs)} == {(0, 0)}
     old.stop()
-    assert Checker(world.url, world.tenants.values()).violations(settled=True) == []
+    assert Checker(example.url, example.tenants.values()).violations(settled=True) == []

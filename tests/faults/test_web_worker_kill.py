@@ -26,13 +26,13 @@ STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launch
 
 
 @contextmanager
-def web_that_dies(world: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
+def web_that_dies(example: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
     """Serve with a web process that kills itself at the step, as its successors do."""
     port = free_port()
-    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
+    environment = example.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_SHUTDOWN_GRACE_SECONDS": "1"}
     if step:
         environment["TURNO_CRASH_AT"] = step
-    web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")
+    web = DemoWeb(port=port, environment=environment, log=example.folder / "web.log")
     web.start()
     try:
         yield web
@@ -40,13 +40,13 @@ def web_that_dies(world: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
         web.stop()
 
 
-def submit(world: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
-    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+def submit(example: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
+    token = development_token(example.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
                "Idempotency-Key": "the-same-each-time"}  # fmt: skip
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     try:
-        body = json.dumps({"payload": {"order_ids": world.order_ids()[:2]}})
+        body = json.dumps({"payload": {"order_ids": example.order_ids()[:2]}})
         connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
         answer = connection.getresponse()
         return answer.status, UUID(json.loads(answer.read())["job_id"])
@@ -63,45 +63,45 @@ def web_processes(web: DemoWeb) -> list[int]:
 
 @pytest.mark.parametrize(("step", "committed"), STEPS)
 def test_killed_web_process_leaves_whole_job_or_none(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     step: str,
     committed: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    with web_that_dies(world, step) as web, pytest.raises((http.client.HTTPException, OSError)):
-        submit(world, web)
-    left = [row["id"] for row in world.rows("SELECT id FROM background_jobs")]
+    with web_that_dies(example, step) as web, pytest.raises((http.client.HTTPException, OSError)):
+        submit(example, web)
+    left = [row["id"] for row in example.rows("SELECT id FROM background_jobs")]
     assert len(left) == committed
-    assert len(world.rows("SELECT 1 FROM background_job_events WHERE old_status IS NULL")) == committed
-    with web_that_dies(world, "") as web:
-        status, job_id = submit(world, web)
+    assert len(example.rows("SELECT 1 FROM background_job_events WHERE old_status IS NULL")) == committed
+    with web_that_dies(example, "") as web:
+        status, job_id = submit(example, web)
         assert status == 202
         assert left in ([], [job_id])
-        world.sweep()
-        assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
-    assert len(world.rows("SELECT 1 FROM background_jobs")) == 1
-    assert len(world.rows("SELECT 1 FROM invoices")) == 2
-    assert len(world.rows("SELECT 1 FROM notifications")) == 1
+        example.sweep()
+        assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)
+    assert len(example.rows("SELECT 1 FROM background_jobs")) == 1
+    assert len(example.rows("SELECT 1 FROM invoices")) == 2
+    assert len(example.rows("SELECT 1 FROM notifications")) == 1
 
 
 def submission_that_waits(
-    world: ExampleInstallation, web: DemoWeb, blocker: psycopg.Connection[Any]
+    example: ExampleInstallation, web: DemoWeb, blocker: psycopg.Connection[Any]
 ) -> http.client.HTTPConnection:
     """Return the connection of a POST that waits for a lock of `blocker`."""
     blocker.execute("LOCK TABLE turno.tickets IN EXCLUSIVE MODE")
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
-    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+    token = development_token(example.settings, user="ana", tenants=["suc0001"])
     connection.request(
         "POST", "/api/jobs/batch_invoicing", json.dumps({"payload": {"order_ids": [1]}}),
         {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"},
     )  # fmt: skip
-    assert wait_until(lambda: world.rows(WAITING) != [], within=20)
+    assert wait_until(lambda: example.rows(WAITING) != [], within=20)
     return connection
 
 
-def test_shutdown_answers_a_request_that_waits_too_long(world: ExampleInstallation) -> None:
-    with web_that_dies(world, "") as web, psycopg.connect(world.url) as blocker:
-        connection = submission_that_waits(world, web, blocker)
-        session = world.rows(WAITING)[0]["pid"]
+def test_shutdown_answers_a_request_that_waits_too_long(example: ExampleInstallation) -> None:
+    with web_that_dies(example, "") as web, psycopg.connect(example.url) as blocker:
+        connection = submission_that_waits(example, web, blocker)
+        session = example.rows(WAITING)[0]["pid"]
         stop(session)  # or the lock timeout would end the request within the grace period
         try:
             for child in web_processes(web):
@@ -114,18 +114,18 @@ def test_shutdown_answers_a_request_that_waits_too_long(world: ExampleInstallati
             connection.close()
 
 
-def test_web_death_inside_transaction_leaves_nothing(world: ExampleInstallation) -> None:
+def test_web_death_inside_transaction_leaves_nothing(example: ExampleInstallation) -> None:
     """Between insert and commit: the session's end ends the transaction."""
-    with web_that_dies(world, "") as web:
-        blocker = psycopg.connect(world.url)
-        connection = submission_that_waits(world, web, blocker)
+    with web_that_dies(example, "") as web:
+        blocker = psycopg.connect(example.url)
+        connection = submission_that_waits(example, web, blocker)
         for child in web_processes(web):
             os.kill(child, signal.SIGKILL)
         with pytest.raises((http.client.HTTPException, OSError)):
             connection.getresponse()
         connection.close()
         # The server notices within its check interval, lock or no lock.
-        assert wait_until(lambda: world.rows(WAITING) == [], within=10)
+        assert wait_until(lambda: example.rows(WAITING) == [], within=10)
         blocker.close()
-    assert world.rows("SELECT 1 FROM background_jobs") == []
-    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert example.rows("SELECT 1 FROM background_jobs") == []
+    assert example.rows("SELECT 1 FROM turno.tickets") == []

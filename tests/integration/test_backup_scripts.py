@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.servers.postgres_binaries import find_binaries
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ INSERT INTO saved_webhooks (job_id, url) VALUES (:'waiting', 'https://x'), (:'en
 """
 
 
-def environment_of(world: ExampleInstallation, cluster: Cluster) -> dict[str, str]:
+def environment_of(example: ExampleInstallation, cluster: Cluster) -> dict[str, str]:
     return {
         "PATH": f"{find_binaries()}:{os.environ['PATH']}",
         "PGHOST": str(cluster.socket_directory),
         "PGPORT": str(cluster.port),
         "PGUSER": "postgres",
         "PGPASSWORD": cluster.files.password,
-        "PGDATABASE": str(conninfo_to_dict(world.url)["dbname"]),
+        "PGDATABASE": str(conninfo_to_dict(example.url)["dbname"]),
     }
 
 
-def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: str) -> str:
+def put_back(example: ExampleInstallation, cluster: Cluster, folder: Path, slug: str) -> str:
     """Run restore-tenant.sh on a broken backup; return its message, as it must not succeed."""
-    (folder / "pg_restore").write_text(BROKEN.format(schema=world.one.schema))
+    (folder / "pg_restore").write_text(BROKEN.format(schema=example.one.schema))
     (folder / "pg_restore").chmod(0o700)
-    environment = environment_of(world, cluster)
+    environment = environment_of(example, cluster)
     done = subprocess.run(
         [SCRIPTS / "restore-tenant.sh", folder, slug],
         env=environment | {"PATH": f"{folder}:{environment['PATH']}"},
@@ -64,32 +64,32 @@ def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: s
 
 
 def test_tenant_at_work_is_not_restored_nor_by_half(
-    world: ExampleInstallation, cluster: Cluster, tmp_path: Path
+    example: ExampleInstallation, cluster: Cluster, tmp_path: Path
 ) -> None:
     def refused(slug: str = "suc0001") -> str:
-        return put_back(world, cluster, tmp_path, slug)
+        return put_back(example, cluster, tmp_path, slug)
 
-    job = world.enqueue({"order_ids": [1]})
+    job = example.enqueue({"order_ids": [1]})
     assert refused("suc0009") == "there is no active tenant suc0009; nothing was changed\n"
     assert refused() == "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed\n"
-    claim = world.here.claim(job)
+    claim = example.here.claim(job)
     pause = "UPDATE turno.tenants SET paused_at = clock_timestamp() WHERE slug = ANY (%s)"
-    world.rows(pause, ["suc0001", "suc0002"])
+    example.rows(pause, ["suc0001", "suc0002"])
     assert "jobs of suc0001 are running" in refused()
     assert claim is not None
-    world.here.execute(claim)
+    example.here.execute(claim)
     # The backup has the first tenant alone.
     assert refused("suc0002").startswith("suc0002 is not in the backup: it was added, or added again, after it;")
     assert "division by zero" in refused()
-    assert world.job(job)["status"] == "completed"
-    world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert example.job(job)["status"] == "completed"
+    example.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
-def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(world: ExampleInstallation, cluster: Cluster) -> None:
+def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(example: ExampleInstallation, cluster: Cluster) -> None:
     def refused(slug: str = "suc0001") -> str:
         done = subprocess.run(
-            [SCRIPTS / "move-tenant.sh", world.url, world.url, slug],
-            env=environment_of(world, cluster),
+            [SCRIPTS / "move-tenant.sh", example.url, example.url, slug],
+            env=environment_of(example, cluster),
             capture_output=True,
             text=True,
             check=False,
@@ -97,43 +97,43 @@ def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(world: ExampleInstal
         assert done.returncode != 0, done.stdout
         return done.stderr
 
-    job = world.enqueue({"order_ids": [1]})
+    job = example.enqueue({"order_ids": [1]})
     assert refused("suc0009") == "the new cell has no active tenant suc0009; nothing was changed\n"
     assert refused().startswith("in the new cell suc0001 is at work: turno tenant set suc0001 --paused")
-    claim = world.here.claim(job)
-    world.rows("UPDATE turno.tenants SET paused_at = clock_timestamp()")
+    claim = example.here.claim(job)
+    example.rows("UPDATE turno.tenants SET paused_at = clock_timestamp()")
     assert refused().startswith("in the new cell jobs of suc0001 are running")
     assert claim is not None
-    world.here.execute(claim)
+    example.here.execute(claim)
     assert refused() == "in the new cell suc0001 has jobs already; nothing was changed\n"
-    assert world.job(job)["status"] == "completed"
-    world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert example.job(job)["status"] == "completed"
+    example.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
-def test_control_rows_of_a_tenant_are_derived(world: ExampleInstallation, cluster: Cluster, tmp_path: Path) -> None:
-    world.odd = True
-    waiting, ended, failed = (world.enqueue({"how": how}, handler=Odd) for how in ("ok", "ok", "permanent"))
-    half_done = world.enqueue({"how": "items", "number": 3, "text": "0,2"}, handler=Odd)
+def test_control_rows_of_a_tenant_are_derived(example: ExampleInstallation, cluster: Cluster, tmp_path: Path) -> None:
+    example.faulty = True
+    waiting, ended, failed = (example.enqueue({"how": how}, handler=Faulty) for how in ("ok", "ok", "permanent"))
+    half_done = example.enqueue({"how": "items", "number": 3, "text": "0,2"}, handler=Faulty)
     for job in (ended, failed, half_done):
-        claim = world.here.claim(job)
+        claim = example.here.claim(job)
         assert claim is not None
-        world.here.execute(claim)
+        example.here.execute(claim)
     letters = "SELECT job_id, outcome, error, items_done, items_failed FROM turno.dead_letters ORDER BY job_id"
-    before = world.rows(letters)
+    before = example.rows(letters)
     assert [row["job_id"] for row in before] == sorted([failed, half_done])
     (tmp_path / "saved.sql").write_text(SAVED)
     subprocess.run(
-        ["psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--set=tenant={world.one.id}",
-         f"--set=schema={world.one.schema}", f"--set=waiting={waiting}", f"--set=ended={ended}",
+        ["psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--set=tenant={example.one.id}",
+         f"--set=schema={example.one.schema}", f"--set=waiting={waiting}", f"--set=ended={ended}",
          f"--file={tmp_path}/saved.sql", f"--file={SCRIPTS}/derived.sql"],
-        env=environment_of(world, cluster), check=True, capture_output=True,
+        env=environment_of(example, cluster), check=True, capture_output=True,
     )  # fmt: skip
     # The webhooks of an ended job were delivered.
-    assert world.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
-        {"job_id": waiting, "tenant_id": world.one.id}
+    assert example.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
+        {"job_id": waiting, "tenant_id": example.one.id}
     ]
-    assert world.rows(letters) == before
-    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert example.rows(letters) == before
+    assert example.rows("SELECT 1 FROM turno.tickets") == []
 
 
 @pytest.mark.parametrize(

@@ -19,54 +19,54 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world) as running:
+def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_example) as running:
         yield running
 
 
-def client_of(world: ExampleInstallation, web: DemoWeb) -> Client:
-    token = headers_of(world)["Authorization"].removeprefix("Bearer ")
+def client_of(example: ExampleInstallation, web: DemoWeb) -> Client:
+    token = headers_of(example)["Authorization"].removeprefix("Bearer ")
     return Client(web.url, tenant="suc0001", token=token)
 
 
-def jobs(world: ExampleInstallation) -> list[UUID]:
-    return [row["id"] for row in world.rows("SELECT id FROM background_jobs")]
+def jobs(example: ExampleInstallation) -> list[UUID]:
+    return [row["id"] for row in example.rows("SELECT id FROM background_jobs")]
 
 
-def test_program_of_a_partner_learns_the_end_of_its_batch(world: ExampleInstallation, web: DemoWeb) -> None:
-    token = headers_of(world)["Authorization"].removeprefix("Bearer ")
-    asked = (web.url, lambda: token, "june", world.order_ids()[:2])
+def test_program_of_a_partner_learns_the_end_of_its_batch(example: ExampleInstallation, web: DemoWeb) -> None:
+    token = headers_of(example)["Authorization"].removeprefix("Bearer ")
+    asked = (web.url, lambda: token, "june", example.order_ids()[:2])
     found = invoice(*asked)
     assert found is not None
     assert (found["status"], found["result"]["invoiced"], found["error"]) == ("completed", 2, None)
     assert invoice(*asked) == found
-    assert len(jobs(world)) == 1
+    assert len(jobs(example)) == 1
     with pytest.raises(SystemExit, match="order_ids"):
         invoice(web.url, lambda: token, "july", [])
 
 
-def test_a_job_is_followed_to_its_end(world: ExampleInstallation, web: DemoWeb) -> None:
-    client, job_id = client_of(world, web), world.enqueue({"order_ids": [1]})
+def test_a_job_is_followed_to_its_end(example: ExampleInstallation, web: DemoWeb) -> None:
+    client, job_id = client_of(example, web), example.enqueue({"order_ids": [1]})
     seen = []
     for job in client.follow(str(job_id)):
         seen.append((job.status, job.progress["done"]))
         if len(seen) == 1:
-            move(world, job_id, 40)
+            move(example, job_id, 40)
         elif not job.ended:
-            end(world, job_id)
+            end(example, job_id)
     assert (seen[0], seen[1], seen[-1][0]) == (("pending", 0), ("pending", 40), "completed")
 
 
-def test_cancelled_job_ends_and_foreign_job_is_unknown(world: ExampleInstallation, web: DemoWeb) -> None:
-    client, job_id = client_of(world, web), str(world.enqueue({"order_ids": [1]}))
+def test_cancelled_job_ends_and_foreign_job_is_unknown(example: ExampleInstallation, web: DemoWeb) -> None:
+    client, job_id = client_of(example, web), str(example.enqueue({"order_ids": [1]}))
     client.cancel(job_id)
     assert client.wait(job_id, timeout=60).status == "cancelled"
     with pytest.raises(Refused) as refused:
-        client.get(str(world.enqueue({"order_ids": [1]}, tenant=world.tenants["suc0002"])))
+        client.get(str(example.enqueue({"order_ids": [1]}, tenant=example.tenants["suc0002"])))
     assert (refused.value.status, refused.value.kind) == (404, "not-found")
 
 
-def test_server_killed_after_commit_is_retried_with_one_job(world: ExampleInstallation) -> None:
-    with web_of(world, TURNO_CRASH_AT="accepted") as web:
-        job = client_of(world, web).submit("batch_invoicing", {"order_ids": world.order_ids()[:1]})
-        assert [str(found) for found in jobs(world)] == [job.id]
+def test_server_killed_after_commit_is_retried_with_one_job(example: ExampleInstallation) -> None:
+    with web_of(example, TURNO_CRASH_AT="accepted") as web:
+        job = client_of(example, web).submit("batch_invoicing", {"order_ids": example.order_ids()[:1]})
+        assert [str(found) for found in jobs(example)] == [job.id]

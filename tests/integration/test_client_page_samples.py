@@ -65,18 +65,18 @@ def test_a_sample_may_leave_things_out() -> None:
 
 
 @pytest.fixture
-def answers(world: ExampleInstallation) -> list[Any]:
+def answers(example: ExampleInstallation) -> list[Any]:
     """The API's answers to the requests of the page: a batch with orders invoiced before, or unknown."""
-    orders = [*world.order_ids()[:2], 999_999]
-    world.attempt(world.enqueue({"order_ids": orders[:2]}))
-    token = development_token(world.settings, user="ana", tenants=("suc0001",))
+    orders = [*example.order_ids()[:2], 999_999]
+    example.attempt(example.enqueue({"order_ids": orders[:2]}))
+    token = development_token(example.settings, user="ana", tenants=("suc0001",))
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001"}
-    with web_of(world) as web:
+    with web_of(example) as web:
         client = web.test_client()
         accepted = client.post("/api/jobs/batch_invoicing", headers=headers, json={"payload": {"order_ids": orders}})
         job = accepted.headers["Location"]
         waiting = client.get(job, headers=headers)
-        world.attempt(UUID(accepted.get_json()["job_id"]))
+        example.attempt(UUID(accepted.get_json()["job_id"]))
         ended = [client.get(path, headers=headers) for path in (job, f"{job}/items?state=failed")]
         return [answer.get_json() for answer in (accepted, waiting, *ended)]
 

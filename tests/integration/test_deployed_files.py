@@ -49,13 +49,13 @@ def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
     return command
 
 
-def test_crontab_line_runs_passes_without_shell_settings(world: ExampleInstallation, tmp_path: Path) -> None:
+def test_crontab_line_runs_passes_without_shell_settings(example: ExampleInstallation, tmp_path: Path) -> None:
     settings, log, executed = tmp_path / "turno.env", tmp_path / "cleanup.log", tmp_path / "executed"
     # The tests' own address has an & in it, as `?sslmode=verify-full&sslrootcert=…` does.
-    assert "&" in world.url
+    assert "&" in example.url
     given = {
-        "DATABASE_URL": world.url,
-        "TURNO_MASTER_KEY": world.environment["TURNO_MASTER_KEY"],
+        "DATABASE_URL": example.url,
+        "TURNO_MASTER_KEY": example.environment["TURNO_MASTER_KEY"],
         "X": f"$(touch {executed})`id`",
     }
     settings.write_text("".join(f"{name}={value}\n" for name, value in given.items()), encoding="utf-8")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OddPayload:
+class FaultyPayload:
     """The deed's name, with a word and a number for it."""
 
     how: str
@@ -23,10 +23,10 @@ class OddPayload:
 def write(job: JobContext, country: str = "written") -> None:
     """Leave a trace in the tenant's business tables."""
     job.connection.execute(
-        "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', %s)",
-        (f"ODD{job.attempt}", country),
+        "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Faulty', 'registered', %s)",
+        (f"FAULTY{job.attempt}", country),
     )
 
 
 # By the name in a payload; filled by tests.misbehaving_handlers, and by single tests.
-DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {}
+DEEDS: dict[str, Callable[[JobContext, FaultyPayload], Any]] = {}

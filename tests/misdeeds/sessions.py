@@ -8,12 +8,12 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
-from tests.misdeeds.deed import OddPayload
+from tests.misdeeds.deed import FaultyPayload
 from turno.errors import PermanentFailure
 from turno.jobs.job_context import JobContext
 
 
-def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def who(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Return the session's user and its state."""
     with job.connection.cursor() as cursor:
         cursor.execute(
@@ -33,24 +33,24 @@ def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 KEPT: list[psycopg.Connection[Any]] = []
 
 
-def keep_the_session(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def keep_the_session(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     KEPT.append(job.connection)
     return {}
 
 
-def use_a_kept_session(_job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def use_a_kept_session(_job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     KEPT[-1].execute("DELETE FROM customers WHERE false")
     return {}
 
 
-def change_the_adapters(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def change_the_adapters(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Have numbers and truths come as text."""
     for name in ("int4", "int8", "bool", "uuid", "jsonb"):
         job.connection.adapters.register_loader(name, TextLoader)
     return {}
 
 
-def change_the_modes(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def change_the_modes(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     job.connection.execute("COMMIT")
     job.connection.autocommit = False
     job.connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
@@ -59,12 +59,12 @@ def change_the_modes(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
-def change_the_modes_and_give_up(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+def change_the_modes_and_give_up(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
     change_the_modes(job, payload)
     raise PermanentFailure("enough")
 
 
-def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+def mess(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
     """Leave the session changed, in the way that `text` names."""
     found = who(job, payload)
     match payload.text:
@@ -82,14 +82,14 @@ def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return found
 
 
-def leave_settings(job: JobContext, payload: OddPayload) -> None:
+def leave_settings(job: JobContext, payload: FaultyPayload) -> None:
     """Make a session's settings permanent by a commit, then fail."""
     job.connection.execute(payload.text.encode())
     job.checkpoint(1)
     raise ValueError("after the settings")
 
 
-def dict_rows(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+def dict_rows(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Return the format of a row, and leave the session with another factory."""
     row = job.connection.execute("SELECT 1 AS one").fetchone()
     job.connection.row_factory = dict_row

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
-from tests.installation import WORLDS, clone_world
+from tests.installation import EXAMPLES, clone_example
 from tests.mutants.copied_tree import copied_tree
 from turno.servers.postgres_binaries import find_binaries
 from turno.testing import processes
@@ -38,7 +38,7 @@ PLUGINS = (
     *("-p", "tests.mutants.witness"),
     *("-p", "tests.mutants.short_waits"),
 )
-# A template of a world was made with every guard in place. Building on its clone defines all functions again, but
+# A template of an example was made with every guard in place. Building on its clone defines all functions again, but
 # neither repeats the steps of a schema nor everything that tenancy does: without a guard of these, a run builds anew.
 TENANCY, STEPS = "turno/tenancy/", "/schema/"
 # Variables that would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
@@ -63,8 +63,8 @@ class PreparedCheckout:
         with ExitStack() as stack:
             self.tree = stack.enter_context(copied_tree())
             self._cluster = stack.enter_context(quick_server(find_binaries()))
-            for name in WORLDS:
-                with clone_world(self._cluster, self.tree.parent, name):
+            for name in EXAMPLES:
+                with clone_example(self._cluster, self.tree.parent, name):
                     pass  # from now on its template is on the server
             self._forks = stack.enter_context(
                 subprocess.Popen(

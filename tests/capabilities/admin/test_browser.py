@@ -54,20 +54,20 @@ def at(site: Site, path: str) -> str:
 @pytest.fixture(scope="module")
 def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
     """Ten thousand of everything, a lost worker, a paused tenant, and a batch of which one order failed."""
-    world = module_site.world
-    world.forget()
-    job = world.enqueue({"order_ids": [10248, 1]})
-    world.start_worker(job).wait(60)
+    example = module_site.example
+    example.forget()
+    job = example.enqueue({"order_ids": [10248, 1]})
+    example.start_worker(job).wait(60)
     for statement in FILL.replace("%", "%%").split(";\n"):
-        world.rows(statement)
-    world.rows(LOGGED, job)
+        example.rows(statement)
+    example.rows(LOGGED, job)
     # Tickets without a job and silent workers would be repaired by the maintenance of the web.
-    world.rows(LEASED, LEASES)
-    with psycopg.connect(world.url) as holder:
+    example.rows(LEASED, LEASES)
+    with psycopg.connect(example.url) as holder:
         holder.execute("SELECT FROM turno.leases WHERE name = ANY (%s) FOR UPDATE", (LEASES,))
         yield module_site, job
-    world.forget()
-    world.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
+    example.forget()
+    example.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
 
 
 SCREENS = {
@@ -164,7 +164,7 @@ def test_page_is_live_while_visible_and_silent_while_hidden(busy: tuple[Site, UU
     with site.visitor("eva", operator=True) as page:
         page.clock.install()
         page.goto(at(site, ""))
-        site.world.rows("UPDATE turno.tenants SET weight = 42 WHERE slug = 'suc0001'")
+        site.example.rows("UPDATE turno.tenants SET weight = 42 WHERE slug = 'suc0001'")
         page.locator("#others summary").click()
         page.locator("#tenant-suc0001 a").focus()
         page.clock.run_for(6_000)

@@ -556,7 +556,7 @@ def test_operators_see_failed_deliveries_and_resend_them(service: Service) -> No
     assert "notice=set" in act(do="add", url="https://hooks.example/in?key=secret", tenant="north")
     service.rows(
         "INSERT INTO turno.webhooks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
-        " SELECT gen_random_uuid(), tenant_id, url, id, 'it answered 500', 'infinity', 'odd', 'failed', now()"
+        " SELECT gen_random_uuid(), tenant_id, url, id, 'it answered 500', 'infinity', 'faulty', 'failed', now()"
         " FROM turno.webhook_addresses"
     )
     page = eva.get("/admin/webhooks").text

@@ -34,8 +34,8 @@ AT_ONCE = (timedelta(0),)
 
 
 @pytest.fixture(autouse=True)
-def maintained(world: ExampleInstallation) -> None:
-    world.rows(
+def maintained(example: ExampleInstallation) -> None:
+    example.rows(
         "INSERT INTO turno.leases (name, holder, until) VALUES ('steady sweeps', 'x', now() + interval '1 hour')"
         " ON CONFLICT (name) DO UPDATE SET until = excluded.until"
     )
@@ -53,19 +53,19 @@ def mail() -> Iterator[alert_receivers.MailServer]:
         yield place
 
 
-def alerts(world: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ONCE, **terms: Any) -> Alerts:
+def alerts(example: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ONCE, **terms: Any) -> Alerts:
     @contextmanager
     def connect() -> Iterator[psycopg.Connection[Any]]:
-        with service_session(world.logins, world.logins.operator, application="test") as operator:
+        with service_session(example.logins, example.logins.operator, application="test") as operator:
             yield operator
 
     given: dict[str, Any] = {"dead_after": timedelta(seconds=30), "repeat": timedelta(hours=4)}
     return Alerts(connect=connect, receivers=receivers, pauses=pauses, **given | terms)
 
 
-def recover(world: ExampleInstallation, minutes: int = 3) -> None:
-    settle_failures(world)
-    world.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
+def recover(example: ExampleInstallation, minutes: int = 3) -> None:
+    settle_failures(example)
+    example.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
 
 
 def events(place: Hook) -> list[tuple[str, str | None]]:
@@ -77,28 +77,28 @@ def by_mail(url: str) -> Email:
 
 
 def test_tenant_failure_is_alerted_once_and_for_it_alone(
-    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
+    example: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url))
+    told = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url))
     told.run_round()
     assert (webhook.taken, mail.mails) == ([], [])
-    end_jobs(world, world.other, failed=1)
+    end_jobs(example, example.other, failed=1)
     for _ in range(3):
         told.run_round()
-    assert events(webhook) == [("raised", world.other.slug)]
+    assert events(webhook) == [("raised", example.other.slug)]
     (one,) = mail.mails
-    subject = f"Turno: import fails in {world.other.slug}: 1 of 1 in the last hour, TimeoutError: bank did not answer"
+    subject = f"Turno: import fails in {example.other.slug}: 1 of 1 in the last hour, TimeoutError: bank did not answer"
     assert one["Subject"].strip() == subject
     assert one["To"] == "ops@shop.example"
-    assert f"run `turno job list --tenant {world.other.slug}" in one.get_content()
-    assert world.one.slug not in str(one)
+    assert f"run `turno job list --tenant {example.other.slug}" in one.get_content()
+    assert example.one.slug not in str(one)
 
 
-def test_failure_in_many_tenants_is_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    for tenant in (world.one, world.other):
-        end_jobs(world, tenant, failed=1_000)
-        end_jobs(world, tenant, failed=1, error="TimeoutError: no route")
+def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    for tenant in (example.one, example.other):
+        end_jobs(example, tenant, failed=1_000)
+        end_jobs(example, tenant, failed=1, error="TimeoutError: no route")
     for _ in range(2):
         told.run_round()
     ((one,),) = [body["events"] for body in webhook.taken]
@@ -108,43 +108,43 @@ def test_failure_in_many_tenants_is_one_alert(world: ExampleInstallation, webhoo
     )
 
 
-def test_old_failures_of_an_alert_raise_no_second(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    end_jobs(world, world.one, failed=100)
+def test_old_failures_of_an_alert_raise_no_second(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    end_jobs(example, example.one, failed=100)
     told.run_round()
-    world.rows("UPDATE turno.dead_letters SET died_at = died_at - interval '2 hours'")
-    world.rows("DELETE FROM turno.statistics")
-    world.rows("UPDATE turno.alert_states SET seen_at = seen_at - interval '3 minutes'")
+    example.rows("UPDATE turno.dead_letters SET died_at = died_at - interval '2 hours'")
+    example.rows("DELETE FROM turno.statistics")
+    example.rows("UPDATE turno.alert_states SET seen_at = seen_at - interval '3 minutes'")
     told.run_round()
-    assert events(webhook) == [("raised", world.one.slug)]
-    recover(world)
+    assert events(webhook) == [("raised", example.one.slug)]
+    recover(example)
     told.run_round()
-    assert events(webhook)[1:] == [("recovered", world.one.slug)]
+    assert events(webhook)[1:] == [("recovered", example.one.slug)]
 
 
-def test_many_rare_errors_of_a_type_are_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
+def test_many_rare_errors_of_a_type_are_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
     for number in range(9):
-        end_jobs(world, world.one, failed=1, completed=4, error=f"Error{number}: it fails")
-    alerts(world, Webhook(webhook.url, generic)).run_round()
-    assert events(webhook) == [("raised", world.one.slug)]
+        end_jobs(example, example.one, failed=1, completed=4, error=f"Error{number}: it fails")
+    alerts(example, Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == [("raised", example.one.slug)]
 
 
 def test_late_message_has_present_counts_by_weight(
-    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
+    example: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url), public_url="https://turno.example")
+    told = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url), public_url="https://turno.example")
     webhook.status = 500
-    end_jobs(world, world.one, "export", failed=1)
+    end_jobs(example, example.one, "export", failed=1)
     told.run_round()
-    end_jobs(world, world.one, "export", failed=1)
-    end_jobs(world, world.other, failed=5)
+    end_jobs(example, example.one, "export", failed=1)
+    end_jobs(example, example.other, failed=5)
     told.run_round()
     webhook.status = 200
     told.run_round()
     (body,) = webhook.taken
     assert [one["sentence"].partition(" in the last hour")[0] for one in body["events"]] == [
-        f"import fails in {world.other.slug}: 5 of 5",
-        f"export fails in {world.one.slug}: 2 of 2",
+        f"import fails in {example.other.slug}: 5 of 5",
+        f"export fails in {example.one.slug}: 2 of 2",
     ]
     assert body["page"] == "https://turno.example/admin"
     assert body["text"].splitlines()[-1] == body["page"]
@@ -152,126 +152,126 @@ def test_late_message_has_present_counts_by_weight(
 
 
 def test_a_new_receiver_gets_present_alerts_once(
-    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
+    example: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    end_jobs(world, world.one, failed=1)
-    alerts(world, by_mail(mail.url)).run_round()
-    both = alerts(world, by_mail(mail.url), Webhook(webhook.url, generic))
+    end_jobs(example, example.one, failed=1)
+    alerts(example, by_mail(mail.url)).run_round()
+    both = alerts(example, by_mail(mail.url), Webhook(webhook.url, generic))
     for _ in range(2):
         both.run_round()
-    assert (events(webhook), len(mail.mails)) == ([("raised", world.one.slug)], 1)
+    assert (events(webhook), len(mail.mails)) == ([("raised", example.one.slug)], 1)
 
 
-def test_alert_threshold_prefers_tenant_then_type(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    for tenant in (world.one, world.other):
-        end_jobs(world, tenant, failed=2, completed=8)
-    with service_session(world.logins, world.logins.operator, application="test") as operator:
+def test_alert_threshold_prefers_tenant_then_type(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    for tenant in (example.one, example.other):
+        end_jobs(example, tenant, failed=2, completed=8)
+    with service_session(example.logins, example.logins.operator, application="test") as operator:
         set_type(operator, "import", {"alert_failure_percent": 50}, by="eva")
         told.run_round()
         assert events(webhook) == []
-        set_tenant(operator, world.other.slug, {"alert_failure_percent": 20}, by="eva")
+        set_tenant(operator, example.other.slug, {"alert_failure_percent": 20}, by="eva")
         told.run_round()
         assert events(webhook) == [("raised", None)]
-        set_tenant(operator, world.other.slug, {"alert_failure_percent": None}, by="eva")
+        set_tenant(operator, example.other.slug, {"alert_failure_percent": None}, by="eva")
         set_type(operator, "import", {"alert_failure_percent": None}, by="eva")
 
 
-def test_maximum_wait_is_by_tenant_type_or_default(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    world.rows("INSERT INTO turno.exec_hosts VALUES ('here', '{batch_invoicing}', '{1}', now())")
-    for tenant in (world.one, world.other):
-        world.enqueue({"order_ids": [1]}, tenant=tenant)
-    world.rows("UPDATE turno.tickets SET run_at = now() - interval '10 minutes'")
-    with service_session(world.logins, world.logins.operator, application="test") as operator:
+def test_maximum_wait_is_by_tenant_type_or_default(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    example.rows("INSERT INTO turno.exec_hosts VALUES ('here', '{batch_invoicing}', '{1}', now())")
+    for tenant in (example.one, example.other):
+        example.enqueue({"order_ids": [1]}, tenant=tenant)
+    example.rows("UPDATE turno.tickets SET run_at = now() - interval '10 minutes'")
+    with service_session(example.logins, example.logins.operator, application="test") as operator:
         set_type(operator, "batch_invoicing", {"alert_wait_minutes": 30}, by="eva")
         told.run_round()
         assert events(webhook) == []
-        set_tenant(operator, world.one.slug, {"alert_wait_minutes": 9}, by="eva")
+        set_tenant(operator, example.one.slug, {"alert_wait_minutes": 9}, by="eva")
         told.run_round()
-        assert events(webhook) == [("raised", world.one.slug)]
-        set_tenant(operator, world.one.slug, {"alert_wait_minutes": None}, by="eva")
+        assert events(webhook) == [("raised", example.one.slug)]
+        set_tenant(operator, example.one.slug, {"alert_wait_minutes": None}, by="eva")
 
 
-def test_slack_gets_a_text(world: ExampleInstallation, webhook: Hook) -> None:
-    end_jobs(world, world.one, failed=1)
-    alerts(world, Webhook(webhook.url, slack, name="slack")).run_round()
+def test_slack_gets_a_text(example: ExampleInstallation, webhook: Hook) -> None:
+    end_jobs(example, example.one, failed=1)
+    alerts(example, Webhook(webhook.url, slack, name="slack")).run_round()
     (body,) = webhook.taken
-    assert body["text"].startswith(f"*Turno: import fails in {world.one.slug}: 1 of 1")
+    assert body["text"].startswith(f"*Turno: import fails in {example.one.slug}: 1 of 1")
 
 
-def test_recovery_is_sent_once_and_a_relapse_again(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    end_jobs(world, world.one, failed=1)
+def test_recovery_is_sent_once_and_a_relapse_again(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    end_jobs(example, example.one, failed=1)
     told.run_round()
-    recover(world)
+    recover(example)
     for _ in range(2):
         told.run_round()
-    end_jobs(world, world.one, failed=1)
+    end_jobs(example, example.one, failed=1)
     told.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "recovered", "raised"]
 
 
-def test_paused_problem_has_not_recovered(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
+def test_paused_problem_has_not_recovered(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
     for _ in range(3):
-        end_jobs(world, world.one, failed=1)
+        end_jobs(example, example.one, failed=1)
         told.run_round()
-        recover(world, minutes=1)
+        recover(example, minutes=1)
         told.run_round()
     assert [event for event, _ in events(webhook)] == ["raised"]
 
 
-def test_lasting_alert_is_repeated_after_the_period(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    end_jobs(world, world.one, failed=1)
+def test_lasting_alert_is_repeated_after_the_period(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    end_jobs(example, example.one, failed=1)
     told.run_round()
-    world.rows("UPDATE turno.alert_states SET told_at = told_at - interval '4 hours'")
+    example.rows("UPDATE turno.alert_states SET told_at = told_at - interval '4 hours'")
     for _ in range(2):
         told.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "repeated"]
 
 
-def test_changed_counts_are_the_same_alert(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    for tenant in (world.one, world.one, world.other):
-        end_jobs(world, tenant, failed=2, completed=1)
+def test_changed_counts_are_the_same_alert(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    for tenant in (example.one, example.one, example.other):
+        end_jobs(example, tenant, failed=2, completed=1)
         told.run_round()
-    assert events(webhook) == [("raised", world.one.slug)]
+    assert events(webhook) == [("raised", example.one.slug)]
 
 
-def test_few_failures_among_many_ends_are_no_alert(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic))
-    end_jobs(world, world.one, failed=1, completed=10)
+def test_few_failures_among_many_ends_are_no_alert(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic))
+    end_jobs(example, example.one, failed=1, completed=10)
     told.run_round()
     assert webhook.taken == []
-    end_jobs(world, world.one, failed=1)
+    end_jobs(example, example.one, failed=1)
     told.run_round()
-    assert events(webhook) == [("raised", world.one.slug)]
+    assert events(webhook) == [("raised", example.one.slug)]
 
 
 @pytest.mark.parametrize(("done", "failed", "raised"), [(0, 3, True), (9, 1, True), (497, 3, False)])
 def test_failed_items_raise_an_alert_from_a_percentage(
-    world: ExampleInstallation, webhook: Hook, done: int, failed: int, *, raised: bool
+    example: ExampleInstallation, webhook: Hook, done: int, failed: int, *, raised: bool
 ) -> None:
-    fail_items(world, world.one, done=done, failed=failed)
-    alerts(world, Webhook(webhook.url, generic)).run_round()
-    assert events(webhook) == ([("raised", world.one.slug)] if raised else [])
+    fail_items(example, example.one, done=done, failed=failed)
+    alerts(example, Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == ([("raised", example.one.slug)] if raised else [])
 
 
-def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInstallation, webhook: Hook) -> None:
-    world.rows(
+def test_ten_thousand_failures_of_many_types_are_one_message(example: ExampleInstallation, webhook: Hook) -> None:
+    example.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
         " SELECT %s, 'type-' || n %% 200, 'failed', ARRAY[1], ARRAY[1] FROM generate_series(1, 10000) AS n",
-        world.one.id,
+        example.one.id,
     )
-    world.rows(
+    example.rows(
         "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error)"
         " SELECT gen_random_uuid(), %s, 'type-' || n %% 200, 'Boom' FROM generate_series(1, 10000) AS n",
-        world.one.id,
+        example.one.id,
     )
-    world.rows("SELECT turno.count_outcomes(100000)")
-    told = alerts(world, Webhook(webhook.url, generic))
+    example.rows("SELECT turno.count_outcomes(100000)")
+    told = alerts(example, Webhook(webhook.url, generic))
     told.run_round()
     (body,) = webhook.taken
     assert len(body["events"]) == 200
@@ -281,64 +281,64 @@ def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInsta
     assert len(webhook.taken) == 1
 
 
-def test_hour_of_errors_500_loses_no_alert_and_sends_few(world: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(world, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
+def test_hour_of_errors_500_loses_no_alert_and_sends_few(example: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(example, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
     webhook.status = 500
-    end_jobs(world, world.one, failed=1)
+    end_jobs(example, example.one, failed=1)
     for minutes in range(0, 60, 5):
         if minutes == 30:
-            end_jobs(world, world.other, "export", failed=1)
+            end_jobs(example, example.other, "export", failed=1)
         told.run_round()
-        world.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
+        example.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
     assert 4 <= webhook.tries <= 6
     webhook.status = 200
-    world.rows("UPDATE turno.alert_receivers SET next_at = now()")
+    example.rows("UPDATE turno.alert_receivers SET next_at = now()")
     for _ in range(2):
         told.run_round()
     assert len(webhook.taken) == 1
-    assert events(webhook) == [("raised", world.other.slug), ("raised", world.one.slug)]
+    assert events(webhook) == [("raised", example.other.slug), ("raised", example.one.slug)]
 
 
 def test_hanging_receiver_delays_neither_round_nor_peers(
-    world: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turno.capabilities.alerts.rounds.ROUND_SECONDS", 2.0)
     monkeypatch.setattr("turno.mail.ANSWERS_WITHIN", 30)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
         port = silent.getsockname()[1]
         email = by_mail(f"smtp://127.0.0.1:{port}")
-        told = alerts(world, email, Webhook(webhook.url, generic))
-        end_jobs(world, world.one, failed=1)
+        told = alerts(example, email, Webhook(webhook.url, generic))
+        end_jobs(example, example.one, failed=1)
         began = monotonic()
         told.run_round()
         assert monotonic() - began < 6  # a delivery by mail gives up after 7 s
-    assert events(webhook) == [("raised", world.one.slug)]
-    with service_session(world.logins, world.logins.operator, application="test") as operator:
+    assert events(webhook) == [("raised", example.one.slug)]
+    with service_session(example.logins, example.logins.operator, application="test") as operator:
         (waiting,) = alert_states.pending(operator)
     assert (waiting["receiver"], waiting["events"], waiting["tries"]) == ("email", 1, 1)
 
 
 def test_error_hides_the_password_of_an_address(
-    world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
+    example: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     webhook.status = 500
-    end_jobs(world, world.one, failed=1)
-    alerts(world, Webhook(webhook.url, generic)).run_round()
+    end_jobs(example, example.one, failed=1)
+    alerts(example, Webhook(webhook.url, generic)).run_round()
     assert "alerts were not delivered by webhook" in caplog.text
     assert "secret" not in caplog.text
 
 
 def test_quiet_hours_alert_the_log_and_others_afterwards(
-    world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
+    example: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = datetime.now(UTC)
     quiet = QuietHours((now - timedelta(hours=1)).time(), (now + timedelta(hours=1)).time(), ZoneInfo("UTC"))
-    end_jobs(world, world.one, failed=1)
-    alerts(world, Log(), Webhook(webhook.url, generic), quiet=quiet).run_round()
+    end_jobs(example, example.one, failed=1)
+    alerts(example, Log(), Webhook(webhook.url, generic), quiet=quiet).run_round()
     assert webhook.tries == 0
-    assert f"alert raised: import fails in {world.one.slug}: 1 of 1" in caplog.text
-    alerts(world, Log(), Webhook(webhook.url, generic)).run_round()
-    assert events(webhook) == [("raised", world.one.slug)]
+    assert f"alert raised: import fails in {example.one.slug}: 1 of 1" in caplog.text
+    alerts(example, Log(), Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == [("raised", example.one.slug)]
 
 
 @pytest.mark.parametrize(
@@ -358,19 +358,19 @@ def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:
     assert hours.now(moment) is quiet
 
 
-def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: alert_receivers.MailServer) -> None:
-    end_jobs(world, world.one, "import\r\nBcc: everybody@shop.example", failed=1)
-    alerts(world, by_mail(mail.url)).run_round()
+def test_a_type_s_name_adds_no_line_to_a_mail(example: ExampleInstallation, mail: alert_receivers.MailServer) -> None:
+    end_jobs(example, example.one, "import\r\nBcc: everybody@shop.example", failed=1)
+    alerts(example, by_mail(mail.url)).run_round()
     (one,) = mail.mails
     assert one["Bcc"] is None
     assert "import??Bcc" in one["Subject"]
 
 
-def test_two_concurrent_rounds_send_one_alert(world: ExampleInstallation, webhook: Hook) -> None:
-    end_jobs(world, world.one, failed=1)
+def test_two_concurrent_rounds_send_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
+    end_jobs(example, example.one, failed=1)
     with (
-        service_session(world.logins, world.logins.operator, application="test") as one,
-        service_session(world.logins, world.logins.operator, application="test") as other,
+        service_session(example.logins, example.logins.operator, application="test") as one,
+        service_session(example.logins, example.logins.operator, application="test") as other,
     ):
         alert = alert_states.Alert(key="k", kind="failures", tenant=None, sentence="it fails", command="look", rank=0)
         for operator in (one, other):

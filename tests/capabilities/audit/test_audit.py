@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.operator, application="turno-admin") as session:
+def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.operator, application="turno-admin") as session:
         yield session
 
 
 def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
-    world.admin.execute("SELECT set_config('turno.actor', 'eva', false)")
+    example.admin.execute("SELECT set_config('turno.actor', 'eva', false)")
     try:
-        add_company(world.admin, world.logins, "initech", "Initech")
-        add_company(world.admin, world.logins, "initech", "Initech")
-        add_tenant(world.admin, world.logins, "suc0009", "initech", migrations=packaged())
-        reset_login(world.admin, world.logins, "suc0009")
-        set_doubt(world.admin, "suc0009", doubt=True)
-        (row,) = world.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
+        add_company(example.admin, example.logins, "initech", "Initech")
+        add_company(example.admin, example.logins, "initech", "Initech")
+        add_tenant(example.admin, example.logins, "suc0009", "initech", migrations=packaged())
+        reset_login(example.admin, example.logins, "suc0009")
+        set_doubt(example.admin, "suc0009", doubt=True)
+        (row,) = example.rows("SELECT id FROM turno.tenants WHERE slug = 'suc0009'")
         pause = timedelta(minutes=1)
-        world.engine.end_turn("repair", row["id"], "locked", first=pause, longest=pause)
-        remove_tenant(world.admin, world.logins, "suc0009")
-        assert world.rows("SELECT FROM turno.tenant_failures") == []
-        record(world.admin, "host add", subject="erp")
+        example.engine.end_turn("repair", row["id"], "locked", first=pause, longest=pause)
+        remove_tenant(example.admin, example.logins, "suc0009")
+        assert example.rows("SELECT FROM turno.tenant_failures") == []
+        record(example.admin, "host add", subject="erp")
     finally:
-        world.admin.execute("SELECT set_config('turno.actor', '', false)")
+        example.admin.execute("SELECT set_config('turno.actor', '', false)")
     rows = [row for row in reversed(list_audit(operator)) if row["actor"] == "eva"]
     assert [(row["action"], row["tenant"], row["subject"]) for row in rows] == [
         ("company add", None, "initech"),
@@ -62,9 +62,9 @@ def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
 
 
 def test_a_command_is_recorded_under_its_user(
-    world: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (world.environment | {"LOGNAME": "eva"}).items():
+    for name, value in (example.environment | {"LOGNAME": "eva"}).items():
         monkeypatch.setenv(name, value)
     for command in (["backend", "set", "pool"], ["backend", "set", "pool", "--tenant", "suc0001"]):
         assert CliRunner().invoke(main, command).exit_code == 0
@@ -72,26 +72,26 @@ def test_a_command_is_recorded_under_its_user(
 
 
 def test_settings_of_tenants_types_and_workers_are_audited(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     assert set_tenant(operator, "suc0001", {"weight": 3, "paused": True}, by="eva")
     assert set_tenant(operator, "suc0001", {"weight": 3}, by="eva")  # changes nothing
     assert set_tenant(operator, "suc0001", {"weight": 1, "paused": False}, by="eva", companies=["northwind"])
-    set_type(operator, "odd", {"timeout": 7.5, "paused": True}, by="eva")
-    set_type(operator, "odd", {"timeout": None, "paused": False}, by="ben")
-    world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
-    (worker,) = world.rows("SELECT id FROM turno.workers")
+    set_type(operator, "faulty", {"timeout": 7.5, "paused": True}, by="eva")
+    set_type(operator, "faulty", {"timeout": None, "paused": False}, by="ben")
+    example.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
+    (worker,) = example.rows("SELECT id FROM turno.workers")
     assert ask_worker(operator, worker["id"], "quiet", by="eva")
     operator.execute("UPDATE tenants SET cap = 3 WHERE slug = 'suc0002'")
     operator.execute("UPDATE tenants SET cap = NULL WHERE slug = 'suc0002'")
     rows = list(reversed(list_audit(operator)))
     told = [(row["actor"], row["action"], row["tenant"] or row["subject"], sorted(row["detail"])) for row in rows]
-    login = world.logins.operator
+    login = example.logins.operator
     assert told == [
         ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
         ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
-        ("eva", "type set", "odd", ["paused_at", "timeout"]),
-        ("ben", "type set", "odd", ["paused_at", "timeout"]),
+        ("eva", "type set", "faulty", ["paused_at", "timeout"]),
+        ("ben", "type set", "faulty", ["paused_at", "timeout"]),
         ("eva", "worker", "here:7", ["request"]),
         (login, "tenant set", "suc0002", ["cap"]),
         (login, "tenant set", "suc0002", ["cap"]),
@@ -113,10 +113,12 @@ def test_the_audit_is_append_only_for_the_operator(operator: psycopg.Connection[
         operator.execute(statement.encode())
 
 
-def test_an_owner_acts_for_its_own_tenant_alone(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
-    with world.admin.transaction():
-        world.admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(world.one.owner_role)))
-        world.admin.execute(
-            "INSERT INTO turno.operator_acts (action, tenant_id) VALUES ('forged', %s)", [world.other.id]
+def test_an_owner_acts_for_its_own_tenant_alone(
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    with example.admin.transaction():
+        example.admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(example.one.owner_role)))
+        example.admin.execute(
+            "INSERT INTO turno.operator_acts (action, tenant_id) VALUES ('forged', %s)", [example.other.id]
         )
     assert [(row["action"], row["tenant"]) for row in list_audit(operator)] == [("forged", "suc0001")]

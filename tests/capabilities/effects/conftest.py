@@ -9,6 +9,6 @@ from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def place(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Place:
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-    return Place(world, Outside(), monkeypatch)
+def place(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Place:
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
+    return Place(example, Outside(), monkeypatch)

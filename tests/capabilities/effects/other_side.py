@@ -11,7 +11,7 @@ import pytest
 
 from tests.attempt_here import claim_here, execute_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS
 from turno.capabilities.effects import review
 from turno.jobs.job_context import Effect, Finding
@@ -58,7 +58,7 @@ class Outside:
 class Place:
     """An installation with the outside system, and jobs that run the test's function."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     outside: Outside
     patch: pytest.MonkeyPatch
 
@@ -66,7 +66,7 @@ class Place:
         """A job that writes, has the effect happen, and writes again; or one that does a deed of the test's."""
         how = {name: options.pop(name) for name in ("idempotent", "look") if name in options}
         self.patch.setitem(DEEDS, "ok", lambda job, _payload: deed(job) if deed else self.plain(job, **how))
-        return self.world.enqueue({"how": "ok"}, **{"handler": Odd} | options)
+        return self.example.enqueue({"how": "ok"}, **{"handler": Faulty} | options)
 
     def plain(self, job: JobContext, *, idempotent: bool = False, look: bool = True) -> dict[str, Any]:
         write(job, "before")
@@ -78,30 +78,30 @@ class Place:
     def die(self, job_id: UUID, *, buried: bool) -> None:
         """Run an attempt that dies while it calls, with or without a witness, and take the job from it."""
         self.outside.answers.append(Died())
-        claim = claim_here(self.world, job_id)
+        claim = claim_here(self.example, job_id)
         with pytest.raises(Died):
-            execute_here(self.world, claim)
-        engine, schema = self.world.engine, self.world.one.schema
+            execute_here(self.example, claim)
+        engine, schema = self.example.engine, self.example.one.schema
         child = 1 if buried else None
         engine.rescue(schema, job_id, claim.token, cause="test", retry_in=timedelta(0), counted=True, child=child)
 
     def effect(self, key: str = KEY) -> dict[str, Any]:
-        (row,) = self.world.rows("SELECT * FROM external_effects WHERE key = %s", key)
+        (row,) = self.example.rows("SELECT * FROM external_effects WHERE key = %s", key)
         return row
 
     def decide(self, job_id: UUID, result: str | None) -> str:
         """Settle as a person does: with a result as done, with none as absent."""
-        row = self.world.call(review.DECIDE, (job_id, "ana", KEY, result, "ana"))
+        row = self.example.call(review.DECIDE, (job_id, "ana", KEY, result, "ana"))
         return str(row["verdict"])
 
     def written(self) -> list[str]:
-        rows = self.world.rows("SELECT address FROM customers WHERE company_name = 'Odd' ORDER BY address")
+        rows = self.example.rows("SELECT address FROM customers WHERE company_name = 'Faulty' ORDER BY address")
         return [row["address"] for row in rows]
 
 
 def write(job: JobContext, when: str) -> None:
     job.connection.execute(
         "INSERT INTO customers (id, company_name, tax_condition, address, country)"
-        " VALUES (gen_random_uuid()::text, 'Odd', 'registered', %s, 'once')",
+        " VALUES (gen_random_uuid()::text, 'Faulty', 'registered', %s, 'once')",
         (when,),
     )

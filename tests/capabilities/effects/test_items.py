@@ -35,45 +35,45 @@ def batch(place: Place, *, write_first: bool = False) -> Callable[[JobContext], 
     return deed
 
 
-def test_each_item_of_a_batch_may_have_its_effect(world: ExampleInstallation, place: Place) -> None:
+def test_each_item_of_a_batch_may_have_its_effect(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, NotIssued("refused"), {"cae": "c"}]
-    job = attempt(world, place.enqueue(batch(place)))
+    job = attempt(example, place.enqueue(batch(place)))
     assert job["result"] == {"done": 4, "failed": 1}
-    ledger = world.rows("SELECT key, state, ref FROM background_job_items ORDER BY key")
+    ledger = example.rows("SELECT key, state, ref FROM background_job_items ORDER BY key")
     assert [(row["key"], row["state"]) for row in ledger] == [
         ("0", "done"), ("1", "failed"), ("2", "done"), ("3", "done"), ("4", "done"),
     ]  # fmt: skip
     assert place.written() == ["item 0", "item 2", "item 3", "item 4"]
 
 
-def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: ExampleInstallation, place: Place) -> None:
+def test_an_item_is_not_blamed_for_a_call_without_an_answer(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, TimeoutError("no answer")]
     place.outside.findings = [Done({"cae": "b"})]
-    job = attempt(world, job_id := place.enqueue(batch(place)))
+    job = attempt(example, job_id := place.enqueue(batch(place)))
     assert (job["errors"], job["error"]["class"]) == (1, "EffectInDoubt")
-    assert attempt(world, job_id)["result"] == {"done": 5, "failed": 0}
+    assert attempt(example, job_id)["result"] == {"done": 5, "failed": 0}
     assert place.written() == [f"item {item}" for item in range(5)]
 
 
-def test_item_resumes_after_a_death_in_its_call(world: ExampleInstallation, place: Place) -> None:
+def test_item_resumes_after_a_death_in_its_call(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, {"cae": "b"}, {"cae": "c"}]
     job_id = place.enqueue(batch(place))
     place.die(job_id, buried=True)
     place.outside.findings = [Done({"cae": "d"})]
-    assert attempt(world, job_id)["result"] == {"done": 5, "failed": 0}
+    assert attempt(example, job_id)["result"] == {"done": 5, "failed": 0}
     assert [call.key for call in place.outside.calls] == [f"cae:{item}" for item in range(5)]
     assert place.written() == [f"item {item}" for item in range(5)]
 
 
-def test_doubt_about_one_item_parks_the_job_and_blames_no_item(world: ExampleInstallation, place: Place) -> None:
+def test_doubt_about_one_item_parks_the_job_and_blames_no_item(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(batch(place))
     place.die(job_id, buried=True)
     place.outside.findings = [Unknown("who knows")]
-    assert attempt(world, job_id)["run_at"] == FOREVER
-    assert world.rows("SELECT 1 FROM background_job_items") == []
+    assert attempt(example, job_id)["run_at"] == FOREVER
+    assert example.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_an_item_that_has_written_cannot_commit_the_half_of_it(world: ExampleInstallation, place: Place) -> None:
-    job = attempt(world, place.enqueue(batch(place, write_first=True)))
+def test_an_item_that_has_written_cannot_commit_the_half_of_it(example: ExampleInstallation, place: Place) -> None:
+    job = attempt(example, place.enqueue(batch(place, write_first=True)))
     assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
     assert place.written() == []

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 
-def test_a_second_job_gets_the_stored_result_without_a_call(world: ExampleInstallation, place: Place) -> None:
-    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
-    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
+def test_a_second_job_gets_the_stored_result_without_a_call(example: ExampleInstallation, place: Place) -> None:
+    assert attempt(example, place.enqueue())["result"] == {"answer": {"cae": 1}}
+    assert attempt(example, place.enqueue())["result"] == {"answer": {"cae": 1}}
     (call,) = place.outside.calls
     row = place.effect()
     assert (row["state"], row["result"], row["calls"], row["settled_by"]) == ("done", {"cae": 1}, 1, "its call")
@@ -32,36 +32,36 @@ def test_a_second_job_gets_the_stored_result_without_a_call(world: ExampleInstal
 
 
 @pytest.mark.parametrize("answer", [None, [], "text", 0, {"a": [1, None]}])
-def test_any_json_is_a_result(world: ExampleInstallation, place: Place, answer: Any) -> None:
+def test_any_json_is_a_result(example: ExampleInstallation, place: Place, answer: Any) -> None:
     place.outside.answers = [lambda: answer]
-    assert attempt(world, place.enqueue())["result"] == {"answer": answer}
-    assert attempt(world, place.enqueue())["result"] == {"answer": answer}
+    assert attempt(example, place.enqueue())["result"] == {"answer": answer}
+    assert attempt(example, place.enqueue())["result"] == {"answer": answer}
     assert len(place.outside.calls) == 1
 
 
-def test_call_has_no_open_transaction_and_commits_before(world: ExampleInstallation, place: Place) -> None:
+def test_call_has_no_open_transaction_and_commits_before(example: ExampleInstallation, place: Place) -> None:
     def look_around() -> dict[str, Any]:
         assert place.written() == ["before"]
         assert place.effect()["state"] == "intended"
-        sessions = world.rows(
+        sessions = example.rows(
             "SELECT state, backend_xid, backend_xmin FROM pg_stat_activity WHERE application_name = 'test'"
         )
         assert {(row["state"], row["backend_xid"], row["backend_xmin"]) for row in sessions} == {("idle", None, None)}
         return {"seen": True}
 
     place.outside.answers = [look_around]
-    assert attempt(world, place.enqueue())["result"] == {"answer": {"seen": True}}
+    assert attempt(example, place.enqueue())["result"] == {"answer": {"seen": True}}
 
 
-def test_failure_after_call_undoes_neither_effect_nor_work(world: ExampleInstallation, place: Place) -> None:
+def test_failure_after_call_undoes_neither_effect_nor_work(example: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         place.plain(job)
         raise ValueError(job.attempt)
 
     job_id = place.enqueue(deed)
-    assert attempt(world, job_id)["errors"] == 1
+    assert attempt(example, job_id)["errors"] == 1
     assert (place.effect()["state"], place.written()) == ("done", ["before"])
-    attempt(world, job_id)
+    attempt(example, job_id)
     assert len(place.outside.calls) == 1
 
 
@@ -93,11 +93,11 @@ CANNOT_TELL = Unknown("the authority cannot tell")
     ],
     ids=lambda doubt: f"{type(doubt.finding).__name__}-{doubt.buried}-{doubt.idempotent}",
 )
-def test_doubt_has_its_consequence(world: ExampleInstallation, place: Place, doubt: Doubt) -> None:
+def test_doubt_has_its_consequence(example: ExampleInstallation, place: Place, doubt: Doubt) -> None:
     job_id = place.enqueue(idempotent=doubt.idempotent, look=doubt.finding is not None)
     place.die(job_id, buried=doubt.buried)
     place.outside.findings = [doubt.finding]
-    job = attempt(world, job_id)
+    job = attempt(example, job_id)
     calls = [call.outside_key for call in place.outside.calls]
     assert len(place.outside.looked) == (doubt.finding is not None)
     assert len(set(calls)) == 1
@@ -114,30 +114,30 @@ def test_doubt_has_its_consequence(world: ExampleInstallation, place: Place, dou
             assert job["in_doubt"] == KEY
 
 
-def test_failed_call_is_looked_up_and_closed_by_its_process(world: ExampleInstallation, place: Place) -> None:
+def test_failed_call_is_looked_up_and_closed_by_its_process(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     place.outside.findings = [Absent()]
-    assert attempt(world, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
+    assert attempt(example, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
     assert place.effect()["caller_gone"]
-    assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+    assert attempt(example, job_id)["result"] == {"answer": {"cae": 2}}
 
 
-def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: ExampleInstallation, place: Place) -> None:
+def test_a_call_that_did_nothing_is_made_again_without_a_look_up(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [NotIssued("connection refused")]
-    job = attempt(world, job_id := place.enqueue())
+    job = attempt(example, job_id := place.enqueue())
     assert (job["errors"], place.effect()["state"]) == (1, "absent")
-    assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+    assert attempt(example, job_id)["result"] == {"answer": {"cae": 2}}
     assert place.outside.looked == []
 
 
-def test_a_look_up_that_fails_is_an_error_and_made_again(world: ExampleInstallation, place: Place) -> None:
+def test_a_look_up_that_fails_is_an_error_and_made_again(example: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=True)
     place.outside.findings = [ConnectionError("try later"), Done("late")]
-    assert attempt(world, job_id)["error"]["class"] == "EffectInDoubt"
-    assert attempt(world, job_id)["result"] == {"answer": "late"}
+    assert attempt(example, job_id)["error"]["class"] == "EffectInDoubt"
+    assert attempt(example, job_id)["result"] == {"answer": "late"}
 
 
-def test_swallowed_error_and_second_call_are_in_doubt(world: ExampleInstallation, place: Place) -> None:
+def test_swallowed_error_and_second_call_are_in_doubt(example: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         with pytest.raises(EffectInDoubt):
             place.plain(job)
@@ -145,85 +145,85 @@ def test_swallowed_error_and_second_call_are_in_doubt(world: ExampleInstallation
 
     place.outside.answers = [TimeoutError()]
     place.outside.findings = [Done("found")]
-    assert attempt(world, place.enqueue(deed))["result"] == {"answer": "found"}
+    assert attempt(example, place.enqueue(deed))["result"] == {"answer": "found"}
     assert len(place.outside.calls) == 1
 
 
-def test_second_job_does_not_call_during_a_call(world: ExampleInstallation, place: Place) -> None:
+def test_second_job_does_not_call_during_a_call(example: ExampleInstallation, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     seen: list[dict[str, Any]] = []
 
     def meanwhile() -> str:
-        seen.append(attempt(world, second))
+        seen.append(attempt(example, second))
         return "mine"
 
     place.outside.answers = [meanwhile]
-    assert attempt(world, first)["result"] == {"answer": "mine"}
+    assert attempt(example, first)["result"] == {"answer": "mine"}
     (waits,) = seen
     assert (waits["status"], waits["errors"], waits["run_at"] > datetime.now(UTC)) == ("pending", 0, True)
-    world.time_passes()
-    assert attempt(world, second)["result"] == {"answer": "mine"}
+    example.time_passes()
+    assert attempt(example, second)["result"] == {"answer": "mine"}
     assert len(place.outside.calls) == 1
 
 
-def test_an_intent_that_comes_just_too_late_gets_the_result(world: ExampleInstallation, place: Place) -> None:
-    attempt(world, place.enqueue())
+def test_an_intent_that_comes_just_too_late_gets_the_result(example: ExampleInstallation, place: Place) -> None:
+    attempt(example, place.enqueue())
 
     def intend_all_the_same(job: Any) -> dict[str, Any]:
         known = intents.intend(job.connection, job.transaction.claim, KEY, place.effect()["outside_key"])
         return {"verdict": known.verdict, "result": known.result}
 
-    assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
+    assert attempt(example, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
 
 
-def test_two_jobs_in_doubt_issue_it_again_once(world: ExampleInstallation, place: Place) -> None:
+def test_two_jobs_in_doubt_issue_it_again_once(example: ExampleInstallation, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     place.die(first, buried=True)
 
     def the_other_is_faster() -> Finding:
-        assert attempt(world, second)["result"] == {"answer": {"cae": 2}}
+        assert attempt(example, second)["result"] == {"answer": {"cae": 2}}
         return Absent()
 
     place.outside.findings = [the_other_is_faster, Absent()]
-    assert attempt(world, first)["status"] == "pending"
+    assert attempt(example, first)["status"] == "pending"
     assert len(place.outside.calls) == 2
-    world.time_passes()
-    assert attempt(world, first)["result"] == {"answer": {"cae": 2}}
+    example.time_passes()
+    assert attempt(example, first)["result"] == {"answer": {"cae": 2}}
 
 
-def test_a_zombie_s_answer_is_refused_and_looked_up(world: ExampleInstallation, place: Place) -> None:
+def test_a_zombie_s_answer_is_refused_and_looked_up(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
-    claim = claim_here(world, job_id)
+    claim = claim_here(example, job_id)
 
     def lose_the_claim() -> str:
-        world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
-        world.engine.rescue(world.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
+        example.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
+        example.engine.rescue(example.one.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
         return "too late"
 
     place.outside.answers = [lose_the_claim]
-    assert execute_here(world, claim)["status"] == "pending"
+    assert execute_here(example, claim)["status"] == "pending"
     assert (place.effect()["state"], place.effect()["caller_gone"]) == ("intended", False)
     place.outside.findings = [Absent()]
-    assert attempt(world, job_id)["run_at"] == FOREVER
+    assert attempt(example, job_id)["run_at"] == FOREVER
 
 
-def test_a_session_that_breaks_during_the_call_loses_no_answer(world: ExampleInstallation, place: Place) -> None:
+def test_a_session_that_breaks_during_the_call_loses_no_answer(example: ExampleInstallation, place: Place) -> None:
     def cut() -> str:
-        world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'test'")
+        example.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'test'")
         return "granted"
 
     place.outside.answers = [cut]
-    job = attempt(world, place.enqueue())
+    job = attempt(example, place.enqueue())
     assert (place.effect()["state"], place.effect()["result"]) == ("done", "granted")
     assert job["result"] == {"answer": "granted"}
 
 
-def test_after_a_restore_even_the_first_call_waits_for_a_look_up(world: ExampleInstallation, place: Place) -> None:
-    world.rows("INSERT INTO external_doubt DEFAULT VALUES")
+def test_after_a_restore_even_the_first_call_waits_for_a_look_up(example: ExampleInstallation, place: Place) -> None:
+    example.rows("INSERT INTO external_doubt DEFAULT VALUES")
     place.outside.findings = [Absent(), Done("the old one")]
-    assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
-    world.rows("TRUNCATE external_effects")
-    assert attempt(world, place.enqueue())["result"] == {"answer": "the old one"}
-    world.rows("TRUNCATE external_effects")
-    assert attempt(world, place.enqueue(look=False))["run_at"] == FOREVER
+    assert attempt(example, place.enqueue())["result"] == {"answer": {"cae": 1}}
+    example.rows("TRUNCATE external_effects")
+    assert attempt(example, place.enqueue())["result"] == {"answer": "the old one"}
+    example.rows("TRUNCATE external_effects")
+    assert attempt(example, place.enqueue(look=False))["run_at"] == FOREVER
     assert len(place.outside.calls) == 1

@@ -17,76 +17,76 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 
-def test_third_crash_with_effect_in_doubt_waits_for_person(world: ExampleInstallation, place: Place) -> None:
+def test_third_crash_with_effect_in_doubt_waits_for_person(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(look=False)
-    world.rows("UPDATE background_jobs SET crashes = 2, attempt = 2")
-    world.rows("UPDATE turno.tickets SET crashes = 2, attempt = 2")
+    example.rows("UPDATE background_jobs SET crashes = 2, attempt = 2")
+    example.rows("UPDATE turno.tickets SET crashes = 2, attempt = 2")
     place.die(job_id, buried=True)
-    job = world.job(job_id)
+    job = example.job(job_id)
     assert (job["status"], job["run_at"], job["crashes"]) == ("pending", FOREVER, 3)
     assert job["reason"] == f"{KEY} is in doubt: test"
-    assert world.rows("SELECT kind FROM notifications") == [{"kind": "needs_review"}]
-    assert world.rows("SELECT 1 FROM background_jobs_dead_letter") == []
+    assert example.rows("SELECT kind FROM notifications") == [{"kind": "needs_review"}]
+    assert example.rows("SELECT 1 FROM background_jobs_dead_letter") == []
     assert place.decide(job_id, '"granted"') == "settled"
-    assert attempt(world, job_id)["result"] == {"answer": "granted"}
+    assert attempt(example, job_id)["result"] == {"answer": "granted"}
 
 
-def test_job_without_attempts_left_is_parked_in_doubt(world: ExampleInstallation, place: Place) -> None:
+def test_job_without_attempts_left_is_parked_in_doubt(example: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [TimeoutError("no answer")]
-    job = attempt(world, job_id := place.enqueue(max_attempts=1))
+    job = attempt(example, job_id := place.enqueue(max_attempts=1))
     assert (job["status"], job["run_at"], job["reason"].split(":")[0]) == ("pending", FOREVER, "no attempts left")
     assert place.decide(job_id, '"paid"') == "settled"
-    assert attempt(world, job_id)["result"] == {"answer": "paid"}
+    assert attempt(example, job_id)["result"] == {"answer": "paid"}
 
 
-def test_parked_job_asks_its_user_once_and_resumes(world: ExampleInstallation, place: Place) -> None:
+def test_parked_job_asks_its_user_once_and_resumes(example: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
-    attempt(world, job_id)
-    (told,) = world.rows("SELECT kind, data, read_at FROM notifications")
+    attempt(example, job_id)
+    (told,) = example.rows("SELECT kind, data, read_at FROM notifications")
     assert (told["kind"], told["data"]["key"], told["read_at"]) == ("needs_review", KEY, None)
     assert place.decide(job_id, '{"cae": 9}') == "settled"
     assert place.decide(job_id, None) == "ended"
-    assert attempt(world, job_id)["result"] == {"answer": {"cae": 9}}
+    assert attempt(example, job_id)["result"] == {"answer": {"cae": 9}}
     assert len(place.outside.calls) == 1
-    (event,) = world.rows("SELECT reason FROM background_job_events WHERE old_status = new_status")
+    (event,) = example.rows("SELECT reason FROM background_job_events WHERE old_status = new_status")
     assert event["reason"] == f"{KEY} was settled as done by ana"
-    (told, ended) = world.rows("SELECT kind, read_at FROM notifications ORDER BY created_at")
+    (told, ended) = example.rows("SELECT kind, read_at FROM notifications ORDER BY created_at")
     assert (told["read_at"] is not None, ended["kind"]) == (True, "completed")
 
 
-def test_effect_settled_as_absent_is_issued_again(world: ExampleInstallation, place: Place) -> None:
+def test_effect_settled_as_absent_is_issued_again(example: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
-    attempt(world, job_id)
+    attempt(example, job_id)
     assert place.decide(job_id, None) == "settled"
-    assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+    assert attempt(example, job_id)["result"] == {"answer": {"cae": 2}}
 
 
-def test_continuation_of_poisoned_job_looks_up_its_effect(world: ExampleInstallation, place: Place) -> None:
+def test_continuation_of_poisoned_job_looks_up_its_effect(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     place.outside.findings = [Absent(), Absent()]
     for _ in range(3):
         place.die(job_id, buried=True)
-    assert (world.job(job_id)["crashes"], world.job(job_id)["run_at"]) == (3, FOREVER)
-    assert world.cancel(job_id) == "cancelled"
-    first, second = (world.retry(job_id) for _ in range(2))
+    assert (example.job(job_id)["crashes"], example.job(job_id)["run_at"]) == (3, FOREVER)
+    assert example.cancel(job_id) == "cancelled"
+    first, second = (example.retry(job_id) for _ in range(2))
     assert (first["verdict"], second["verdict"], first["job_id"]) == ("accepted", "replayed", second["job_id"])
     place.outside.findings = [Done("the third one")]
-    assert attempt(world, first["job_id"])["result"] == {"answer": "the third one"}
-    assert (len(place.outside.calls), world.retry(first["job_id"])["verdict"]) == (3, "not_retryable")
+    assert attempt(example, first["job_id"])["result"] == {"answer": "the third one"}
+    assert (len(place.outside.calls), example.retry(first["job_id"])["verdict"]) == (3, "not_retryable")
 
 
-def test_settling_wakes_every_job_that_waits_for_it(world: ExampleInstallation, place: Place) -> None:
+def test_settling_wakes_every_job_that_waits_for_it(example: ExampleInstallation, place: Place) -> None:
     place.die(first := place.enqueue(), buried=False)
     second = place.enqueue()
     place.outside.findings = [Unknown("no"), Unknown("no")]
-    assert {attempt(world, first)["run_at"], attempt(world, second)["run_at"]} == {FOREVER}
+    assert {attempt(example, first)["run_at"], attempt(example, second)["run_at"]} == {FOREVER}
     assert place.decide(second, '"both"') == "settled"
-    assert [attempt(world, job_id)["result"] for job_id in (first, second)] == [{"answer": "both"}] * 2
+    assert [attempt(example, job_id)["result"] for job_id in (first, second)] == [{"answer": "both"}] * 2
 
 
-def test_person_cannot_settle_a_running_or_foreign_effect(world: ExampleInstallation, place: Place) -> None:
+def test_person_cannot_settle_a_running_or_foreign_effect(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     verdicts: list[str] = []
 
@@ -95,53 +95,53 @@ def test_person_cannot_settle_a_running_or_foreign_effect(world: ExampleInstalla
         return "mine"
 
     place.outside.answers = [meanwhile]
-    attempt(world, job_id)
+    attempt(example, job_id)
     assert verdicts == ["busy"]
-    stranger = world.call(review.DECIDE, (job_id, "eve", KEY, None, "eve"))
+    stranger = example.call(review.DECIDE, (job_id, "eve", KEY, None, "eve"))
     assert stranger["verdict"] == "unknown"
     assert place.decide(place.enqueue(), None) == "unknown"
 
 
-def test_cancelled_parked_job_keeps_its_effect_on_record(world: ExampleInstallation, place: Place) -> None:
+def test_cancelled_parked_job_keeps_its_effect_on_record(example: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
-    attempt(world, job_id)
-    assert world.cancel(job_id) == "cancelled"
+    attempt(example, job_id)
+    assert example.cancel(job_id) == "cancelled"
     assert place.effect()["state"] == "intended"
     assert place.decide(job_id, '"paid"') == "settled"
-    assert attempt(world, place.enqueue())["result"] == {"answer": "paid"}
+    assert attempt(example, place.enqueue())["result"] == {"answer": "paid"}
 
 
-def test_a_job_is_not_parked_for_a_settled_effect(world: ExampleInstallation, place: Place) -> None:
-    attempt(world, place.enqueue())
+def test_a_job_is_not_parked_for_a_settled_effect(example: ExampleInstallation, place: Place) -> None:
+    attempt(example, place.enqueue())
     assert place.effect()["state"] == "done"
 
     def park_all_the_same(_job: JobContext) -> None:
         raise NeedsReview(KEY, "it may have happened")
 
-    job = attempt(world, job_id := place.enqueue(park_all_the_same))
+    job = attempt(example, job_id := place.enqueue(park_all_the_same))
     assert (job["status"], job["in_doubt"], job["error"]) == ("pending", None, None)
     assert job["run_at"] <= datetime.now(UTC)
-    assert world.rows("SELECT kind FROM notifications WHERE job_id = %s", job_id) == []
+    assert example.rows("SELECT kind FROM notifications WHERE job_id = %s", job_id) == []
 
 
-def test_a_job_that_reached_outside_never_expires(world: ExampleInstallation, place: Place) -> None:
+def test_a_job_that_reached_outside_never_expires(example: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(expires_at=datetime.now(UTC) + timedelta(hours=1))
     place.die(job_id, buried=False)
     place.outside.findings = [Absent()]
-    attempt(world, job_id)
-    assert world.job(job_id)["expires_at"] is None
-    assert world.sweep()["expired"] == 0
+    attempt(example, job_id)
+    assert example.job(job_id)["expires_at"] is None
+    assert example.sweep()["expired"] == 0
 
 
-def test_cron_keeps_parked_jobs_and_effects(world: ExampleInstallation, place: Place) -> None:
+def test_cron_keeps_parked_jobs_and_effects(example: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
-    attempt(world, job_id)
-    before = world.job(job_id)
-    assert {name for name, rows in world.sweep().items() if rows} <= {"counted", "deliveries"}
-    assert world.job(job_id) == before
-    world.cancel(job_id)
-    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'")
-    assert world.sweep()["purged"] == 1
+    attempt(example, job_id)
+    before = example.job(job_id)
+    assert {name for name, rows in example.sweep().items() if rows} <= {"counted", "deliveries"}
+    assert example.job(job_id) == before
+    example.cancel(job_id)
+    example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'")
+    assert example.sweep()["purged"] == 1
     assert place.effect()["state"] == "intended"

@@ -34,41 +34,41 @@ BOTH = Counter(send_receipt=1, ledger=1)
 
 
 @pytest.fixture(autouse=True)
-def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def subscribed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    world.registry = PLACE
-    tell(world, REGISTRY)
+    example.registry = PLACE
+    tell(example, REGISTRY)
     yield
-    world.rows("DELETE FROM turno.subscriptions")
+    example.rows("DELETE FROM turno.subscriptions")
 
 
 @pytest.fixture
-def business(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+def business(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     """A session of the application's, in a transaction; which role it has does not matter here."""
-    with psycopg.connect(world.url) as session:
+    with psycopg.connect(example.url) as session:
         yield session
         session.rollback()
 
 
-def tell(world: ExampleInstallation, registry: Registry) -> None:
-    world.engine.announce(of(registry), 20)
+def tell(example: ExampleInstallation, registry: Registry) -> None:
+    example.engine.announce(of(registry), 20)
 
 
-def jobs(world: ExampleInstallation) -> Counter[str]:
-    return Counter(row["type"] for row in world.rows("SELECT type FROM background_jobs WHERE type <> 'pay'"))
+def jobs(example: ExampleInstallation) -> Counter[str]:
+    return Counter(row["type"] for row in example.rows("SELECT type FROM background_jobs WHERE type <> 'pay'"))
 
 
-def sweep(world: ExampleInstallation) -> dict[str, int]:
-    passes = maintenance(world.settings)
+def sweep(example: ExampleInstallation) -> dict[str, int]:
+    passes = maintenance(example.settings)
     try:
         return passes.run_once()
     finally:
         passes.close()
 
 
-def pass_time(world: ExampleInstallation, interval: str) -> None:
-    world.rows("UPDATE turno.handlers SET seen_at = seen_at - %s::interval", interval)
-    world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval", interval)
+def pass_time(example: ExampleInstallation, interval: str) -> None:
+    example.rows("UPDATE turno.handlers SET seen_at = seen_at - %s::interval", interval)
+    example.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval", interval)
 
 
 def replay_of(job_type: str, *, missing: bool = False) -> Replay:
@@ -76,92 +76,92 @@ def replay_of(job_type: str, *, missing: bool = False) -> Replay:
     return Replay(job_type, None, now - timedelta(hours=1), now + timedelta(hours=1), missing)
 
 
-def run(world: ExampleInstallation) -> Counter[str]:
-    world.backend = "exec"
-    return InProcessWorker(world, REGISTRY).drain()
+def run(example: ExampleInstallation) -> Counter[str]:
+    example.backend = "exec"
+    return InProcessWorker(example, REGISTRY).drain()
 
 
 def test_each_subscriber_has_one_job_after_the_commit(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     published = turno.publish(business, "suc0001", "order.paid", order_id=7, key="customer-3", user="ana")
     assert published.jobs == 2
-    assert jobs(world) == Counter()
+    assert jobs(example) == Counter()
     business.commit()
-    assert jobs(world) == BOTH
-    assert world.rows("SELECT id, name, key, data, user_id FROM background_events") == [
+    assert jobs(example) == BOTH
+    assert example.rows("SELECT id, name, key, data, user_id FROM background_events") == [
         {"id": published.event_id, "name": "order.paid", "key": "customer-3", "data": {"order_id": 7}, "user_id": "ana"}
     ]
-    assert world.rows("SELECT DISTINCT user_id, payload, origin FROM background_jobs") == [
+    assert example.rows("SELECT DISTINCT user_id, payload, origin FROM background_jobs") == [
         {"user_id": "ana", "payload": {"order_id": 7}, "origin": f"event {published.event_id}"}
     ]
     keys = {
-        row["type"]: row["concurrency_key"] for row in world.rows("SELECT type, concurrency_key FROM background_jobs")
+        row["type"]: row["concurrency_key"] for row in example.rows("SELECT type, concurrency_key FROM background_jobs")
     }
     assert keys == {"send_receipt": None, "ledger": "customer-3"}
-    assert world.rows("SELECT id FROM background_events", tenant=world.other) == []
+    assert example.rows("SELECT id FROM background_events", tenant=example.other) == []
 
 
-def test_rolled_back_event_was_never_published(world: ExampleInstallation, business: psycopg.Connection[Any]) -> None:
+def test_rolled_back_event_was_never_published(example: ExampleInstallation, business: psycopg.Connection[Any]) -> None:
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.rollback()
-    assert (jobs(world), world.rows("SELECT id FROM background_events")) == (Counter(), [])
+    assert (jobs(example), example.rows("SELECT id FROM background_events")) == (Counter(), [])
 
 
 def test_a_subscriber_gets_earlier_events_only_by_replay(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
-    world.rows("DELETE FROM turno.subscriptions")
+    example.rows("DELETE FROM turno.subscriptions")
     for order in (1, 2):
         assert turno.publish(business, "suc0001", "order.paid", order_id=order).jobs == 0
     business.commit()
-    tell(world, REGISTRY)
+    tell(example, REGISTRY)
     turno.publish(business, "suc0001", "order.paid", order_id=3)
     business.commit()
-    sweep(world)
-    assert jobs(world) == BOTH
+    sweep(example)
+    assert jobs(example) == BOTH
     missing = replay_of("ledger", missing=True)
-    with as_api(world.web, world.one) as reader:
+    with as_api(example.web, example.one) as reader:
         assert stored.replay(reader, missing, Page(None, 500), backend="exec", dry_run=False)[0] == 2
         assert stored.replay(reader, missing, Page(None, 500), backend="exec", dry_run=False)[0] == 0
-    assert jobs(world) == Counter(ledger=3, send_receipt=1)
+    assert jobs(example) == Counter(ledger=3, send_receipt=1)
 
 
 def test_a_deployment_and_an_open_publication_do_not_wait(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
-    world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
+    example.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     impatient = "-c lock_timeout=1ms"
-    with psycopg.connect(world.url, options=impatient) as deployment, deployment.transaction():
+    with psycopg.connect(example.url, options=impatient) as deployment, deployment.transaction():
         Engine.on(deployment).announce(of(REGISTRY), 20)
-        with psycopg.connect(world.url, options=impatient) as another:
+        with psycopg.connect(example.url, options=impatient) as another:
             assert turno.publish(another, "suc0002", "order.paid", order_id=8).jobs == 1
     assert turno.publish(business, "suc0001", "order.paid", order_id=9).jobs == 2
     business.commit()
-    assert jobs(world) == Counter(send_receipt=2, ledger=1)
+    assert jobs(example) == Counter(send_receipt=2, ledger=1)
 
 
 def test_publish_in_a_snapshot_delivers_to_its_subscribers(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
-    world.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
+    example.rows("DELETE FROM turno.subscriptions WHERE type = 'ledger'")
     business.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     business.execute("SELECT 1")
-    tell(world, REGISTRY)
+    tell(example, REGISTRY)
     assert turno.publish(business, "suc0001", "order.paid", order_id=1).jobs == 1
     business.commit()
     assert turno.publish(business, "suc0001", "order.paid", order_id=2).jobs == 2
 
 
 def test_two_releases_in_turn_lose_no_event(
-    world: ExampleInstallation, business: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, business: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The maintenance of both runs during a rolling deployment; the new release subscribes to one event more."""
-    old = maintenance(world.settings)
+    old = maintenance(example.settings)
     monkeypatch.setenv("TURNO_HANDLERS", NEWER)
-    world.registry = NEWER
-    new = maintenance(world.settings)
+    example.registry = NEWER
+    new = maintenance(example.settings)
     with closing(old), closing(new):
         new.run_leased()
         delivered = []
@@ -172,72 +172,72 @@ def test_two_releases_in_turn_lose_no_event(
     assert delivered == [2] * 6
 
 
-def test_each_process_announces_without_the_lease(world: ExampleInstallation) -> None:
-    world.rows("DELETE FROM turno.subscriptions")
-    engine = world.engine
+def test_each_process_announces_without_the_lease(example: ExampleInstallation) -> None:
+    example.rows("DELETE FROM turno.subscriptions")
+    engine = example.engine
     assert engine.take_lease("maintenance", "another process", timedelta(seconds=9))
-    with closing(maintenance(world.settings)) as passes:
+    with closing(maintenance(example.settings)) as passes:
         passes.run_leased()
-    world.rows("DELETE FROM turno.leases")
-    assert len(world.rows("SELECT FROM turno.subscriptions")) == 5
+    example.rows("DELETE FROM turno.leases")
+    assert len(example.rows("SELECT FROM turno.subscriptions")) == 5
 
 
-def test_a_subscription_ends_a_day_after_its_last_announcement(world: ExampleInstallation) -> None:
+def test_a_subscription_ends_a_day_after_its_last_announcement(example: ExampleInstallation) -> None:
     older = [replace(one, subscribes=()) if one.type == "ledger" else one for one in of(REGISTRY)]
     subscribed = "SELECT event FROM turno.subscriptions WHERE type = 'ledger' ORDER BY 1"
     both = [{"event": "order.paid"}, {"event": "order.refunded"}]
     for time, expected in (("23 hours 59 minutes", both), ("2 minutes", [])):
-        world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval WHERE type = 'ledger'", time)
-        world.engine.announce(older, 20)
-        assert world.rows(subscribed) == expected
-    assert world.rows("SELECT FROM turno.handlers WHERE type = 'ledger'") != []
+        example.rows("UPDATE turno.subscriptions SET seen_at = seen_at - %s::interval WHERE type = 'ledger'", time)
+        example.engine.announce(older, 20)
+        assert example.rows(subscribed) == expected
+    assert example.rows("SELECT FROM turno.handlers WHERE type = 'ledger'") != []
 
 
-def test_no_subscription_ends_while_nothing_is_announced(world: ExampleInstallation) -> None:
+def test_no_subscription_ends_while_nothing_is_announced(example: ExampleInstallation) -> None:
     everything = "SELECT count(*) FROM turno.subscriptions"
-    pass_time(world, "3 days")
-    before = world.rows(everything)
-    world.engine.announce(of(REGISTRY)[:1], 20)
-    world.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
-    assert world.rows(everything) == before
+    pass_time(example, "3 days")
+    before = example.rows(everything)
+    example.engine.announce(of(REGISTRY)[:1], 20)
+    example.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
+    assert example.rows(everything) == before
 
 
-def test_order_applies_while_a_release_requests_it(world: ExampleInstallation) -> None:
-    world.engine.announce([replace(one, ordered=False) for one in of(REGISTRY)], 20)
+def test_order_applies_while_a_release_requests_it(example: ExampleInstallation) -> None:
+    example.engine.announce([replace(one, ordered=False) for one in of(REGISTRY)], 20)
     asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
-    assert world.rows(asked) == [{"ordered": False}, {"ordered": True}]
-    world.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
-    world.engine.announce([], 20)
-    assert world.rows(asked) == [{"ordered": False}]
+    assert example.rows(asked) == [{"ordered": False}, {"ordered": True}]
+    example.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
+    example.engine.announce([], 20)
+    assert example.rows(asked) == [{"ordered": False}]
 
 
-def test_announcements_write_once_a_minute(world: ExampleInstallation) -> None:
+def test_announcements_write_once_a_minute(example: ExampleInstallation) -> None:
     seen = "SELECT max(seen_at) AS at FROM turno.subscriptions UNION ALL SELECT max(seen_at) FROM turno.handlers"
-    before = world.rows(seen)
-    tell(world, REGISTRY)
-    assert world.rows(seen) == before
-    pass_time(world, "61 seconds")
-    tell(world, REGISTRY)
-    assert all(then["at"] < now["at"] for then, now in zip(before, world.rows(seen), strict=True))
+    before = example.rows(seen)
+    tell(example, REGISTRY)
+    assert example.rows(seen) == before
+    pass_time(example, "61 seconds")
+    tell(example, REGISTRY)
+    assert all(then["at"] < now["at"] for then, now in zip(before, example.rows(seen), strict=True))
 
 
 def test_the_commands_list_and_remove_subscriptions(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     asked = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
     said = [CliRunner().invoke(main, ["event", *one], prog_name="turno").output for one in asked]
     assert said[0].count("ledger") == 2
     assert said[1] == "ledger no longer subscribes to order.paid\n"
     assert "ledger does not subscribe to order.paid" in said[2]
-    assert world.rows("SELECT event FROM turno.subscriptions WHERE type = 'ledger'") == [{"event": "order.refunded"}]
+    assert example.rows("SELECT event FROM turno.subscriptions WHERE type = 'ledger'") == [{"event": "order.refunded"}]
 
 
 def test_the_command_lists_events_and_replays_them(
-    world: ExampleInstallation, business: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, business: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     published = turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.commit()
@@ -250,45 +250,45 @@ def test_the_command_lists_events_and_replays_them(
     assert said[0] == "1 event would be replayed for ledger\n"
     assert said[1] == "1 event replayed for ledger\n"
     assert "pay subscribes to no event" in said[2]
-    assert jobs(world) == Counter(ledger=2, send_receipt=1)
+    assert jobs(example) == Counter(ledger=2, send_receipt=1)
 
 
 def test_replay_makes_jobs_of_one_subscriber_in_order(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     for order in range(5):
         turno.publish(business, "suc0001", "order.paid", order_id=order)
     business.commit()
-    run(world)
-    with as_api(world.web, world.one) as reader:
+    run(example)
+    with as_api(example.web, example.one) as reader:
         asked = (reader, replay_of("ledger"))
         assert stored.replay(*asked, Page(None, 500), backend="exec", dry_run=True)[0] == 5
         done, last = stored.replay(*asked, Page(None, 3), backend="exec", dry_run=False)
         assert (done, stored.replay(*asked, Page(last, 3), backend="exec", dry_run=False)[0]) == (3, 2)
     waiting = "SELECT payload FROM background_jobs WHERE type = 'ledger' AND status = 'pending' ORDER BY run_at"
-    again = world.rows(waiting)
+    again = example.rows(waiting)
     assert [row["payload"]["order_id"] for row in again] == [0, 1, 2, 3, 4]
-    assert jobs(world) == Counter(send_receipt=5, ledger=10)
+    assert jobs(example) == Counter(send_receipt=5, ledger=10)
 
 
-def test_a_job_publishes_with_its_own_work(world: ExampleInstallation) -> None:
-    good = world.enqueue({"order_id": 7}, handler=Pay)
-    bad = world.enqueue({"order_id": 8, "note": "fail"}, handler=Pay)
-    run(world)
-    assert (world.job(good)["result"], world.job(bad)["status"]) == ({"jobs": 2}, "failed")
-    assert jobs(world) == BOTH
-    (parent,) = world.rows("SELECT DISTINCT parent_id FROM background_jobs WHERE type = 'ledger'")
+def test_a_job_publishes_with_its_own_work(example: ExampleInstallation) -> None:
+    good = example.enqueue({"order_id": 7}, handler=Pay)
+    bad = example.enqueue({"order_id": 8, "note": "fail"}, handler=Pay)
+    run(example)
+    assert (example.job(good)["result"], example.job(bad)["status"]) == ({"jobs": 2}, "failed")
+    assert jobs(example) == BOTH
+    (parent,) = example.rows("SELECT DISTINCT parent_id FROM background_jobs WHERE type = 'ledger'")
     assert parent["parent_id"] == good
 
 
-def test_lost_claim_publishes_nothing(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_id": 7}, handler=Pay)
-    assert InProcessWorker(world, REGISTRY).claim(job_id) is not None
+def test_lost_claim_publishes_nothing(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_id": 7}, handler=Pay)
+    assert InProcessWorker(example, REGISTRY).claim(job_id) is not None
     call = "SELECT event_id FROM event_publish_child(%s, %s, 'order.paid', NULL, '{\"order_id\": 7}')"
-    login = handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+    login = handler_session(example.logins, example.handler_login(), application="test", kind=psycopg.Connection)
     with login as session, pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):
         session.execute(call, (job_id, uuid4()))
-    assert jobs(world) == Counter()
+    assert jobs(example) == Counter()
 
 
 def test_check_event_keeps_fields_of_no_subscriber() -> None:
@@ -316,34 +316,34 @@ def test_invalid_publication_is_refused(business: psycopg.Connection[Any], asked
 
 
 def test_events_are_purged_with_their_age_and_their_jobs_stay(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.commit()
-    world.rows("UPDATE background_events SET published_at = published_at - interval '2 years'")
-    assert sweep(world)["events purged"] == 1
-    assert world.rows("SELECT event_id FROM background_event_jobs") == []
-    assert jobs(world) == BOTH
+    example.rows("UPDATE background_events SET published_at = published_at - interval '2 years'")
+    assert sweep(example)["events purged"] == 1
+    assert example.rows("SELECT event_id FROM background_event_jobs") == []
+    assert jobs(example) == BOTH
 
 
-def test_events_of_a_job_stop_at_the_limit_of_child_jobs(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_id": 7}, handler=Pay)
-    world.rows(
+def test_events_of_a_job_stop_at_the_limit_of_child_jobs(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_id": 7}, handler=Pay)
+    example.rows(
         "INSERT INTO background_jobs (type, version, queue, priority, payload, user_id, max_attempts)"
         " SELECT type, version, queue, priority, payload, user_id, 1 FROM background_jobs, generate_series(1, 998)"
     )
     try:
-        run(world)
-        job = world.job(job_id)
+        run(example)
+        job = example.job(job_id)
         assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
         assert "more than 1000 open jobs" in job["error"]["message"]
-        assert jobs(world) == Counter()
+        assert jobs(example) == Counter()
     finally:
-        world.rows("DELETE FROM background_jobs WHERE status = 'pending'")
+        example.rows("DELETE FROM background_jobs WHERE status = 'pending'")
 
 
-def test_a_replay_of_another_name_is_refused(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.environment.items():
+def test_a_replay_of_another_name_is_refused(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     asked = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
     said = CliRunner().invoke(main, [*asked, "--name", "stock.moved"], prog_name="turno").output

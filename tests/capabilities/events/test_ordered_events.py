@@ -28,26 +28,26 @@ WHERE j.type = %s ORDER BY a.started_at
 
 
 @pytest.fixture(autouse=True)
-def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def subscribed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    world.registry, world.backend = PLACE, "exec"
-    world.engine.announce(of(REGISTRY), 20)
+    example.registry, example.backend = PLACE, "exec"
+    example.engine.announce(of(REGISTRY), 20)
     yield
-    with judge_of(world.url, world.one) as judge:
+    with judge_of(example.url, example.one) as judge:
         assert judge.broken() == []
-    world.rows("DELETE FROM turno.subscriptions")
+    example.rows("DELETE FROM turno.subscriptions")
 
 
 @pytest.fixture
-def business(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(world.url) as session:
+def business(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(example.url) as session:
         yield session
         session.rollback()
 
 
 @pytest.fixture
-def worker(world: ExampleInstallation) -> InProcessWorker:
-    return InProcessWorker(world, REGISTRY)
+def worker(example: ExampleInstallation) -> InProcessWorker:
+    return InProcessWorker(example, REGISTRY)
 
 
 def move(session: psycopg.Connection[Any], number: int, how: str = "", key: str | None = "article-3") -> None:
@@ -55,32 +55,32 @@ def move(session: psycopg.Connection[Any], number: int, how: str = "", key: str 
     session.commit()
 
 
-def starts(world: ExampleInstallation, job_type: str = "stock") -> str:
-    return "".join(row["number"] for row in world.rows(STARTS, job_type))
+def starts(example: ExampleInstallation, job_type: str = "stock") -> str:
+    return "".join(row["number"] for row in example.rows(STARTS, job_type))
 
 
-def job_of(world: ExampleInstallation, number: int) -> UUID:
+def job_of(example: ExampleInstallation, number: int) -> UUID:
     query = "SELECT id FROM background_jobs WHERE type = 'stock' AND payload ->> 'number' = %s ORDER BY id DESC LIMIT 1"
-    (row,) = world.rows(query, str(number))
+    (row,) = example.rows(query, str(number))
     job_id: UUID = row["id"]
     return job_id
 
 
-def replay(world: ExampleInstallation, *, missing: bool = False) -> int:
+def replay(example: ExampleInstallation, *, missing: bool = False) -> int:
     now = datetime.now(UTC)
     wanted = Replay("stock", None, now - timedelta(hours=1), now + timedelta(hours=1), missing)
-    with as_api(world.web, world.one) as reader:
+    with as_api(example.web, example.one) as reader:
         return stored.replay(reader, wanted, Page(None, 500), backend="exec", dry_run=False)[0]
 
 
-def lacks(world: ExampleInstallation, number: int) -> str | None:
-    (row,) = world.rows("SELECT job_lacks(%s) AS lacks", job_of(world, number))
+def lacks(example: ExampleInstallation, number: int) -> str | None:
+    (row,) = example.rows("SELECT job_lacks(%s) AS lacks", job_of(example, number))
     lacks: str | None = row["lacks"]
     return lacks
 
 
 def test_a_job_that_is_tried_again_is_not_overtaken(
-    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+    example: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     for number, how in enumerate(("error", "", "later", "", "skip", ""), start=1):
         move(business, number, how)
@@ -88,36 +88,36 @@ def test_a_job_that_is_tried_again_is_not_overtaken(
     move(business, 8, key=None)
     worker.drain()
     # The second key's, the unordered, and the second subscriber's jobs continue; of this key none does.
-    assert sorted(starts(world)) == ["1", "7", "8"]
-    assert lacks(world, 2) == "order"
-    world.make_due()
+    assert sorted(starts(example)) == ["1", "7", "8"]
+    assert lacks(example, 2) == "order"
+    example.make_due()
     worker.drain()
-    assert starts(world)[-3:] == "123"
-    world.make_due()
+    assert starts(example)[-3:] == "123"
+    example.make_due()
     worker.drain()
-    assert starts(world)[-4:] == "3456"
-    assert {row["status"] for row in world.rows("SELECT status FROM background_jobs")} == {"completed", "cancelled"}
+    assert starts(example)[-4:] == "3456"
+    assert {row["status"] for row in example.rows("SELECT status FROM background_jobs")} == {"completed", "cancelled"}
 
 
-def _retried(world: ExampleInstallation) -> str:
-    world.rows("SELECT job_retry(%s, NULL, 'exec', NULL, NULL, NULL)", job_of(world, 1))
+def _retried(example: ExampleInstallation) -> str:
+    example.rows("SELECT job_retry(%s, NULL, 'exec', NULL, NULL, NULL)", job_of(example, 1))
     return "112"  # it fails again, and again they wait
 
 
-def _discarded(world: ExampleInstallation) -> str:
-    world.rows("SELECT job_discard(%s, 'ana')", job_of(world, 1))
+def _discarded(example: ExampleInstallation) -> str:
+    example.rows("SELECT job_discard(%s, 'ana')", job_of(example, 1))
     return "12"
 
 
-def _replayed(world: ExampleInstallation) -> str:
-    world.rows('UPDATE background_events SET data = data || \'{"how": ""}\'')
-    assert replay(world) == 3
+def _replayed(example: ExampleInstallation) -> str:
+    example.rows('UPDATE background_events SET data = data || \'{"how": ""}\'')
+    assert replay(example) == 3
     return "112233"
 
 
 @pytest.mark.parametrize("settle", [_retried, _discarded, _replayed])
 def test_order_waits_for_a_failed_job_until_decided(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     business: psycopg.Connection[Any],
     worker: InProcessWorker,
     settle: Callable[[ExampleInstallation], str],
@@ -125,107 +125,107 @@ def test_order_waits_for_a_failed_job_until_decided(
     for number, how in enumerate(("never", "", ""), start=1):
         move(business, number, how)
     worker.drain()
-    assert (starts(world), starts(world, "stock_board"), lacks(world, 2)) == ("1", "123", "dead letter")
-    with judge_of(world.url, world.one) as judge:
+    assert (starts(example), starts(example, "stock_board"), lacks(example, 2)) == ("1", "123", "dead letter")
+    with judge_of(example.url, example.one) as judge:
         assert judge.unsettled() == []  # they wait for a person
-    expected = settle(world)
+    expected = settle(example)
     worker.drain()
     if settle is _retried:
-        assert starts(world) == "11"
-        world.rows("SELECT job_discard(%s, 'ana')", job_of(world, 1))
+        assert starts(example) == "11"
+        example.rows("SELECT job_discard(%s, 'ana')", job_of(example, 1))
         worker.drain()
-    assert starts(world) == (expected if settle is _replayed else f"{expected}3")
+    assert starts(example) == (expected if settle is _replayed else f"{expected}3")
 
 
-def _crashed(world: ExampleInstallation, one: Claim) -> None:
+def _crashed(example: ExampleInstallation, one: Claim) -> None:
     schema = one.login.schema
-    world.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
+    example.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
 
 
-def _put_off(world: ExampleInstallation, one: Claim) -> None:
-    world.engine.unclaim(one.job_id, one.token, timedelta(seconds=20))
+def _put_off(example: ExampleInstallation, one: Claim) -> None:
+    example.engine.unclaim(one.job_id, one.token, timedelta(seconds=20))
 
 
-def _rescheduled(world: ExampleInstallation, one: Claim) -> None:
-    world.engine.unclaim(one.job_id, one.token, timedelta(0))
-    world.rows("SELECT job_reorder(%s, 2::smallint, %s)", one.job_id, datetime.now(UTC) + timedelta(hours=1))
+def _rescheduled(example: ExampleInstallation, one: Claim) -> None:
+    example.engine.unclaim(one.job_id, one.token, timedelta(0))
+    example.rows("SELECT job_reorder(%s, 2::smallint, %s)", one.job_id, datetime.now(UTC) + timedelta(hours=1))
 
 
-def _repaired(world: ExampleInstallation, one: Claim) -> None:
-    _rescheduled(world, one)
-    world.rows("DELETE FROM turno.tickets")
-    assert world.engine.repair(world.one.schema, "exec") > 0
+def _repaired(example: ExampleInstallation, one: Claim) -> None:
+    _rescheduled(example, one)
+    example.rows("DELETE FROM turno.tickets")
+    assert example.engine.repair(example.one.schema, "exec") > 0
 
 
 @pytest.mark.parametrize("end", [_crashed, _put_off, _rescheduled, _repaired])
 def test_removed_first_event_lets_no_later_one_pass(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     business: psycopg.Connection[Any],
     worker: InProcessWorker,
     end: Callable[[ExampleInstallation, Claim], None],
 ) -> None:
     move(business, 1)
     move(business, 2)
-    world.engine.promote(10)
-    one = worker.claim(job_of(world, 1))
+    example.engine.promote(10)
+    one = worker.claim(job_of(example, 1))
     assert one is not None
-    end(world, one)
-    world.engine.promote(10)
-    assert worker.claim(job_of(world, 2)) is None
-    world.make_due()
+    end(example, one)
+    example.engine.promote(10)
+    assert worker.claim(job_of(example, 2)) is None
+    example.make_due()
     worker.drain()
-    assert starts(world)[-2:] == "12"
+    assert starts(example)[-2:] == "12"
 
 
 def test_a_cancelled_one_is_left_out(
-    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+    example: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     move(business, 1, "error")
     move(business, 2)
     worker.drain()
-    world.cancel(job_of(world, 1))
+    example.cancel(job_of(example, 1))
     worker.drain()
-    assert starts(world) == "12"
+    assert starts(example) == "12"
 
 
 def test_order_is_that_of_publication_despite_the_clock(
-    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+    example: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     for number in range(4):
         move(business, number)
     # As if the clock had been set back between them.
-    world.rows("UPDATE turno.tickets SET run_at = now() - key_position * interval '1 minute'")
-    world.rows("UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id")
+    example.rows("UPDATE turno.tickets SET run_at = now() - key_position * interval '1 minute'")
+    example.rows("UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id")
     worker.drain()
-    assert starts(world) == "0123"
+    assert starts(example) == "0123"
 
 
 def test_event_committed_late_runs_as_soon_as_possible(
-    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+    example: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
     turno.publish(business, "suc0001", "stock.moved", number=1, key="article-3")
-    with psycopg.connect(world.url) as other:
+    with psycopg.connect(example.url) as other:
         for number in (2, 3):
             move(other, number)
-    world.engine.promote(10)
-    two = worker.claim(job_of(world, 2))
+    example.engine.promote(10)
+    two = worker.claim(job_of(example, 2))
     assert two is not None
     business.commit()
-    world.engine.promote(10)
-    assert worker.claim(job_of(world, 1)) is None  # the second is at work
+    example.engine.promote(10)
+    assert worker.claim(job_of(example, 1)) is None  # the second is at work
     worker.execute(two)
     worker.drain()
-    assert starts(world) == "213"
+    assert starts(example) == "213"
 
 
 def test_replayed_earlier_events_run_before_later_ones(
-    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+    example: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
 ) -> None:
-    world.rows("DELETE FROM turno.subscriptions")
+    example.rows("DELETE FROM turno.subscriptions")
     move(business, 1)
     move(business, 2)
-    world.engine.announce(of(REGISTRY), 20)
+    example.engine.announce(of(REGISTRY), 20)
     move(business, 3)
-    assert replay(world, missing=True) == 2
+    assert replay(example, missing=True) == 2
     worker.drain()
-    assert (starts(world), starts(world, "stock_board")) == ("123", "3")
+    assert (starts(example), starts(example, "stock_board")) == ("123", "3")

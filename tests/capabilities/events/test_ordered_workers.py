@@ -18,24 +18,24 @@ FROM background_jobs WHERE status = 'completed' AND key_position IS NOT NULL GRO
 KEYS, EVENTS = 3, 4
 
 
-def test_retries_overtake_no_event(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_overtake_no_event(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    world.registry, world.backend = PLACE, "pool"
-    pools = [world.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]
+    example.registry, example.backend = PLACE, "pool"
+    pools = [example.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]
     subscribed = "SELECT FROM turno.subscriptions WHERE event = 'stock.moved'"
-    assert wait_until(lambda: len(world.rows(subscribed)) == 2, within=30)  # the workers have registered
-    with psycopg.connect(world.url) as business:
+    assert wait_until(lambda: len(example.rows(subscribed)) == 2, within=30)  # the workers have registered
+    with psycopg.connect(example.url) as business:
         for number in range(EVENTS):
             for key in range(KEYS):
                 turno.publish(business, "suc0001", "stock.moved", number=number, how="error", key=f"article-{key}")
             business.commit()
 
     def ends() -> list[list[int]]:
-        world.make_due()  # no waiting between two attempts
-        return [row["numbers"] for row in world.rows(ENDS)]
+        example.make_due()  # no waiting between two attempts
+        return [row["numbers"] for row in example.rows(ENDS)]
 
     in_order = [list(range(EVENTS))] * 2 * KEYS
     assert wait_until(lambda: ends() == in_order, within=60), ends()
-    with judge_of(world.url, world.one) as judge:
+    with judge_of(example.url, example.one) as judge:
         assert judge.broken() == []
     assert [pool.poll() for pool in pools] == [None, None]

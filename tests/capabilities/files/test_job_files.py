@@ -23,99 +23,99 @@ PIECE = 300_000
 
 
 @pytest.fixture(autouse=True)
-def handlers(world: ExampleInstallation) -> None:
-    world.registry = "tests.file_handlers:REGISTRY"
+def handlers(example: ExampleInstallation) -> None:
+    example.registry = "tests.file_handlers:REGISTRY"
 
 
 @pytest.fixture
-def upload(world: ExampleInstallation) -> Callable[..., UUID]:
+def upload(example: ExampleInstallation) -> Callable[..., UUID]:
     def send(content: bytes = CONTENT, *, user: str = "ana", leave_out: int = -1, kept: str = "1 hour") -> UUID:
         asked = ("orders.csv", "text/csv", len(content), PIECE, user, kept, 10**9)
         begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
-        file_id: UUID = world.call(begin, asked)["file_id"]
+        file_id: UUID = example.call(begin, asked)["file_id"]
         put = "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)"
         for n in range(-(-len(content) // PIECE)):
             if n != leave_out:
                 piece = content[n * PIECE : (n + 1) * PIECE]
-                world.call(put, (file_id, user, n, piece))
+                example.call(put, (file_id, user, n, piece))
         return file_id
 
     return send
 
 
-def run(world: ExampleInstallation, handler: Any, payload: dict[str, Any], *, user: str = "ana") -> dict[str, Any]:
-    return world.attempt(world.enqueue(payload, handler=handler, user_id=user))
+def run(example: ExampleInstallation, handler: Any, payload: dict[str, Any], *, user: str = "ana") -> dict[str, Any]:
+    return example.attempt(example.enqueue(payload, handler=handler, user_id=user))
 
 
-def files(world: ExampleInstallation) -> list[tuple[Any, ...]]:
-    rows = world.rows(
+def files(example: ExampleInstallation) -> list[tuple[Any, ...]]:
+    rows = example.rows(
         "SELECT name, size, uploaded, job_id, complete_at IS NOT NULL AS complete FROM job_files ORDER BY id"
     )
     return [tuple(row.values()) for row in rows]
 
 
-def test_a_job_reads_an_upload_and_writes_a_file(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
-    job = run(world, Copy, {"file_id": str(upload())})
+def test_a_job_reads_an_upload_and_writes_a_file(example: ExampleInstallation, upload: Callable[..., UUID]) -> None:
+    job = run(example, Copy, {"file_id": str(upload())})
     assert job["result"] == {"name": "orders.csv", "half": len(CONTENT) // 2}, job
-    assert files(world) == [
+    assert files(example) == [
         ("orders.csv", len(CONTENT), True, job["id"], True),
         ("copy of orders.csv", len(CONTENT), False, job["id"], True),
     ]
-    written = world.rows("SELECT data FROM job_file_pieces p JOIN job_files f ON f.id = p.file_id"
-                         " WHERE NOT uploaded ORDER BY n")  # fmt: skip
+    written = example.rows("SELECT data FROM job_file_pieces p JOIN job_files f ON f.id = p.file_id"
+                           " WHERE NOT uploaded ORDER BY n")  # fmt: skip
     assert b"".join(row["data"] for row in written) == CONTENT
 
 
-def test_files_of_a_failed_attempt_are_rolled_back(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
-    job = run(world, Copy, {"file_id": str(upload()), "fail": True})
+def test_files_of_a_failed_attempt_are_rolled_back(example: ExampleInstallation, upload: Callable[..., UUID]) -> None:
+    job = run(example, Copy, {"file_id": str(upload()), "fail": True})
     assert job["status"] == "failed"
-    assert [(name, owner) for name, _, _, owner, _ in files(world)] == [("orders.csv", None)]
+    assert [(name, owner) for name, _, _, owner, _ in files(example)] == [("orders.csv", None)]
 
 
-def test_incomplete_or_foreign_file_is_not_read(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
+def test_incomplete_or_foreign_file_is_not_read(example: ExampleInstallation, upload: Callable[..., UUID]) -> None:
     for file_id in (upload(leave_out=1), upload(user="ben"), uuid4()):
-        job = run(world, Copy, {"file_id": str(file_id)})
+        job = run(example, Copy, {"file_id": str(file_id)})
         assert (job["status"], job["error"]["class"]) == ("failed", "FileGone")
 
 
-def test_a_file_larger_than_is_kept_ends_the_job(world: ExampleInstallation, upload: Callable[..., UUID]) -> None:
-    job = run(world, Copy, {"file_id": str(upload()), "times": 100})
+def test_a_file_larger_than_is_kept_ends_the_job(example: ExampleInstallation, upload: Callable[..., UUID]) -> None:
+    job = run(example, Copy, {"file_id": str(upload()), "times": 100})
     assert (job["status"], job["error"]["class"]) == ("failed", "FileTooLarge")
-    assert len(files(world)) == 1
+    assert len(files(example)) == 1
 
 
 def test_files_are_removed_with_their_job_or_when_expired(
-    world: ExampleInstallation, upload: Callable[..., UUID]
+    example: ExampleInstallation, upload: Callable[..., UUID]
 ) -> None:
-    job = run(world, Copy, {"file_id": str(upload())})
+    job = run(example, Copy, {"file_id": str(upload())})
     upload(kept="-1 hour")
     kept = upload()
-    assert purge(world.engine, EachTenant(world.engine)).done == 1
-    world.rows("UPDATE background_jobs SET finished_at = now() - interval '1 year' WHERE id = %s", job["id"])
-    world.engine.execute(f"SELECT \"{world.one.schema}\".job_purge(interval '1 day', 10)".encode())
-    assert [row["id"] for row in world.rows("SELECT id FROM job_files")] == [kept]
-    assert world.rows("SELECT FROM job_file_pieces WHERE file_id <> %s", kept) == []
+    assert purge(example.engine, EachTenant(example.engine)).done == 1
+    example.rows("UPDATE background_jobs SET finished_at = now() - interval '1 year' WHERE id = %s", job["id"])
+    example.engine.execute(f"SELECT \"{example.one.schema}\".job_purge(interval '1 day', 10)".encode())
+    assert [row["id"] for row in example.rows("SELECT id FROM job_files")] == [kept]
+    assert example.rows("SELECT FROM job_file_pieces WHERE file_id <> %s", kept) == []
 
 
-def test_a_group_is_written_together_and_each_item_has_its_entry(world: ExampleInstallation) -> None:
-    world.rows("DELETE FROM customers WHERE id ~ '^[0-9]+$'")
-    job = run(world, Groups, {"numbers": list(range(20)), "breaks": 4})
+def test_a_group_is_written_together_and_each_item_has_its_entry(example: ExampleInstallation) -> None:
+    example.rows("DELETE FROM customers WHERE id ~ '^[0-9]+$'")
+    job = run(example, Groups, {"numbers": list(range(20)), "breaks": 4})
     # The first group breaks, and comes again in ten; the second is written at once.
     assert job["result"] == {"groups": 12, "done": 9, "failed": 11}, job
-    entries = world.rows("SELECT key, state, ref FROM background_job_items WHERE job_id = %s", job["id"])
+    entries = example.rows("SELECT key, state, ref FROM background_job_items WHERE job_id = %s", job["id"])
     told = {int(row["key"]): (row["state"], row["ref"]) for row in entries}
     even = {n: ("done", f"kept {n}") for n in range(0, 20, 2)}
     assert told == dict.fromkeys(range(20), ("failed", None)) | even | {4: ("failed", None)}
-    kept = {int(row["id"]) for row in world.rows("SELECT id FROM customers WHERE id ~ '^[0-9]+$'")}
-    world.rows("DELETE FROM customers WHERE id ~ '^[0-9]+$'")
+    kept = {int(row["id"]) for row in example.rows("SELECT id FROM customers WHERE id ~ '^[0-9]+$'")}
+    example.rows("DELETE FROM customers WHERE id ~ '^[0-9]+$'")
     assert kept == set(range(0, 20, 2)) - {4}
 
 
 def test_a_job_without_the_capability_fails_with_the_remedy(
-    world: ExampleInstallation, upload: Callable[..., UUID]
+    example: ExampleInstallation, upload: Callable[..., UUID]
 ) -> None:
-    world.extra["TURNO_CAPABILITIES"] = "all-but-files"
-    job = run(world, Copy, {"file_id": str(upload())})
+    example.extra["TURNO_CAPABILITIES"] = "all-but-files"
+    job = run(example, Copy, {"file_id": str(upload())})
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert (
         job["error"]["message"]

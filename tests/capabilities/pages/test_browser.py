@@ -31,7 +31,7 @@ def patience() -> None:
 
 
 def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
-    site.world.rows(
+    site.example.rows(
         "INSERT INTO orders (id, customer_id, ordered_on) SELECT 1, id, '2026-01-31' FROM customers LIMIT 1"
     )
     try:
@@ -47,7 +47,7 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
             expect(page.locator("#items tbody")).to_contain_text("Order 1 has no lines to invoice")
             expect(page.locator(".story")).to_contain_text("2 orders were invoiced and stay so.")
 
-            site.world.rows("INSERT INTO order_lines SELECT 1, 1, id, 2, 10.00 FROM products LIMIT 1")
+            site.example.rows("INSERT INTO order_lines SELECT 1, 1, id, 2, 10.00 FROM products LIMIT 1")
             page.get_by_role("button", name="Retry the failed one").click()
             expect(page.locator("#job .state")).to_have_text("Done")
             expect(page.locator("#job .count")).to_have_text("1 of 1")
@@ -56,8 +56,8 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
             page.get_by_role("button", name="Invoice all 498").click()
             shows(page, "Done", "498 of 498")
             expect(page.locator(".orders .empty")).to_contain_text("Every order is invoiced")
-            expected = site.world.rows("SELECT letter, invoices, to_char(total, 'FM999,999,990.00') AS total"
-                                       " FROM invoice_totals ORDER BY letter, currency")  # fmt: skip
+            expected = site.example.rows("SELECT letter, invoices, to_char(total, 'FM999,999,990.00') AS total"
+                                         " FROM invoice_totals ORDER BY letter, currency")  # fmt: skip
             rows = page.locator("#totals tbody tr")
             expect(rows).to_have_count(len(expected))
             for row, one in zip(rows.all(), expected, strict=True):
@@ -71,9 +71,9 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
             expect(page.locator("#job .count")).to_have_text("498 of 498")
             expect(page.locator(".badge")).to_have_text("2")
     finally:
-        site.world.forget()
-        site.world.rows("DELETE FROM order_lines WHERE order_id = 1")
-        site.world.rows("DELETE FROM orders WHERE id = 1")
+        site.example.forget()
+        site.example.rows("DELETE FROM order_lines WHERE order_id = 1")
+        site.example.rows("DELETE FROM orders WHERE id = 1")
 
 
 def test_a_double_press_and_a_second_tab_find_the_same_job(site: Site) -> None:
@@ -88,7 +88,7 @@ def test_a_double_press_and_a_second_tab_find_the_same_job(site: Site) -> None:
         again.get_by_role("button", name="Invoice all 500").click()
         expect(again.locator("#notice")).to_contain_text("nothing was started twice")
         shows(again, "Done", "500 of 500")
-    assert len(site.world.rows("SELECT id FROM background_jobs")) == 1
+    assert len(site.example.rows("SELECT id FROM background_jobs")) == 1
 
 
 def test_progress_bar_never_goes_back_and_job_is_cancelled(site: Site) -> None:
@@ -176,10 +176,10 @@ def test_everything_works_without_a_script(site: Site) -> None:
 
 def test_filters_and_pages_are_in_the_address(site: Site) -> None:
     for number in range(25):
-        job = site.world.enqueue({"order_ids": [number + 1]})
+        job = site.example.enqueue({"order_ids": [number + 1]})
         if number % 5 == 0:
-            assert site.world.cancel(job) == "cancelled"
-    site.world.drain()  # or the web's maintenance would run the jobs while the test counts them
+            assert site.example.cancel(job) == "cancelled"
+    site.example.drain()  # or the web's maintenance would run the jobs while the test counts them
     with site.visitor("ana", "suc0001") as page:
         page.select_option("#show", "cancelled")
         page.get_by_role("button", name="Filter").click()
@@ -230,7 +230,7 @@ def test_key_press_on_a_visible_control_is_never_lost(site: Site) -> None:
 
 def test_a_row_opens_in_place_and_is_open_after_a_reload(site: Site) -> None:
     for order in (10248, 10249):
-        assert site.world.cancel(site.world.enqueue({"order_ids": [order]})) == "cancelled"
+        assert site.example.cancel(site.example.enqueue({"order_ids": [order]})) == "cancelled"
     with site.visitor("ana", "suc0001") as page:
         address = page.url
         opener = page.locator("#jobs .opener").first
@@ -251,7 +251,7 @@ def test_a_row_opens_in_place_and_is_open_after_a_reload(site: Site) -> None:
 
 
 def test_notification_read_in_one_tab_is_read_in_all(site: Site) -> None:
-    assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
+    assert site.example.cancel(site.example.enqueue({"order_ids": [10248]})) == "cancelled"
     with site.visitor("ana", "suc0001") as page:
         other = page.context.new_page()
         other.goto(page.url)
@@ -273,9 +273,9 @@ def test_progress_is_announced_in_few_steps(site: Site) -> None:
                     .observe(document.getElementById('said'), {childList: true});
             }"""
         )
-        job = site.world.enqueue({"order_ids": site.world.order_ids()})
+        job = site.example.enqueue({"order_ids": site.example.order_ids()})
         expect(batch(page).locator(".state")).to_have_text("Waiting")
-        site.world.start_worker(job)
+        site.example.start_worker(job)
         expect(page.locator("#jobs article .state")).to_have_text("Done")
         expect(page.locator("#said")).to_have_text("Invoicing: Done. 500 of 500.")
         received = page.evaluate("received")
@@ -294,8 +294,8 @@ def test_form_can_be_sent_again_after_failed_navigation(site: Site) -> None:
 
 
 def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:
-    assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
-    site.world.rows("UPDATE background_jobs SET created_at = '2026-01-05T01:02:03Z', started_at = NULL")
+    assert site.example.cancel(site.example.enqueue({"order_ids": [10248]})) == "cancelled"
+    site.example.rows("UPDATE background_jobs SET created_at = '2026-01-05T01:02:03Z', started_at = NULL")
     for locale, zone, day in (
         ("en-US", "America/Argentina/Buenos_Aires", "4 Jan 2026"),
         ("es-AR", "UTC", "5 ene 2026"),

@@ -24,7 +24,7 @@ def patience() -> None:
 
 
 def work(site: Site, job: UUID) -> None:
-    site.world.start_worker(job).wait(60)
+    site.example.start_worker(job).wait(60)
 
 
 def link_is(page: Page, said: str) -> None:
@@ -32,7 +32,7 @@ def link_is(page: Page, said: str) -> None:
 
 
 def test_operator_pages_follow_jobs_of_all_users(site: Site) -> None:
-    job = site.world.enqueue({"order_ids": [10248, 1]}, user_id="ben")
+    job = site.example.enqueue({"order_ids": [10248, 1]}, user_id="ben")
     with site.visitor("eva", "suc0001", operator=True) as home:
         own = home.context.new_page()
         own.goto(f"{site.url}/jobs/{job}?branch=suc0001")
@@ -45,7 +45,7 @@ def test_operator_pages_follow_jobs_of_all_users(site: Site) -> None:
             expect(page.locator("article.job .state")).to_have_text("Done, 1 failed")
             expect(page.locator("article.job .count")).to_have_text("1 of 2")
             link_is(page, LIVE)
-        later = site.world.enqueue({"order_ids": [10249]}, user_id="carla")
+        later = site.example.enqueue({"order_ids": [10249]}, user_id="carla")
         expect(home.locator(f"#row-{later} .when")).to_contain_text("By carla")
 
 
@@ -64,7 +64,7 @@ async ([base, jobs]) => {
 
 def test_unstreamed_job_is_polled_and_not_called_live(site: Site) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    first, later = (site.world.enqueue({"order_ids": [10248]}, user_id="ben", run_at=at) for at in (None, tomorrow))
+    first, later = (site.example.enqueue({"order_ids": [10248]}, user_id="ben", run_at=at) for at in (None, tomorrow))
     jobs = [str(first), str(later)]
     with site.visitor("eva", "suc0001", operator=True, bypass_csp=True) as page:
         page.goto(f"{site.url}/docs")

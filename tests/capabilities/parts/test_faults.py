@@ -59,9 +59,9 @@ def test_a_pool_shares_a_batch(split: ExampleInstallation) -> None:
     assert split.rows(overlapping, job_id) != []
 
 
-def assert_invoiced_once(world: ExampleInstallation, job_id: object) -> None:
-    job = world.find_job(job_id)  # type: ignore[arg-type]
-    orders = world.order_ids()
+def assert_invoiced_once(example: ExampleInstallation, job_id: object) -> None:
+    job = example.find_job(job_id)  # type: ignore[arg-type]
+    orders = example.order_ids()
     assert job["status"] == "completed", job
     assert set(job["result"]["totals"]) == set(job["result"]["net_totals"])
     assert job["result"] | {"net_totals": {}, "totals": {}} == {
@@ -71,11 +71,11 @@ def assert_invoiced_once(world: ExampleInstallation, job_id: object) -> None:
         "net_totals": {},
         "totals": {},
     }
-    assert len(world.rows("SELECT FROM background_job_parts")) == -(-len(orders) // PART)
-    assert [row["order_id"] for row in world.rows("SELECT order_id FROM invoices ORDER BY order_id")] == orders
-    assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)
-    (progress,) = world.rows("SELECT done, failed, total FROM background_job_progress WHERE job_id = %s", job_id)
+    assert len(example.rows("SELECT FROM background_job_parts")) == -(-len(orders) // PART)
+    assert [row["order_id"] for row in example.rows("SELECT order_id FROM invoices ORDER BY order_id")] == orders
+    assert check_invoices(example.admin) == InvoiceIntegrity(0, 0, 0)
+    (progress,) = example.rows("SELECT done, failed, total FROM background_job_progress WHERE job_id = %s", job_id)
     assert progress == {"done": len(orders), "failed": 0, "total": len(orders)}
-    assert [row["job_id"] for row in world.rows("SELECT job_id FROM notifications")] == [job_id]
-    with judge_of(world.url, world.one) as judge:
+    assert [row["job_id"] for row in example.rows("SELECT job_id FROM notifications")] == [job_id]
+    with judge_of(example.url, example.one) as judge:
         assert judge.broken() == []

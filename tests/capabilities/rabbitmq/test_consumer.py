@@ -18,7 +18,7 @@ from pika.adapters.select_connection import IOLoop
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.capabilities.rabbitmq.message import Message
 from turno.capabilities.rabbitmq.receiver import Receiver
 from turno.capabilities.rabbitmq.source import SILENT_AFTER
@@ -32,10 +32,10 @@ QUEUES = [QUEUE, "turno.quarantine"]
 
 
 @pytest.fixture(autouse=True)
-def rabbitmq_backend(world: ExampleInstallation, rabbitmq: Node) -> None:
-    world.backend = "rabbitmq"
-    world.odd = True
-    world.extra["RABBITMQ_URL"] = rabbitmq.url
+def rabbitmq_backend(example: ExampleInstallation, rabbitmq: Node) -> None:
+    example.backend = "rabbitmq"
+    example.faulty = True
+    example.extra["RABBITMQ_URL"] = rabbitmq.url
 
 
 @pytest.fixture
@@ -51,18 +51,18 @@ def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
 
 
 @pytest.fixture
-def queue(world: ExampleInstallation) -> Iterator[QueueInterface]:
-    queue = queue_named("rabbitmq", world.settings)
+def queue(example: ExampleInstallation) -> Iterator[QueueInterface]:
+    queue = queue_named("rabbitmq", example.settings)
     yield queue
     queue.close()
 
 
-def ended(world: ExampleInstallation, *jobs: UUID) -> bool:
-    return all(world.job(job_id)["finished_at"] is not None for job_id in jobs)
+def ended(example: ExampleInstallation, *jobs: UUID) -> bool:
+    return all(example.job(job_id)["finished_at"] is not None for job_id in jobs)
 
 
-def running(world: ExampleInstallation, *jobs: UUID) -> bool:
-    return all(world.job(job_id)["status"] == "running" for job_id in jobs)
+def running(example: ExampleInstallation, *jobs: UUID) -> bool:
+    return all(example.job(job_id)["status"] == "running" for job_id in jobs)
 
 
 def waiting(channel: BlockingChannel, queue: str) -> int:
@@ -84,22 +84,22 @@ def broker_process_of(consumer: subprocess.Popen[str]) -> int:
     return broker_process
 
 
-def relays(world: ExampleInstallation) -> bool:
-    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay' AND until > clock_timestamp()") != []
+def relays(example: ExampleInstallation) -> bool:
+    return example.rows("SELECT 1 FROM turno.leases WHERE name = 'relay' AND until > clock_timestamp()") != []
 
 
-def attempts_of(world: ExampleInstallation, *jobs: UUID) -> set[int]:
-    return {world.job(job_id)["attempt"] for job_id in jobs}
+def attempts_of(example: ExampleInstallation, *jobs: UUID) -> set[int]:
+    return {example.job(job_id)["attempt"] for job_id in jobs}
 
 
 def test_a_message_is_acknowledged_while_its_job_still_runs(
-    world: ExampleInstallation, channel: BlockingChannel, rabbitmq: Node
+    example: ExampleInstallation, channel: BlockingChannel, rabbitmq: Node
 ) -> None:
-    consumer = world.start_consumer(TURNO_MAX_CHILDREN="1")
-    world.backend = "pool"  # neither the relay nor a look of the consumer finds it there: it comes by this message
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode(), mandatory=True)
-    assert wait_until(lambda: running(world, job_id), within=20)
+    consumer = example.start_consumer(TURNO_MAX_CHILDREN="1")
+    example.backend = "pool"  # neither the relay nor a look of the consumer finds it there: it comes by this message
+    job_id = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, example.one.schema, 0).encode(), mandatory=True)
+    assert wait_until(lambda: running(example, job_id), within=20)
     assert wait_until(lambda: unacknowledged(rabbitmq, QUEUE) == 0, within=60)
     channel.queue_purge(
         QUEUE
@@ -107,66 +107,68 @@ def test_a_message_is_acknowledged_while_its_job_still_runs(
     # An unacknowledged message would be back in the queue once its connection is gone.
     os.kill(broker_process_of(consumer), signal.SIGKILL)
     assert not wait_until(lambda: waiting(channel, QUEUE) > 0, within=1)
-    assert world.job(job_id)["status"] == "running"
+    assert example.job(job_id)["status"] == "running"
 
 
 def test_idle_consumer_receives_message_before_its_look(
-    world: ExampleInstallation, channel: BlockingChannel, queue: QueueInterface
+    example: ExampleInstallation, channel: BlockingChannel, queue: QueueInterface
 ) -> None:
     del channel
-    world.start_consumer()
-    assert wait_until(lambda: relays(world), within=20)
+    example.start_consumer()
+    assert wait_until(lambda: relays(example), within=20)
     # A message puts off the next look by two seconds: a job without a message waits for as long.
-    waits = sorted(seconds_until_started(world, queue) for _ in range(20))
+    waits = sorted(seconds_until_started(example, queue) for _ in range(20))
     assert waits[len(waits) // 4] < SILENT_AFTER / 2
 
 
-def seconds_until_started(world: ExampleInstallation, queue: QueueInterface) -> float:
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+def seconds_until_started(example: ExampleInstallation, queue: QueueInterface) -> float:
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     queue.offer(JobRef("suc0001", job_id))
-    assert wait_until(lambda: ended(world, job_id), within=20)
-    job = world.job(job_id)
+    assert wait_until(lambda: ended(example, job_id), within=20)
+    job = example.job(job_id)
     return float((job["started_at"] - job["created_at"]).total_seconds())
 
 
-def test_long_jobs_in_every_child_delay_no_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
+def test_long_jobs_in_every_child_delay_no_tenant(example: ExampleInstallation, channel: BlockingChannel) -> None:
     del channel
-    long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(2)]
-    world.start_consumer(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
-    assert wait_until(lambda: running(world, *long), within=30)
-    third = world.enqueue({"how": "ok"}, handler=Odd)
-    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
-    assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20)
-    assert running(world, *long)
-    assert (world.job(third)["status"], world.job(third)["attempt"]) == ("pending", 0)
-    world.cancel(long[0])
-    assert wait_until(lambda: ended(world, third), within=20)
+    long = [example.enqueue({"how": "wait_for_cancel"}, handler=Faulty) for _ in range(2)]
+    example.start_consumer(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
+    assert wait_until(lambda: running(example, *long), within=30)
+    third = example.enqueue({"how": "ok"}, handler=Faulty)
+    others = [example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other) for _ in range(3)]
+    assert wait_until(
+        lambda: all(example.job(job_id, tenant=example.other)["finished_at"] for job_id in others), within=20
+    )
+    assert running(example, *long)
+    assert (example.job(third)["status"], example.job(third)["attempt"]) == ("pending", 0)
+    example.cancel(long[0])
+    assert wait_until(lambda: ended(example, third), within=20)
 
 
 def test_delay_and_retry_stay_in_the_row_and_not_in_broker(
-    world: ExampleInstallation, channel: BlockingChannel
+    example: ExampleInstallation, channel: BlockingChannel
 ) -> None:
-    later = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
-    failing = world.enqueue({"how": "error"}, handler=Odd)
-    world.start_consumer()
-    assert wait_until(lambda: ended(world, failing), within=30)
-    assert (world.job(failing)["status"], world.job(failing)["attempt"]) == ("failed", 4)
+    later = example.enqueue({"how": "ok"}, handler=Faulty, run_at=datetime.now(UTC) + timedelta(hours=1))
+    failing = example.enqueue({"how": "error"}, handler=Faulty)
+    example.start_consumer()
+    assert wait_until(lambda: ended(example, failing), within=30)
+    assert (example.job(failing)["status"], example.job(failing)["attempt"]) == ("failed", 4)
     assert [waiting(channel, name) for name in QUEUES] == [0, 0]
-    assert world.job(later)["status"] == "pending"
-    world.time_passes()
-    assert wait_until(lambda: ended(world, later), within=20)
+    assert example.job(later)["status"] == "pending"
+    example.time_passes()
+    assert wait_until(lambda: ended(example, later), within=20)
 
 
-def test_messages_of_ended_or_unknown_jobs_are_harmless(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    done = world.enqueue({"how": "ok"}, handler=Odd)
-    world.start_consumer(TURNO_MAX_CHILDREN="2")
-    assert wait_until(lambda: ended(world, done), within=30)
-    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    assert wait_until(lambda: running(world, held), within=30)
-    future = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
-    schema = world.one.schema
+def test_messages_of_ended_or_unknown_jobs_are_harmless(example: ExampleInstallation, channel: BlockingChannel) -> None:
+    done = example.enqueue({"how": "ok"}, handler=Faulty)
+    example.start_consumer(TURNO_MAX_CHILDREN="2")
+    assert wait_until(lambda: ended(example, done), within=30)
+    held = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    assert wait_until(lambda: running(example, held), within=30)
+    future = example.enqueue({"how": "ok"}, handler=Faulty, run_at=datetime.now(UTC) + timedelta(hours=1))
+    schema = example.one.schema
     foreign = [
-        Message(future, world.other.schema, 0),
+        Message(future, example.other.schema, 0),
         Message(uuid4(), schema, 0),
         Message(uuid4(), "t_" + "0" * 12, 9),
     ]
@@ -174,24 +176,24 @@ def test_messages_of_ended_or_unknown_jobs_are_harmless(world: ExampleInstallati
                     Message(future, schema, 0), *foreign] * 20:  # fmt: skip
         channel.basic_publish(EXCHANGE, JOBS, message.encode(), mandatory=True)
     assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)
-    last = world.enqueue({"how": "ok"}, handler=Odd)
-    assert wait_until(lambda: ended(world, last), within=30)
-    assert attempts_of(world, done, held, last) == {1}
-    assert attempts_of(world, future) == {0}
-    assert world.job(held)["status"] == "running"
+    last = example.enqueue({"how": "ok"}, handler=Faulty)
+    assert wait_until(lambda: ended(example, last), within=30)
+    assert attempts_of(example, done, held, last) == {1}
+    assert attempts_of(example, future) == {0}
+    assert example.job(held)["status"] == "running"
     assert waiting(channel, "turno.quarantine") == 0
 
 
-def test_undecodable_message_is_quarantined_with_alert(world: ExampleInstallation, channel: BlockingChannel) -> None:
+def test_undecodable_message_is_quarantined_with_alert(example: ExampleInstallation, channel: BlockingChannel) -> None:
     # A consumer of the test before that is on its way out would take it, and have the alerts in its own log.
     assert wait_until(lambda: channel.queue_declare(QUEUE, passive=True).method.consumer_count == 0, within=20)
-    junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), world.one.schema, 0).encode() + b"}"]
+    junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), example.one.schema, 0).encode() + b"}"]
     for body in junk:
         channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
-    consumer = world.start_consumer()
+    consumer = example.start_consumer()
     assert wait_until(lambda: waiting(channel, "turno.quarantine") == len(junk), within=30)
-    job_id = world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
-    assert wait_until(lambda: ended(world, job_id), within=30)
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.URGENT)
+    assert wait_until(lambda: ended(example, job_id), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert log.count('"alert": "quarantine"') == len(junk), log
@@ -230,67 +232,69 @@ def test_stopped_receiver_consumes_nothing_after_a_break(channel: BlockingChanne
         loop.close()
 
 
-def test_mismatched_queue_stops_the_start_with_a_remedy(world: ExampleInstallation, channel: BlockingChannel) -> None:
+def test_mismatched_queue_stops_the_start_with_a_remedy(example: ExampleInstallation, channel: BlockingChannel) -> None:
     channel.queue_delete(QUEUE)
     channel.queue_declare(QUEUE, durable=True)
-    log, _ = world.start_consumer().communicate(timeout=40)
+    log, _ = example.start_consumer().communicate(timeout=40)
     assert "the broker's queue turno.jobs is not as Turno makes it" in log
     assert "delete it and start again" in log
     assert "Traceback" not in log
-    assert world.rows("SELECT 1 FROM turno.workers") == []
+    assert example.rows("SELECT 1 FROM turno.workers") == []
 
 
-def test_relay_killed_before_marking_republishes_one_run(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    consumer = world.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
-    assert wait_until(lambda: running(world, held), within=30)
+def test_relay_killed_before_marking_republishes_one_run(
+    example: ExampleInstallation, channel: BlockingChannel
+) -> None:
+    held = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
+    consumer = example.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
+    assert wait_until(lambda: running(example, held), within=30)
     # The only child is busy, so that published messages stay where they can be counted.
-    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    jobs = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
     assert wait_until(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
-    assert world.cancel(held) == "requested"
-    assert wait_until(lambda: ended(world, *jobs), within=30)
+    assert example.cancel(held) == "requested"
+    assert wait_until(lambda: ended(example, *jobs), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert "the broker process died" in log
-    assert attempts_of(world, *jobs) == {1}
-    assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
+    assert attempts_of(example, *jobs) == {1}
+    assert {example.job(job_id)["crashes"] for job_id in jobs} == {0}
 
 
 def test_window_bounds_a_tenant_and_next_tenant_gets_a_turn(
-    world: ExampleInstallation, channel: BlockingChannel
+    example: ExampleInstallation, channel: BlockingChannel
 ) -> None:
-    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_consumer(
+    held = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    example.start_consumer(
         TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0", TURNO_LIMITS="broker_messages_per_tenant=4"
     )
-    assert wait_until(lambda: running(world, held), within=20)
+    assert wait_until(lambda: running(example, held), within=20)
     for _ in range(30):
-        world.enqueue({"how": "ok"}, handler=Odd)
-    world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
-    world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
+        example.enqueue({"how": "ok"}, handler=Faulty)
+    example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
+    example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.URGENT)
     assert wait_until(lambda: waiting(channel, QUEUE) == 5, within=20)
     assert not wait_until(lambda: waiting(channel, QUEUE) > 5, within=1)
 
 
-def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: ExampleInstallation, channel: BlockingChannel) -> None:
+def test_a_busy_consumer_keeps_nothing_from_an_idle_one(example: ExampleInstallation, channel: BlockingChannel) -> None:
     del channel
-    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
-    world.start_consumer(TURNO_MAX_CHILDREN="2")
-    assert wait_until(lambda: running(world, *busy), within=30)
-    world.start_consumer(TURNO_MAX_CHILDREN="2")
-    assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
-    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
-    assert wait_until(lambda: ended(world, *jobs), within=20)
-    assert attempts_of(world, *jobs) == {1}
+    busy = [example.enqueue({"how": "loop_forever"}, handler=Faulty) for _ in range(2)]
+    example.start_consumer(TURNO_MAX_CHILDREN="2")
+    assert wait_until(lambda: running(example, *busy), within=30)
+    example.start_consumer(TURNO_MAX_CHILDREN="2")
+    assert wait_until(lambda: len(example.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
+    jobs = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(20)]
+    assert wait_until(lambda: ended(example, *jobs), within=20)
+    assert attempts_of(example, *jobs) == {1}
 
 
-def test_busy_consumer_returns_messages_to_the_queue(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
-    world.start_consumer(TURNO_MAX_CHILDREN="2")
+def test_busy_consumer_returns_messages_to_the_queue(example: ExampleInstallation, channel: BlockingChannel) -> None:
+    channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), example.one.schema, 0).encode(), mandatory=True)
+    example.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
-    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
-    assert wait_until(lambda: running(world, *busy), within=30)
-    bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
+    busy = [example.enqueue({"how": "loop_forever"}, handler=Faulty) for _ in range(2)]
+    assert wait_until(lambda: running(example, *busy), within=30)
+    bodies = {Message(uuid4(), example.one.schema, 0).encode() for _ in range(3)}
     for body in bodies:
         channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
     got: set[bytes] = set()
@@ -303,57 +307,57 @@ def test_busy_consumer_returns_messages_to_the_queue(world: ExampleInstallation,
     assert wait_until(all_came, within=8)
 
 
-def test_sigterm_drains_and_returns_received_messages(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
-    consumer = world.start_consumer(TURNO_MAX_CHILDREN="2")
-    assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
+def test_sigterm_drains_and_returns_received_messages(example: ExampleInstallation, channel: BlockingChannel) -> None:
+    jobs = [example.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Faulty) for _ in range(3)]
+    consumer = example.start_consumer(TURNO_MAX_CHILDREN="2")
+    assert wait_until(lambda: len(example.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
     assert wait_until(lambda: waiting(channel, QUEUE) >= 1, within=30)  # or the relay may not have published it yet
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert consumer.returncode == 0, log
-    assert {world.job(job_id)["status"] for job_id in jobs} == {"pending"}, log
-    assert {(world.job(job_id)["errors"], world.job(job_id)["crashes"]) for job_id in jobs} == {(0, 0)}
-    assert world.rows("SELECT 1 FROM turno.workers") == []
-    assert wait_until(lambda: not relays(world), within=10)
+    assert {example.job(job_id)["status"] for job_id in jobs} == {"pending"}, log
+    assert {(example.job(job_id)["errors"], example.job(job_id)["crashes"]) for job_id in jobs} == {(0, 0)}
+    assert example.rows("SELECT 1 FROM turno.workers") == []
+    assert wait_until(lambda: not relays(example), within=10)
     assert wait_until(lambda: waiting(channel, QUEUE) >= 1, within=10)
-    world.start_consumer()
-    assert wait_until(lambda: ended(world, *jobs[:1]), within=30)
+    example.start_consumer()
+    assert wait_until(lambda: ended(example, *jobs[:1]), within=30)
 
 
-def test_only_named_queues_are_served(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    cold = world.start_consumer("--queues", "nothing-of-the-kind")
-    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode())
-    hot = world.start_consumer("--queues", "hot")
-    assert wait_until(lambda: ended(world, job_id), within=30)
+def test_only_named_queues_are_served(example: ExampleInstallation, channel: BlockingChannel) -> None:
+    cold = example.start_consumer("--queues", "nothing-of-the-kind")
+    assert wait_until(lambda: example.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
+    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, example.one.schema, 0).encode())
+    hot = example.start_consumer("--queues", "hot")
+    assert wait_until(lambda: ended(example, job_id), within=30)
     assert waiting(channel, QUEUE) == 1
     assert (cold.poll(), hot.poll()) == (None, None)
 
 
-def test_unserved_type_hides_no_job_of_its_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
+def test_unserved_type_hides_no_job_of_its_tenant(example: ExampleInstallation, channel: BlockingChannel) -> None:
     """Eight of them fill the window; another tenant keeps the consumer hearing."""
-    unknown = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(8)]
-    world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
+    unknown = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(8)]
+    example.rows("UPDATE turno.tickets SET type = 'monthly_report'")
     for _ in range(300):
-        world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
-    known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    world.start_consumer(TURNO_MAX_CHILDREN="1")
-    assert wait_until(lambda: ended(world, *known), within=30)
-    assert world.rows("SELECT 1 FROM turno.tickets WHERE tenant_id = %s", world.other.id) != []
+        example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
+    known = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
+    example.start_consumer(TURNO_MAX_CHILDREN="1")
+    assert wait_until(lambda: ended(example, *known), within=30)
+    assert example.rows("SELECT 1 FROM turno.tickets WHERE tenant_id = %s", example.other.id) != []
     assert waiting(channel, QUEUE) <= 8
-    assert not ended(world, *unknown[:1])
+    assert not ended(example, *unknown[:1])
 
 
-def test_urgent_job_overtakes_messages_of_its_tenant(world: ExampleInstallation, channel: BlockingChannel) -> None:
-    held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-    world.start_consumer(TURNO_MAX_CHILDREN="1")
-    assert wait_until(lambda: running(world, held), within=20)
-    bulk = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.LOW) for _ in range(20)]
+def test_urgent_job_overtakes_messages_of_its_tenant(example: ExampleInstallation, channel: BlockingChannel) -> None:
+    held = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
+    example.start_consumer(TURNO_MAX_CHILDREN="1")
+    assert wait_until(lambda: running(example, held), within=20)
+    bulk = [example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.LOW) for _ in range(20)]
     assert wait_until(lambda: waiting(channel, QUEUE) == 8, within=20)
-    urgent = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT) for _ in range(2)]
-    world.cancel(held)
-    assert wait_until(lambda: ended(world, *urgent, *bulk), within=30)
-    order = world.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
+    urgent = [example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.URGENT) for _ in range(2)]
+    example.cancel(held)
+    assert wait_until(lambda: ended(example, *urgent, *bulk), within=30)
+    order = example.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
     # One turn in eight goes to its original tenant.
     assert {row["id"] for row in order[:8]} >= set(urgent)

@@ -26,7 +26,7 @@ MESSAGE = Message(uuid4(), "t_0123456789ab", 0)
 
 def a_claim(job_id: UUID) -> Claim:
     login = HandlerLogin(slug="suc0001", schema=MESSAGE.schema, role="r", epoch=0)
-    return Claim(job_id=job_id, token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
+    return Claim(job_id=job_id, token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=login)
 
 
 class FakeEngine(Engine):

@@ -20,7 +20,7 @@ from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.tls import make_authority, make_certificate
 from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from turno.commands.main import main
@@ -134,14 +134,14 @@ def test_each_side_has_exactly_its_rights(broker: Deployed) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallation, broker: Deployed) -> None:
+def test_a_consumer_needs_no_more_than_these_two_users(example: ExampleInstallation, broker: Deployed) -> None:
     prepare(broker.url("setup"))
-    world.backend, world.odd = "rabbitmq", True
-    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "TURNO_RABBITMQ_RELAY_URL": broker.url("relay")}
+    example.backend, example.faulty = "rabbitmq", True
+    example.extra |= {"RABBITMQ_URL": broker.url("consumer"), "TURNO_RABBITMQ_RELAY_URL": broker.url("relay")}
     with broker_channel(broker.url("relay")) as relay, broker_channel(broker.url("setup")) as quarantine:
         quarantine.queue_purge("turno.quarantine")
         relay.basic_publish(EXCHANGE, JOBS, b"junk")
-        world.start_consumer(TURNO_MAX_CHILDREN="1")
+        example.start_consumer(TURNO_MAX_CHILDREN="1")
 
         def consumed() -> bool:
             return bool(quarantine.queue_declare("turno.quarantine", passive=True).method.message_count)
@@ -149,9 +149,9 @@ def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallatio
         assert wait_until(consumed, within=90)
     # The only child is busy with the first, so that the rest stay where they were published.
     for _ in range(3):
-        world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+        example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
     published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
-    assert wait_until(lambda: world.rows(published) != [], within=90)
+    assert wait_until(lambda: example.rows(published) != [], within=90)
 
 
 @pytest.mark.rabbitmq

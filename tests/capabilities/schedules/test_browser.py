@@ -43,4 +43,4 @@ def test_a_batch_is_scheduled_by_form(site: Site, look: str) -> None:
         page.get_by_role("link", name="nightly").click()
         page.locator(".commands button").last.click()
         expect(page.locator(".empty")).to_be_visible()
-    assert site.world.rows("SELECT FROM job_schedules") == []
+    assert site.example.rows("SELECT FROM job_schedules") == []

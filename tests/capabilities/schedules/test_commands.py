@@ -19,9 +19,9 @@ ADD = ("schedule", "add", "nightly", "--tenant", "suc0001", "--type", "batch_inv
 
 
 @pytest.fixture(name="said")
-def what_turno_says(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
+def what_turno_says(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run `turno` in this process, in the installation's environment; returns its status and its output."""
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -38,7 +38,7 @@ def listed(said: Any, *which: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_schedule_from_the_shell(world: ExampleInstallation, said: Any) -> None:
+def test_a_schedule_from_the_shell(example: ExampleInstallation, said: Any) -> None:
     status, printed = said(*ADD, "--cron", "0 3 * * *", "--zone", "America/Argentina/Buenos_Aires", "--user", "ana")
     assert (status, printed.partition("20")[0]) == (0, "nightly is added: next at "), printed
     assert said(*ADD, "--cron", "0 3 * * *")[0] == 1
@@ -57,7 +57,7 @@ def test_a_schedule_from_the_shell(world: ExampleInstallation, said: Any) -> Non
     assert said("schedule", "resume", "nightly", "--tenant", "suc0001") == (0, "nightly fires again\n")
     status, printed = said("schedule", "next", "nightly", "--tenant", "suc0001", "--count", "3")
     assert (status, len(printed.splitlines())) == (0, 4)
-    (row,) = world.rows("SELECT payload, user_id FROM job_schedules")
+    (row,) = example.rows("SELECT payload, user_id FROM job_schedules")
     assert (row["payload"]["order_ids"], row["user_id"]) == ([1, 2], "ana")
     assert said("schedule", "remove", "nightly", "--tenant", "suc0001") == (0, "nightly is removed\n")
     status, printed = said("schedule", "remove", "nightly", "--tenant", "suc0001")
@@ -66,7 +66,7 @@ def test_a_schedule_from_the_shell(world: ExampleInstallation, said: Any) -> Non
     assert listed(said, "--all") == []
 
 
-def test_errors_are_named(world: ExampleInstallation, said: Any) -> None:
+def test_errors_are_named(example: ExampleInstallation, said: Any) -> None:
     for given, told in (
         (("--cron", "61 3 * * *"), "cron: the field minute is not in order: 0 to 59"),
         (("--every", "1s"), "every: must be 60 (a minute)"),
@@ -81,19 +81,19 @@ def test_errors_are_named(world: ExampleInstallation, said: Any) -> None:
     status, printed = said(*ADD[:-1], '{"nonsense": 1}', "--every", "1h")
     assert status == 1
     assert "payload.nonsense: is not a field" in printed
-    assert world.rows("SELECT FROM job_schedules") == []
+    assert example.rows("SELECT FROM job_schedules") == []
 
 
 def test_queue_of_a_schedule_from_the_shell(
-    world: ExampleInstallation, said: Any, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
     assert said(*ADD, "--every", "1h", "--queue", "hot")[0] == 0
     assert [row["queue"] for row in listed(said, "--all") + listed(said, "--tenant", "suc0001")] == ["hot", "hot"]
     assert said("schedule", "set", "nightly", "--tenant", "suc0001", "--priority", "low")[0] == 0
-    assert world.rows("SELECT queue FROM job_schedules") == [{"queue": "hot"}]
+    assert example.rows("SELECT queue FROM job_schedules") == [{"queue": "hot"}]
     assert said("schedule", "set", "nightly", "--tenant", "suc0001", "--queue", "")[0] == 0
-    assert world.rows("SELECT queue FROM job_schedules") == [{"queue": None}]
+    assert example.rows("SELECT queue FROM job_schedules") == [{"queue": None}]
 
 
 def test_times_are_previewed_without_a_schedule(said: Any) -> None:

@@ -39,17 +39,18 @@ fire_due(link, each_tenant)
 """
 
 
-def made(world: ExampleInstallation) -> int:
-    (row,) = world.rows("SELECT count(*) FROM job_schedule_runs")
+def made(example: ExampleInstallation) -> int:
+    (row,) = example.rows("SELECT count(*) FROM job_schedule_runs")
     return int(row["count"])
 
 
-def sweep_and_kill(world: ExampleInstallation, goal: int) -> int:
+def sweep_and_kill(example: ExampleInstallation, goal: int) -> int:
     """Let two hosts sweep until this number of moments, then kill them; returns how many were still at it."""
     hosts = [
-        subprocess.Popen([sys.executable, "-c", SWEEP], env=world.environment, start_new_session=True) for _ in range(2)
+        subprocess.Popen([sys.executable, "-c", SWEEP], env=example.environment, start_new_session=True)
+        for _ in range(2)
     ]
-    wait_until(lambda: made(world) >= goal or all(one.poll() is not None for one in hosts), within=60, every=0.002)
+    wait_until(lambda: made(example) >= goal or all(one.poll() is not None for one in hosts), within=60, every=0.002)
     at_it = [one for one in hosts if one.poll() is None]
     for one in at_it:
         os.killpg(one.pid, signal.SIGKILL)
@@ -58,17 +59,17 @@ def sweep_and_kill(world: ExampleInstallation, goal: int) -> int:
     return len(at_it)
 
 
-def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(world: ExampleInstallation) -> None:
-    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
-    world.rows(FILL, SCHEDULES)
-    (first,) = world.rows("SELECT min(next_at) FROM job_schedules")
+def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(example: ExampleInstallation) -> None:
+    example.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    example.rows(FILL, SCHEDULES)
+    (first,) = example.rows("SELECT min(next_at) FROM job_schedules")
     killed = 0
     for goal in range(60, SCHEDULES * 2, 90):
-        killed += sweep_and_kill(world, goal)
+        killed += sweep_and_kill(example, goal)
     assert killed >= 2
-    done = subprocess.run([sys.executable, "-c", SWEEP], env=world.environment, check=False)
+    done = subprocess.run([sys.executable, "-c", SWEEP], env=example.environment, check=False)
     assert done.returncode == 0
-    (found,) = world.rows(
+    (found,) = example.rows(
         """
         SELECT count(*) AS runs, count(DISTINCT (r.schedule_id, r.moment)) AS moments, count(j.id) AS jobs,
                count(t.job_id) AS tickets, count(DISTINCT r.schedule_id) AS schedules, min(r.moment) AS first,
@@ -80,7 +81,7 @@ def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(world: ExampleIns
     assert found["runs"] == found["moments"] == found["jobs"] == found["tickets"] == found["all_jobs"]
     assert (found["schedules"], found["first"]) == (SCHEDULES, first["min"])
     # From its first moment to its last each schedule has every minute.
-    gaps = world.rows(
+    gaps = example.rows(
         "SELECT schedule_id FROM job_schedule_runs GROUP BY schedule_id"
         " HAVING count(*) <> extract(epoch FROM max(moment) - min(moment)) / 60 + 1"
     )

@@ -25,4 +25,4 @@ def test_a_template_is_added_by_form(site: Site, look: str) -> None:
         assert_fit_for_everybody(page, "the templates of operators")
         page.locator(".commands button").last.click()
         expect(page.locator(".empty")).to_be_visible()
-    assert site.world.rows("SELECT FROM turno.schedule_templates") == []
+    assert site.example.rows("SELECT FROM turno.schedule_templates") == []

@@ -20,9 +20,9 @@ ADD = ("template", "add", "nightly", "--type", "batch_invoicing", "--payload", '
 
 
 @pytest.fixture
-def turno(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Run `turno` in this process; returns its status and its output."""
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -30,8 +30,8 @@ def turno(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterat
         return done.exit_code, done.output
 
     yield run
-    world.rows("DELETE FROM turno.schedule_templates")
-    world.rows("DELETE FROM turno.template_zones")
+    example.rows("DELETE FROM turno.schedule_templates")
+    example.rows("DELETE FROM turno.template_zones")
 
 
 def test_a_template_from_the_shell(turno: Any) -> None:
@@ -78,16 +78,16 @@ def test_refusals_name_the_problem(turno: Any) -> None:
         assert (status, problem in printed) == (1, True), printed
 
 
-def test_jobs_are_found_by_their_template(turno: Any, world: ExampleInstallation) -> None:
+def test_jobs_are_found_by_their_template(turno: Any, example: ExampleInstallation) -> None:
     turno(*ADD, "--every", "1h", "--spread", "0")
-    job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
-    world.rows("UPDATE background_jobs SET origin = 'template nightly' WHERE id = %s", job_id)
-    world.rows(
-        "INSERT INTO turno.template_runs SELECT %s, %s, id, now() FROM turno.schedule_templates", job_id, world.one.id
+    job_id, other = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [2]})
+    example.rows("UPDATE background_jobs SET origin = 'template nightly' WHERE id = %s", job_id)
+    example.rows(
+        "INSERT INTO turno.template_runs SELECT %s, %s, id, now() FROM turno.schedule_templates", job_id, example.one.id
     )
     everywhere = json.loads(turno("job", "list", "--all", "--template", "nightly", "--json")[1])
     here = json.loads(turno("job", "list", "--tenant", "suc0001", "--template", "nightly", "--json")[1])
     assert [row["job_id"] for row in everywhere] == [row["id"] for row in here] == [str(job_id)]
     assert turno("job", "cancel", "--all", "--template", "nightly")[1].startswith("1 job of 1 tenant cancelled")
-    (row,) = world.rows("SELECT status FROM background_jobs WHERE id = %s", other)
+    (row,) = example.rows("SELECT status FROM background_jobs WHERE id = %s", other)
     assert row["status"] == "pending"

@@ -33,19 +33,19 @@ TENANTS = ("suc0001", "suc0002")
 
 
 @pytest.fixture(autouse=True)
-def noon(world: ExampleInstallation) -> Iterator[None]:
+def noon(example: ExampleInstallation) -> Iterator[None]:
     """The handlers are known, and by the database's clock it is half a minute to noon."""
-    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
-    world.clock.freeze(NOON - MINUTE / 2)
+    example.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    example.clock.freeze(NOON - MINUTE / 2)
     yield
-    world.clock.thaw()
-    world.rows("DELETE FROM turno.schedule_templates")
-    world.rows("DELETE FROM turno.template_zones")
+    example.clock.thaw()
+    example.rows("DELETE FROM turno.schedule_templates")
+    example.rows("DELETE FROM turno.template_zones")
 
 
 @pytest.fixture
-def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.operator, application="turno-admin") as session:
+def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.operator, application="turno-admin") as session:
         yield session
 
 
@@ -62,233 +62,242 @@ def fire(engine: Engine) -> int:
     return report.done
 
 
-def moments(world: ExampleInstallation, tenant: str) -> list[datetime]:
-    rows = world.rows("SELECT run_at, origin, user_id FROM background_jobs ORDER BY 1", tenant=world.tenants[tenant])
+def moments(example: ExampleInstallation, tenant: str) -> list[datetime]:
+    rows = example.rows(
+        "SELECT run_at, origin, user_id FROM background_jobs ORDER BY 1", tenant=example.tenants[tenant]
+    )
     assert {(row["origin"], row["user_id"]) for row in rows} <= {("template nightly", "ops")}
     return [row["run_at"] for row in rows]
 
 
-def switch(world: ExampleInstallation, *, pause: bool, tenant: str = "suc0001") -> str:
+def switch(example: ExampleInstallation, *, pause: bool, tenant: str = "suc0001") -> str:
     statement = "SELECT template_copy_switch('nightly', %s, 'ana') AS verdict"
-    (row,) = world.rows(statement, pause, tenant=world.tenants[tenant])
+    (row,) = example.rows(statement, pause, tenant=example.tenants[tenant])
     return str(row["verdict"])
 
 
-def test_each_tenant_gets_one_job_a_moment(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_each_tenant_gets_one_job_a_moment(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     assert save(operator) == "created"
-    assert fire(world.engine) == 0  # the first moment is decided
-    assert fire(world.engine) == 0
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 2
-    assert fire(world.engine) == 0
-    assert [moments(world, slug) for slug in TENANTS] == [[NOON], [NOON]]
+    assert fire(example.engine) == 0  # the first moment is decided
+    assert fire(example.engine) == 0
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 2
+    assert fire(example.engine) == 0
+    assert [moments(example, slug) for slug in TENANTS] == [[NOON], [NOON]]
 
 
 def test_concurrent_maintenance_makes_no_job_twice(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     for number in range(5):
         save(operator, f"n{number}")
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    engines = [engine_of(world.settings) for _ in range(3)]
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    engines = [engine_of(example.settings) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
         made = sum(pool.map(lambda engine: firing.fire_due(engine, EachTenant(engine)).done, engines))
     for engine in engines:
         engine.close()
     assert made == 10
-    assert [len(world.rows("SELECT FROM background_jobs", tenant=world.tenants[slug])) for slug in TENANTS] == [5, 5]
+    assert [len(example.rows("SELECT FROM background_jobs", tenant=example.tenants[slug])) for slug in TENANTS] == [
+        5,
+        5,
+    ]
 
 
-def test_a_tenant_s_zone_replaces_the_template_s(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_a_tenant_s_zone_replaces_the_template_s(
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
     save(operator, cron="0 9 * * *", zone="UTC")
     assert template_rows.set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 1
-    assert [moments(world, slug) for slug in TENANTS] == [[], [NOON]]  # nine o'clock in Buenos Aires
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 1
+    assert [moments(example, slug) for slug in TENANTS] == [[], [NOON]]  # nine o'clock in Buenos Aires
     assert template_rows.set_zone(operator, "suc0002", None, by="eva")
-    fire(world.engine)
-    world.clock.freeze(NOON + 21 * HOUR + MINUTE)
-    assert fire(world.engine) == 2
+    fire(example.engine)
+    example.clock.freeze(NOON + 21 * HOUR + MINUTE)
+    assert fire(example.engine) == 2
     assert not template_rows.set_zone(operator, "nowhere", "UTC", by="eva")
 
 
 def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    new = add_tenant(world.admin, world.logins, "suc0009", "northwind")
+    new = add_tenant(example.admin, example.logins, "suc0009", "northwind")
     try:
         template_rows.set_zone(operator, "suc0009", "UTC", by="eva")
-        fire(world.engine)
-        world.clock.freeze(NOON + MINUTE)
-        assert fire(world.engine) == 3
-        rows = world.rows("SELECT run_at FROM background_jobs", tenant=new)
+        fire(example.engine)
+        example.clock.freeze(NOON + MINUTE)
+        assert fire(example.engine) == 3
+        rows = example.rows("SELECT run_at FROM background_jobs", tenant=new)
         assert [row["run_at"] for row in rows] == [NOON]
     finally:
-        remove_tenant(world.admin, world.logins, "suc0009")
+        remove_tenant(example.admin, example.logins, "suc0009")
     left = "SELECT tenant_id FROM turno.{} WHERE tenant_id = %s"
     for table in ("template_copies", "template_runs", "template_zones"):
-        assert world.rows(left.format(table), new.id) == []
+        assert example.rows(left.format(table), new.id) == []
 
 
 def test_a_paused_copy_makes_no_job_and_misses_none(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    fire(world.engine)
-    assert [switch(world, pause=True), switch(world, pause=True)] == ["changed", "same"]
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 1
-    (copy,) = world.rows("SELECT paused_by, missed_runs, next_at FROM template_copies()")
+    fire(example.engine)
+    assert [switch(example, pause=True), switch(example, pause=True)] == ["changed", "same"]
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 1
+    (copy,) = example.rows("SELECT paused_by, missed_runs, next_at FROM template_copies()")
     assert (copy["paused_by"], copy["missed_runs"], copy["next_at"]) == ("ana", 0, None)
-    world.clock.freeze(NOON + 5 * HOUR + MINUTE)
-    assert switch(world, pause=False) == "changed"
-    fire(world.engine)
-    world.clock.freeze(NOON + 6 * HOUR + MINUTE)
-    fire(world.engine)
-    assert moments(world, "suc0001") == [NOON + 6 * HOUR]
-    (copy,) = world.rows("SELECT missed_runs, problem, last_at FROM template_copies()")
+    example.clock.freeze(NOON + 5 * HOUR + MINUTE)
+    assert switch(example, pause=False) == "changed"
+    fire(example.engine)
+    example.clock.freeze(NOON + 6 * HOUR + MINUTE)
+    fire(example.engine)
+    assert moments(example, "suc0001") == [NOON + 6 * HOUR]
+    (copy,) = example.rows("SELECT missed_runs, problem, last_at FROM template_copies()")
     assert (copy["missed_runs"], copy["problem"], copy["last_at"]) == (0, None, NOON + 6 * HOUR)
 
 
-def test_a_paused_template_rests_in_all_tenants(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_a_paused_template_rests_in_all_tenants(
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
     save(operator)
-    fire(world.engine)
-    assert switch(world, pause=True) == "changed"
+    fire(example.engine)
+    assert switch(example, pause=True) == "changed"
     assert template_rows.switch(operator, "nightly", pause=True, by="eva")
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 0
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 0
     assert template_rows.switch(operator, "nightly", pause=False, by="eva")
-    fire(world.engine)
-    world.clock.freeze(NOON + HOUR + MINUTE)
-    assert fire(world.engine) == 1
-    assert [moments(world, slug) for slug in TENANTS] == [[], [NOON + HOUR]]
+    fire(example.engine)
+    example.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(example.engine) == 1
+    assert [moments(example, slug) for slug in TENANTS] == [[], [NOON + HOUR]]
     assert not template_rows.switch(operator, "other", pause=True, by="eva")
 
 
 def test_a_resumed_copy_of_a_paused_template_rests(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
     template_rows.switch(operator, "nightly", pause=True, by="eva")
-    assert [switch(world, pause=True), switch(world, pause=False)] == ["changed", "changed"]
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 0
-    assert moments(world, "suc0001") == []
+    assert [switch(example, pause=True), switch(example, pause=False)] == ["changed", "changed"]
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 0
+    assert moments(example, "suc0001") == []
 
 
-def test_a_paused_tenant_waits(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_a_paused_tenant_waits(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     save(operator)
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    example.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
     try:
-        assert fire(world.engine) == 1
+        assert fire(example.engine) == 1
     finally:
-        world.rows("UPDATE turno.tenants SET paused_at = NULL")
-    assert fire(world.engine) == 1
+        example.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert fire(example.engine) == 1
 
 
-def test_an_outdated_state_makes_no_job(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_an_outdated_state_makes_no_job(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     save(operator)
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    (due,) = firing.due(world.engine, world.one.id)
-    assert fire(world.engine) == 2
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    (due,) = firing.due(example.engine, example.one.id)
+    assert fire(example.engine) == 2
     late = Firing([NOON + MINUTE], NOON + 9 * HOUR, 0)
-    assert firing.fire(world.engine, world.one.schema, due, late, None) == 0
-    assert moments(world, "suc0001") == [NOON]
+    assert firing.fire(example.engine, example.one.schema, due, late, None) == 0
+    assert moments(example, "suc0001") == [NOON]
 
 
 @pytest.mark.parametrize(("missed", "hours"), [("skip", [4]), ("once", [4]), ("all", [0, 1, 2, 3, 4])])
 def test_missed_moments_follow_the_policy(
-    world: ExampleInstallation, operator: psycopg.Connection[Any], missed: str, hours: list[int]
+    example: ExampleInstallation, operator: psycopg.Connection[Any], missed: str, hours: list[int]
 ) -> None:
     save(operator, missed=missed)
-    fire(world.engine)
-    world.clock.freeze(NOON + 4 * HOUR + MINUTE)
-    fire(world.engine)
-    assert moments(world, "suc0001") == [NOON + hour * HOUR for hour in hours]
-    (copy,) = world.rows("SELECT missed_runs FROM template_copies()")
+    fire(example.engine)
+    example.clock.freeze(NOON + 4 * HOUR + MINUTE)
+    fire(example.engine)
+    assert moments(example, "suc0001") == [NOON + hour * HOUR for hour in hours]
+    (copy,) = example.rows("SELECT missed_runs FROM template_copies()")
     assert copy["missed_runs"] == 5 - len(hours)
 
 
 def test_changed_rule_or_clock_makes_no_moment_twice(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 2
-    world.clock.freeze(NOON - MINUTE / 2)
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 2
+    example.clock.freeze(NOON - MINUTE / 2)
     assert save(operator, missed="all") == "changed"
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 0
-    world.clock.freeze(NOON + HOUR + MINUTE)
-    assert fire(world.engine) == 2
-    assert moments(world, "suc0001") == [NOON, NOON + HOUR]
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 0
+    example.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(example.engine) == 2
+    assert moments(example, "suc0001") == [NOON, NOON + HOUR]
 
 
 def test_locks_of_a_tenant_delay_no_schedule_of_others(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    with world.admin.transaction():
-        world.admin.execute(
-            "SELECT FROM turno.template_copies WHERE tenant_id = %s FOR UPDATE", [world.tenants["suc0001"].id]
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    with example.admin.transaction():
+        example.admin.execute(
+            "SELECT FROM turno.template_copies WHERE tenant_id = %s FOR UPDATE", [example.tenants["suc0001"].id]
         )
-        report = firing.fire_due(world.engine, EachTenant(world.engine))
+        report = firing.fire_due(example.engine, EachTenant(example.engine))
     assert (report.done, list(report.troubles)) == (1, ["suc0001"])
-    world.rows("DELETE FROM turno.tenant_failures")
-    assert fire(world.engine) == 1
+    example.rows("DELETE FROM turno.tenant_failures")
+    assert fire(example.engine) == 1
 
 
 def test_a_job_waits_in_the_queue_of_its_template(
-    world: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, operator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BatchInvoicing, "other_queues", ("hot",))
-    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4, other_queues=("hot",))], 20)
+    example.engine.announce([Announcement("batch_invoicing", 1, "cold", 4, other_queues=("hot",))], 20)
     save(operator, queue="hot")
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 2
-    assert [row["queue"] for row in world.rows("SELECT queue FROM turno.tickets")] == ["hot", "hot"]
-    world.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
-    world.clock.freeze(NOON + HOUR + MINUTE)
-    assert fire(world.engine) == 0
-    (copy,) = world.rows("SELECT problem, queue FROM template_copies()")
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 2
+    assert [row["queue"] for row in example.rows("SELECT queue FROM turno.tickets")] == ["hot", "hot"]
+    example.engine.announce([Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    example.clock.freeze(NOON + HOUR + MINUTE)
+    assert fire(example.engine) == 0
+    (copy,) = example.rows("SELECT problem, queue FROM template_copies()")
     assert (copy["problem"], copy["queue"]) == ("no handler has the type batch_invoicing and the queue hot", "hot")
 
 
 def test_an_unknown_type_is_a_problem_of_the_copy(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    fire(world.engine)
-    world.rows("DELETE FROM turno.handlers")
-    world.clock.freeze(NOON + MINUTE)
-    assert fire(world.engine) == 0
-    (copy,) = world.rows("SELECT problem, missed_runs FROM template_copies()")
+    fire(example.engine)
+    example.rows("DELETE FROM turno.handlers")
+    example.clock.freeze(NOON + MINUTE)
+    assert fire(example.engine) == 0
+    (copy,) = example.rows("SELECT problem, missed_runs FROM template_copies()")
     assert (copy["problem"], copy["missed_runs"]) == ("no handler has the type batch_invoicing", 1)
 
 
-def test_runs_go_with_their_jobs(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_runs_go_with_their_jobs(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     save(operator)
-    fire(world.engine)
-    world.clock.freeze(NOON + MINUTE)
-    fire(world.engine)
-    world.rows("DELETE FROM background_jobs")
-    assert len(world.rows("SELECT FROM turno.template_runs")) == 1
+    fire(example.engine)
+    example.clock.freeze(NOON + MINUTE)
+    fire(example.engine)
+    example.rows("DELETE FROM background_jobs")
+    assert len(example.rows("SELECT FROM turno.template_runs")) == 1
     assert template_rows.remove(operator, "nightly", by="eva")
     assert (
-        world.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
+        example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
         == []
     )
-    assert len(moments(world, "suc0002")) == 1
+    assert len(moments(example, "suc0002")) == 1
     assert not template_rows.remove(operator, "nightly", by="eva")

@@ -29,8 +29,8 @@ POST = "/api/jobs/batch_invoicing"
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world, TURNO_LIMITS="streams_per_user=2", TURNO_WEB_THREADS="2") as running:
+def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_example, TURNO_LIMITS="streams_per_user=2", TURNO_WEB_THREADS="2") as running:
         yield running
 
 
@@ -45,11 +45,11 @@ def body() -> str:
     return json.dumps({"payload": {"order_ids": [1]}, "run_at": in_an_hour()})
 
 
-def only_job(world: ExampleInstallation) -> UUID:
+def only_job(example: ExampleInstallation) -> UUID:
     found: list[dict[str, Any]] = []
 
     def is_here() -> bool:
-        found[:] = world.rows("SELECT id FROM background_jobs")
+        found[:] = example.rows("SELECT id FROM background_jobs")
         return bool(found)
 
     assert wait_until(is_here, within=10)
@@ -65,47 +65,47 @@ def unanswered(web: DemoWeb, path: str, headers: dict[str, str]) -> socket.socke
 
 
 def test_a_job_that_ends_in_time_is_the_answer(
-    world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
+    example: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
 ) -> None:
-    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(world), body())
-    job_id = only_job(world)
-    end(world, job_id)
+    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(example), body())
+    job_id = only_job(example)
+    end(example, job_id)
     status, told = answer.result(20)
     assert (status, told["status"], told["job_id"], told["result"]) == (200, "completed", str(job_id), {})
-    assert told == ask(web, "GET", f"/api/jobs/{job_id}?wait=30", headers_of(world))[1]
+    assert told == ask(web, "GET", f"/api/jobs/{job_id}?wait=30", headers_of(example))[1]
 
 
-def test_a_cancelled_job_has_ended_too(world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor) -> None:
-    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(world), body())
-    ask(web, "POST", f"/api/jobs/{only_job(world)}/cancel", headers_of(world))
+def test_a_cancelled_job_has_ended_too(example: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor) -> None:
+    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(example), body())
+    ask(web, "POST", f"/api/jobs/{only_job(example)}/cancel", headers_of(example))
     status, told = answer.result(20)
     assert (status, told["status"]) == (200, "cancelled")
 
 
 def test_wait_timeout_returns_accepted_or_present_state(
-    world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
+    example: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
 ) -> None:
-    asked = headers_of(world) | {"Idempotency-Key": "once"}
+    asked = headers_of(example) | {"Idempotency-Key": "once"}
     sent = body()
     began = monotonic()
     status, told = ask(web, "POST", f"{POST}?wait=1", asked, sent)
     assert (status, told["status"]) == (202, "accepted")
     assert monotonic() - began >= 0.9
     job_id = told["job_id"]
-    status, told = ask(web, "GET", f"/api/jobs/{job_id}?wait=1", headers_of(world))
+    status, told = ask(web, "GET", f"/api/jobs/{job_id}?wait=1", headers_of(example))
     assert (status, told["status"]) == (200, "pending")
     # The same key is the same job, and its end the answer.
     again = clients.submit(ask, web, "POST", f"{POST}?wait=30", asked, sent)
-    end(world, UUID(job_id))
+    end(example, UUID(job_id))
     status, told = again.result(20)
     assert (status, told["job_id"], told["status"]) == (200, job_id, "completed")
-    assert len(world.rows("SELECT FROM background_jobs")) == 1
+    assert len(example.rows("SELECT FROM background_jobs")) == 1
 
 
-def test_hang_up_frees_the_place_and_no_place_means_no_wait(world: ExampleInstallation, web: DemoWeb) -> None:
-    headers = headers_of(world, "eva")
+def test_hang_up_frees_the_place_and_no_place_means_no_wait(example: ExampleInstallation, web: DemoWeb) -> None:
+    headers = headers_of(example, "eva")
     # Not due: the web's maintenance would have it run.
-    job_id = world.enqueue({"order_ids": [1]}, user_id="eva", run_at=datetime.now(UTC) + timedelta(hours=1))
+    job_id = example.enqueue({"order_ids": [1]}, user_id="eva", run_at=datetime.now(UTC) + timedelta(hours=1))
     path = f"/api/jobs/{job_id}?wait=60"
     held = [unanswered(web, path, headers) for _ in range(2)]
     assert wait_until(lambda: not opens(web, "/api/stream", headers), within=10)
@@ -118,10 +118,10 @@ def test_hang_up_frees_the_place_and_no_place_means_no_wait(world: ExampleInstal
     assert wait_until(lambda: opens(web, "/api/stream", headers), within=10)
 
 
-def test_a_server_that_stops_answers_at_once(world: ExampleInstallation, clients: ThreadPoolExecutor) -> None:
-    with web_of(world, TURNO_LIMITS="streams_per_user=1") as web:
-        answer = clients.submit(ask, web, "POST", f"{POST}?wait=60", headers_of(world), body())
-        job_id = only_job(world)
+def test_a_server_that_stops_answers_at_once(example: ExampleInstallation, clients: ThreadPoolExecutor) -> None:
+    with web_of(example, TURNO_LIMITS="streams_per_user=1") as web:
+        answer = clients.submit(ask, web, "POST", f"{POST}?wait=60", headers_of(example), body())
+        job_id = only_job(example)
         web.stop()
         status, told = answer.result(10)
         assert (status, told["job_id"]) == (202, str(job_id))

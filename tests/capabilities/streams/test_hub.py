@@ -47,9 +47,9 @@ class Watching:
 
 
 @contextmanager
-def hub_of(world: ExampleInstallation, *, sweep: float, **limits: int) -> Iterator[Hub]:
+def hub_of(example: ExampleInstallation, *, sweep: float, **limits: int) -> Iterator[Hub]:
     def connect() -> psycopg.Connection[Any]:
-        connection = service_session(world.logins, world.logins.web, application="test-hub")
+        connection = service_session(example.logins, example.logins.web, application="test-hub")
         connection.execute("SET lock_timeout = '200ms'")
         return connection
 
@@ -66,50 +66,50 @@ def hub_of(world: ExampleInstallation, *, sweep: float, **limits: int) -> Iterat
 
 
 @pytest.fixture
-def hinted(world: ExampleInstallation) -> Iterator[Hub]:
+def hinted(example: ExampleInstallation) -> Iterator[Hub]:
     """A hub that looks once, when it begins to listen, and then for an hour shows only hinted changes."""
-    with hub_of(world, sweep=3600) as hub:
+    with hub_of(example, sweep=3600) as hub:
         yield hub
 
 
 @pytest.fixture
-def looking(world: ExampleInstallation) -> Iterator[Hub]:
+def looking(example: ExampleInstallation) -> Iterator[Hub]:
     """A hub that looks without hints five times a second."""
-    with hub_of(world, sweep=0.2) as hub:
+    with hub_of(example, sweep=0.2) as hub:
         yield hub
 
 
-def listening(world: ExampleInstallation) -> list[int]:
-    rows = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'test-hub'"
-                      " AND datname = current_database() AND query ~ '^LISTEN'")  # fmt: skip
+def listening(example: ExampleInstallation) -> list[int]:
+    rows = example.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'test-hub'"
+                        " AND datname = current_database() AND query ~ '^LISTEN'")  # fmt: skip
     return [row["pid"] for row in rows]
 
 
-def join(world: ExampleInstallation, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
-    watched = subscriber(tenant=tenant or world.one, **options)
+def join(example: ExampleInstallation, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
+    watched = subscriber(tenant=tenant or example.one, **options)
     hub.join(watched)
-    assert wait_until(lambda: listening(world) != [], within=15)
+    assert wait_until(lambda: listening(example) != [], within=15)
     return Watching(watched)
 
 
-def hint(world: ExampleInstallation, *jobs: UUID, tenant: Tenant | None = None) -> None:
+def hint(example: ExampleInstallation, *jobs: UUID, tenant: Tenant | None = None) -> None:
     gathered = Changes()
     for job_id in jobs:
-        gathered.add((tenant or world.one).id, job_id)
-    Engine.on(world.web).announce_changes(gathered.take())
+        gathered.add((tenant or example.one).id, job_id)
+    Engine.on(example.web).announce_changes(gathered.take())
 
 
-def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
-    world.rows(
+def move(example: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
+    example.rows(
         "INSERT INTO background_job_progress_rows AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
         " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, revision = p.revision + 1",
         job_id, done, CANARY if tenant else None, tenant=tenant,
     )  # fmt: skip
 
 
-def end(world: ExampleInstallation, job_id: UUID) -> None:
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
-    world.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id)
+def end(example: ExampleInstallation, job_id: UUID) -> None:
+    example.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    example.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id)
 
 
 def done(number: int) -> Callable[[dict[str, Any]], bool]:
@@ -120,18 +120,18 @@ def completed(body: dict[str, Any]) -> bool:
     return bool(body["status"] == "completed")
 
 
-def test_hinted_change_is_shown_to_authorised_users(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
-    mine, job, ben = join(world, hinted), join(world, hinted, job_id=job_id), join(world, hinted, user="ben")
-    operator = join(world, hinted, user="boss", operator=True, job_id=job_id)
-    move(world, job_id, 3)
-    move(world, other, 4)
-    hint(world, job_id, other)
+def test_hinted_change_is_shown_to_authorised_users(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id, other = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [2]})
+    mine, job, ben = join(example, hinted), join(example, hinted, job_id=job_id), join(example, hinted, user="ben")
+    operator = join(example, hinted, user="boss", operator=True, job_id=job_id)
+    move(example, job_id, 3)
+    move(example, other, 4)
+    hint(example, job_id, other)
     for watching in (mine, job, operator):
         assert watching.sees(done(3))
     assert mine.sees(done(4))
-    end(world, job_id)
-    hint(world, job_id)
+    end(example, job_id)
+    hint(example, job_id)
     assert mine.sees(completed)
     assert mine.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
     assert job.ends(CloseReason.JOB_ENDED)
@@ -142,17 +142,17 @@ def test_hinted_change_is_shown_to_authorised_users(world: ExampleInstallation, 
     assert ben.shown == []
 
 
-def test_operator_watches_all_jobs_and_no_notifications(world: ExampleInstallation, looking: Hub) -> None:
-    before = world.enqueue({"order_ids": [1]}, user_id="ben")
-    eva = join(world, looking, user="eva", operator=True, everybody=True)
-    one = join(world, looking, user="eva", operator=True)
-    later = world.enqueue({"order_ids": [2]}, user_id="carla")
-    elsewhere = world.enqueue({"order_ids": [3]}, user_id="dora", tenant=world.other)
+def test_operator_watches_all_jobs_and_no_notifications(example: ExampleInstallation, looking: Hub) -> None:
+    before = example.enqueue({"order_ids": [1]}, user_id="ben")
+    eva = join(example, looking, user="eva", operator=True, everybody=True)
+    one = join(example, looking, user="eva", operator=True)
+    later = example.enqueue({"order_ids": [2]}, user_id="carla")
+    elsewhere = example.enqueue({"order_ids": [3]}, user_id="dora", tenant=example.other)
     for job in (before, later):
         assert eva.sees(lambda body, job=job: body["job_id"] == str(job))  # type: ignore[misc]
-        end(world, job)
+        end(example, job)
         assert eva.sees(lambda body, job=job: body["job_id"] == str(job) and completed(body))  # type: ignore[misc]
-    own = world.enqueue({"order_ids": [4]}, user_id="eva")
+    own = example.enqueue({"order_ids": [4]}, user_id="eva")
     for watching in (eva, one):
         assert watching.sees(lambda body: body["job_id"] == str(own))
     assert {body["job_id"] for _, body in one.shown} == {str(own)}
@@ -160,25 +160,25 @@ def test_operator_watches_all_jobs_and_no_notifications(world: ExampleInstallati
     assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
 
 
-def test_parked_job_notifies_its_user_at_once(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    mine = join(world, hinted)
-    world.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
-    world.rows("INSERT INTO notifications_of_reviews (user_id, job_id, data) VALUES ('ana', %s, '{}')", job_id)
-    hint(world, job_id)
+def test_parked_job_notifies_its_user_at_once(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    mine = join(example, hinted)
+    example.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
+    example.rows("INSERT INTO notifications_of_reviews (user_id, job_id, data) VALUES ('ana', %s, '{}')", job_id)
+    hint(example, job_id)
     assert mine.sees(lambda told: bool(told["kind"] == "needs_review"), kind="notification")
 
 
-def test_another_tenant_s_changes_never_arrive(world: ExampleInstallation, looking: Hub) -> None:
+def test_another_tenant_s_changes_never_arrive(example: ExampleInstallation, looking: Hub) -> None:
     """Look-alike tenants: the same user, orders and payload, and hints that name a job under the wrong tenant."""
-    ours, theirs = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
-    mine, watching_theirs = join(world, looking), join(world, looking, job_id=theirs)
-    there = join(world, looking, tenant=world.other)
-    move(world, theirs, 9, tenant=world.other)
-    hint(world, theirs, tenant=world.one)
-    hint(world, theirs, tenant=world.other)
+    ours, theirs = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
+    mine, watching_theirs = join(example, looking), join(example, looking, job_id=theirs)
+    there = join(example, looking, tenant=example.other)
+    move(example, theirs, 9, tenant=example.other)
+    hint(example, theirs, tenant=example.one)
+    hint(example, theirs, tenant=example.other)
     assert there.sees(done(9))
-    move(world, ours, 5)
+    move(example, ours, 5)
     assert mine.sees(done(5))
     assert watching_theirs.ends(CloseReason.JOB_GONE)
     assert CANARY in "".join(there.frames)
@@ -186,192 +186,192 @@ def test_another_tenant_s_changes_never_arrive(world: ExampleInstallation, looki
 
 
 @pytest.mark.parametrize("kind", ["job", "user"])
-def test_a_lost_hint_is_made_good_for(world: ExampleInstallation, looking: Hub, kind: str) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    watching = join(world, looking, job_id=job_id if kind == "job" else None)
-    move(world, job_id, 7)
+def test_a_lost_hint_is_made_good_for(example: ExampleInstallation, looking: Hub, kind: str) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    watching = join(example, looking, job_id=job_id if kind == "job" else None)
+    move(example, job_id, 7)
     assert watching.sees(done(7))
-    end(world, job_id)
+    end(example, job_id)
     assert watching.sees(completed)
     if kind == "user":
         assert watching.sees(lambda told: bool(told["kind"] == "completed"), kind="notification")
 
 
-def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: ExampleInstallation, looking: Hub) -> None:
-    watching = join(world, looking)
+def test_a_job_that_began_and_ended_between_two_looks_is_shown(example: ExampleInstallation, looking: Hub) -> None:
+    watching = join(example, looking)
     # Of another user until it has ended: no look can come between.
-    job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
-    with world.admin.transaction():
-        world.rows("UPDATE background_jobs SET user_id = 'ana' WHERE id = %s", job_id)
-        end(world, job_id)
+    job_id = example.enqueue({"order_ids": [1]}, user_id="ben")
+    with example.admin.transaction():
+        example.rows("UPDATE background_jobs SET user_id = 'ana' WHERE id = %s", job_id)
+        end(example, job_id)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and completed(body)))
     assert watching.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
 
 
-def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: ExampleInstallation, looking: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]}, run_at=world.rows("SELECT now() + interval '3 s' AS at")[0]["at"])
-    watching = join(world, looking)
+def test_a_job_that_becomes_due_changes_its_label_by_time_alone(example: ExampleInstallation, looking: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]}, run_at=example.rows("SELECT now() + interval '3 s' AS at")[0]["at"])
+    watching = join(example, looking)
     assert watching.sees(lambda body: bool(body["label"] == "scheduled"))
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and body["label"] == "waiting"))
     assert len({body["revision"] for _, body in watching.shown}) == 1
 
 
-def test_lost_listener_returns_with_missed_changes(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    with hub_of(world, sweep=1.0) as hub:
-        watching = join(world, hub)
+def test_lost_listener_returns_with_missed_changes(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    with hub_of(example, sweep=1.0) as hub:
+        watching = join(example, hub)
         for number in (1, 2):
-            before = listening(world)
-            world.rows("SELECT pg_terminate_backend(%s, 5000)", before[0])
-            move(world, job_id, number)
+            before = listening(example)
+            example.rows("SELECT pg_terminate_backend(%s, 5000)", before[0])
+            move(example, job_id, number)
             assert watching.sees(done(number))
-            assert wait_until(lambda gone=before: listening(world) not in ([], gone), within=10)  # type: ignore[misc]
+            assert wait_until(lambda gone=before: listening(example) not in ([], gone), within=10)  # type: ignore[misc]
 
 
-def test_forged_and_senseless_hints_are_ignored(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    watching = join(world, hinted)
+def test_forged_and_senseless_hints_are_ignored(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    watching = join(example, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
-    sessions = listening(world)  # and perhaps one of a test before that is about to go
-    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 99) AS n")
-    hint(world, *(uuid4() for _ in range(300)))  # more than 500 at once would leave the rest to the next look
-    hint(world, job_id, tenant=world.other)
-    move(world, job_id, 8)
+    sessions = listening(example)  # and perhaps one of a test before that is about to go
+    example.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 99) AS n")
+    hint(example, *(uuid4() for _ in range(300)))  # more than 500 at once would leave the rest to the next look
+    hint(example, job_id, tenant=example.other)
+    move(example, job_id, 8)
     assert len(watching.shown) == 1
-    hint(world, job_id)
+    hint(example, job_id)
     assert watching.sees(done(8))
-    assert set(listening(world)) <= set(sessions)
+    assert set(listening(example)) <= set(sessions)
 
 
-def test_hint_flood_looks_at_every_tenant_without_reading(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    watching = join(world, hinted)
+def test_hint_flood_looks_at_every_tenant_without_reading(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    watching = join(example, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
-    move(world, job_id, 8)
-    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 3000) AS n")
+    move(example, job_id, 8)
+    example.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 3000) AS n")
     assert watching.sees(done(8))
 
 
-def test_hints_of_a_busy_job_do_not_delay_its_neighbours(world: ExampleInstallation) -> None:
-    busy, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
-    with hub_of(world, sweep=1.0) as hub:
-        watching, mine = join(world, hub, job_id=busy), join(world, hub, job_id=other)
+def test_hints_of_a_busy_job_do_not_delay_its_neighbours(example: ExampleInstallation) -> None:
+    busy, other = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [2]})
+    with hub_of(example, sweep=1.0) as hub:
+        watching, mine = join(example, hub, job_id=busy), join(example, hub, job_id=other)
         # The look when it began to listen is over: it may come late where many notifications were left to pass over.
         assert mine.sees(lambda body: bool(body["job_id"] == str(other)))
-        move(world, other, 9)
+        move(example, other, 9)
         for number in range(1, 90):
-            move(world, busy, number)
-            hint(world, busy)
+            move(example, busy, number)
+            hint(example, busy)
             assert watching.sees(done(number))
             if mine.sees(done(9), within=0.05):
                 break
         assert mine.sees(done(9), within=0)
 
 
-def test_long_error_and_result_are_left_to_the_job_url(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    watching = join(world, hinted, user="boss", operator=True, job_id=job_id)
-    mine = join(world, hinted)
+def test_long_error_and_result_are_left_to_the_job_url(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    watching = join(example, hinted, user="boss", operator=True, job_id=job_id)
+    mine = join(example, hinted)
     error = json.dumps({"class": "Crash", "message": "m" * 60_000, "traceback": "t" * 60_000})
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
-    world.rows("SELECT job_end(%s, 'failed', 'x', NULL, %s)", job_id, error)
-    hint(world, job_id)
+    example.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    example.rows("SELECT job_end(%s, 'failed', 'x', NULL, %s)", job_id, error)
+    hint(example, job_id)
     assert watching.sees(lambda body: bool(body["status"] == "failed"))
     shown = {"class": "Crash", "message": "m" * 500, "traceback": None, "reference": None}
     assert watching.shown[-1][1]["error"] == shown
     assert mine.sees(lambda body: bool(body["error"] and body["error"]["class"] == "UnexpectedError"))
-    longer = world.enqueue({"order_ids": [2]})
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", longer)
-    world.rows("SELECT job_end(%s, 'completed', NULL, %s, NULL)", longer, json.dumps({"r": "r" * 900_000}))
-    hint(world, longer)
+    longer = example.enqueue({"order_ids": [2]})
+    example.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", longer)
+    example.rows("SELECT job_end(%s, 'completed', NULL, %s, NULL)", longer, json.dumps({"r": "r" * 900_000}))
+    hint(example, longer)
     assert mine.sees(completed)
     assert max(map(len, mine.frames + watching.frames)) < 4096
 
 
-def test_locked_tenant_delays_no_stream_of_others(world: ExampleInstallation, looking: Hub) -> None:
-    here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
-    watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
-    move(world, there, 6, tenant=world.other)
-    sessions = listening(world)  # and perhaps one of a test before that is about to go
-    with psycopg.connect(world.url) as blocker:
-        blocker.execute(f"LOCK TABLE {world.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
+def test_locked_tenant_delays_no_stream_of_others(example: ExampleInstallation, looking: Hub) -> None:
+    here, there = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
+    watching, watching_there = join(example, looking), join(example, looking, tenant=example.other)
+    move(example, there, 6, tenant=example.other)
+    sessions = listening(example)  # and perhaps one of a test before that is about to go
+    with psycopg.connect(example.url) as blocker:
+        blocker.execute(f"LOCK TABLE {example.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
         for number in (1, 2, 3):
-            move(world, here, number)
-            hint(world, here)
-            hint(world, there, tenant=world.other)
+            move(example, here, number)
+            hint(example, here)
+            hint(example, there, tenant=example.other)
             assert watching.sees(done(number))
-        assert set(listening(world)) <= set(sessions)
+        assert set(listening(example)) <= set(sessions)
     assert watching_there.sees(done(6))
 
 
-def test_purged_job_ends_exactly_its_stream(world: ExampleInstallation, looking: Hub) -> None:
-    job_id, stays = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
-    watching, mine = join(world, looking, job_id=job_id), join(world, looking)
-    move(world, job_id, 1)
+def test_purged_job_ends_exactly_its_stream(example: ExampleInstallation, looking: Hub) -> None:
+    job_id, stays = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [2]})
+    watching, mine = join(example, looking, job_id=job_id), join(example, looking)
+    move(example, job_id, 1)
     assert mine.sees(done(1))
-    world.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
+    example.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
     assert watching.ends(CloseReason.JOB_GONE)
-    move(world, stays, 2)
+    move(example, stays, 2)
     assert mine.sees(done(2))
     assert mine.close_reason is None
 
 
-def test_streams_end_with_revoked_tokens_or_removed_tenant(world: ExampleInstallation, looking: Hub) -> None:
-    old, new = join(world, looking, issued_at=1_000.0), join(world, looking, issued_at=4e9)
-    gone = join(world, looking, tenant=world.other)
-    world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(2000) WHERE id = %s", world.one.id)
-    world.rows("UPDATE turno.tenants SET state = 'removed' WHERE id = %s", world.other.id)
+def test_streams_end_with_revoked_tokens_or_removed_tenant(example: ExampleInstallation, looking: Hub) -> None:
+    old, new = join(example, looking, issued_at=1_000.0), join(example, looking, issued_at=4e9)
+    gone = join(example, looking, tenant=example.other)
+    example.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(2000) WHERE id = %s", example.one.id)
+    example.rows("UPDATE turno.tenants SET state = 'removed' WHERE id = %s", example.other.id)
     try:
         assert old.ends(CloseReason.SESSION_OVER)
         assert gone.ends(CloseReason.SESSION_OVER)
         assert new.close_reason is None
     finally:
-        world.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity', state = 'active'")
+        example.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity', state = 'active'")
 
 
-def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: ExampleInstallation) -> None:
-    with hub_of(world, sweep=3600, most=3, most_per_user=2) as hub:
-        first, second = subscriber(tenant=world.one), subscriber(tenant=world.one)
+def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(example: ExampleInstallation) -> None:
+    with hub_of(example, sweep=3600, most=3, most_per_user=2) as hub:
+        first, second = subscriber(tenant=example.one), subscriber(tenant=example.one)
         hub.join(first)
         hub.join(second)
         with pytest.raises(StreamLimit):
-            hub.join(subscriber(tenant=world.one))
-        hub.join(subscriber(tenant=world.other))
+            hub.join(subscriber(tenant=example.one))
+        hub.join(subscriber(tenant=example.other))
         with pytest.raises(ServerFull):
-            hub.join(subscriber(tenant=world.one, user="ben"))
+            hub.join(subscriber(tenant=example.one, user="ben"))
         hub.leave(first)
         hub.leave(first)
-        hub.join(subscriber(tenant=world.one))
+        hub.join(subscriber(tenant=example.one))
         assert len(hub) == 3
 
 
-def test_one_tenant_takes_its_share_of_the_streams(world: ExampleInstallation) -> None:
-    with hub_of(world, sweep=3600, most=4, most_per_tenant=2) as hub:
-        first = subscriber(tenant=world.one, user="ana")
+def test_one_tenant_takes_its_share_of_the_streams(example: ExampleInstallation) -> None:
+    with hub_of(example, sweep=3600, most=4, most_per_tenant=2) as hub:
+        first = subscriber(tenant=example.one, user="ana")
         hub.join(first)
-        hub.join(subscriber(tenant=world.one, user="ben"))
+        hub.join(subscriber(tenant=example.one, user="ben"))
         with pytest.raises(StreamLimit, match="This tenant has 2"):
-            hub.join(subscriber(tenant=world.one, user="eva"))
-        hub.join(subscriber(tenant=world.other))
+            hub.join(subscriber(tenant=example.one, user="eva"))
+        hub.join(subscriber(tenant=example.other))
         hub.leave(first)
-        hub.join(subscriber(tenant=world.one, user="eva"))
+        hub.join(subscriber(tenant=example.one, user="eva"))
 
 
-def test_many_viewers_cost_one_session_and_one_reading(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    crowd = [join(world, hinted, job_id=job_id) for _ in range(15)]
-    assert len(listening(world)) == 1
-    move(world, job_id, 4)
-    hint(world, job_id)
+def test_many_viewers_cost_one_session_and_one_reading(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    crowd = [join(example, hinted, job_id=job_id) for _ in range(15)]
+    assert len(listening(example)) == 1
+    move(example, job_id, 4)
+    hint(example, job_id)
     assert all(watching.sees(done(4)) for watching in crowd)
     # A subscriber from before the hub's first look was shown the job's state of that time, too.
     assert len({frame for watching in crowd for frame in watching.frames if '"done": 4' in frame}) == 1
 
 
-def test_announcement_of_a_process_reaches_another(world: ExampleInstallation, hinted: Hub) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    watching = join(world, hinted)
-    with hub_of(world, sweep=3600) as elsewhere:
-        move(world, job_id, 2)
-        elsewhere.announce(world.one.id, job_id)
+def test_announcement_of_a_process_reaches_another(example: ExampleInstallation, hinted: Hub) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    watching = join(example, hinted)
+    with hub_of(example, sweep=3600) as elsewhere:
+        move(example, job_id, 2)
+        elsewhere.announce(example.one.id, job_id)
         assert watching.sees(done(2))

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def web_of(world: ExampleInstallation, **extra: str) -> Iterator[DemoWeb]:
+def web_of(example: ExampleInstallation, **extra: str) -> Iterator[DemoWeb]:
     port = free_port()
-    environment = world.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_LIMITS": "streams=120"} | extra
-    web = DemoWeb(port=port, environment=environment, log=world.folder / f"web-{port}.log")
+    environment = example.environment | {"TURNO_WEB_BIND": f"127.0.0.1:{port}", "TURNO_LIMITS": "streams=120"} | extra
+    web = DemoWeb(port=port, environment=environment, log=example.folder / f"web-{port}.log")
     web.start()
     try:
         yield web
@@ -41,15 +41,15 @@ def web_of(world: ExampleInstallation, **extra: str) -> Iterator[DemoWeb]:
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world) as running:
+def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_example) as running:
         yield running
 
 
 def headers_of(
-    world: ExampleInstallation, user: str = "ana", tenant: str = "suc0001", **options: Any
+    example: ExampleInstallation, user: str = "ana", tenant: str = "suc0001", **options: Any
 ) -> dict[str, str]:
-    token = development_token(world.settings, user=user, tenants=[tenant], **options)
+    token = development_token(example.settings, user=user, tenants=[tenant], **options)
     return {"Authorization": f"Bearer {token}", "X-Schema": tenant}
 
 
@@ -69,34 +69,36 @@ def opens(web: DemoWeb, path: str, headers: dict[str, str]) -> bool:
         return stream.status == 200
 
 
-def hint(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
+def hint(example: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
     gathered = Changes()
-    gathered.add((tenant or world.one).id, job_id)
-    Engine.on(world.web).announce_changes(gathered.take())
+    gathered.add((tenant or example.one).id, job_id)
+    Engine.on(example.web).announce_changes(gathered.take())
 
 
-def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = "") -> None:
+def move(
+    example: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = ""
+) -> None:
     """Let a job show progress, and hint at it as its supervisor would."""
-    world.rows(
+    example.rows(
         "INSERT INTO background_job_progress_rows AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
         " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, message = excluded.message,"
         " revision = p.revision + 1",
         job_id, done, message, tenant=tenant,
     )  # fmt: skip
-    hint(world, job_id, tenant)
+    hint(example, job_id, tenant)
 
 
-def end(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
+def end(example: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
     """Let a job end as its worker would have it."""
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id,
-               tenant=tenant)  # fmt: skip
-    world.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id, tenant=tenant)
-    hint(world, job_id, tenant)
+    example.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id,
+                 tenant=tenant)  # fmt: skip
+    example.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id, tenant=tenant)
+    hint(example, job_id, tenant)
 
 
-def test_a_job_is_followed_from_its_first_state_to_its_end(world: ExampleInstallation, web: DemoWeb) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+def test_a_job_is_followed_from_its_first_state_to_its_end(example: ExampleInstallation, web: DemoWeb) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
         assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
         assert stream.headers["cache-control"] == "no-store"
         assert stream.headers["x-accel-buffering"] == "no"
@@ -104,111 +106,111 @@ def test_a_job_is_followed_from_its_first_state_to_its_end(world: ExampleInstall
         [(kind, first)] = stream.first_state()
         assert (kind, first["job_id"], first["status"]) == ("job", str(job_id), "pending")
         assert stream.retry == 2000
-        move(world, job_id, 40)
+        move(example, job_id, 40)
         moved = stream.until("job")
         assert (moved["progress"]["done"], moved["revision"]) == (40, first["revision"] + 1)
-        end(world, job_id)
+        end(example, job_id)
         last = stream.until("job", lambda job: job["status"] == "completed")
         assert last["revision"] > moved["revision"]
         assert stream.rest() == [("bye", {"reason": "job-ended"})]
 
 
-def test_everything_of_a_user_is_on_one_stream(world: ExampleInstallation, web: DemoWeb) -> None:
-    waiting, ended, later = (world.enqueue({"order_ids": [number]}) for number in (1, 2, 3))
-    end(world, ended)
-    world.enqueue({"order_ids": [4]}, user_id="ben")
-    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+def test_everything_of_a_user_is_on_one_stream(example: ExampleInstallation, web: DemoWeb) -> None:
+    waiting, ended, later = (example.enqueue({"order_ids": [number]}) for number in (1, 2, 3))
+    end(example, ended)
+    example.enqueue({"order_ids": [4]}, user_id="ben")
+    with StreamClient(web.port, "/api/stream", headers_of(example)) as stream:
         first = stream.first_state()
         jobs = {body["job_id"]: body["status"] for kind, body in first if kind == "job"}
         assert jobs == {str(waiting): "pending", str(ended): "completed", str(later): "pending"}
         [told] = [body for kind, body in first if kind == "notification"]
         assert (told["job_id"], told["read_at"]) == (str(ended), None)
-        end(world, waiting)
+        end(example, waiting)
         assert stream.until("job", lambda job: job["job_id"] == str(waiting) and job["status"] == "completed")
         assert stream.until("notification")["job_id"] == str(waiting)
-        born = world.enqueue({"order_ids": [5]})
-        hint(world, born)
+        born = example.enqueue({"order_ids": [5]})
+        hint(example, born)
         assert stream.until("job", lambda job: job["job_id"] == str(born))
 
 
-def test_only_an_operator_streams_jobs_of_all_users(world: ExampleInstallation, web: DemoWeb) -> None:
-    job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
+def test_only_an_operator_streams_jobs_of_all_users(example: ExampleInstallation, web: DemoWeb) -> None:
+    job_id = example.enqueue({"order_ids": [1]}, user_id="ben")
     for path in ("/api/stream?user=*", "/api/stream?user=*&schema=suc0001"):
-        with StreamClient(web.port, path, headers_of(world)) as stream:
+        with StreamClient(web.port, path, headers_of(example)) as stream:
             assert stream.status == 403
-    with StreamClient(web.port, "/api/stream?user=ben", headers_of(world, role="operator")) as stream:
+    with StreamClient(web.port, "/api/stream?user=ben", headers_of(example, role="operator")) as stream:
         assert stream.status == 400
-    with StreamClient(web.port, "/api/stream?user=*", headers_of(world, role="operator")) as stream:
+    with StreamClient(web.port, "/api/stream?user=*", headers_of(example, role="operator")) as stream:
         first = stream.until("job")
         assert (first["job_id"], first["user"]) == (str(job_id), "ben")
         assert stream.until("ready") == {"unread": 0}
-        end(world, job_id)
+        end(example, job_id)
         assert stream.until("job")["status"] == "completed"
 
 
-def test_notification_read_in_one_tab_reaches_all_tabs(world: ExampleInstallation, web: DemoWeb) -> None:
-    ended = world.enqueue({"order_ids": [1]})
-    end(world, ended)
-    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+def test_notification_read_in_one_tab_reaches_all_tabs(example: ExampleInstallation, web: DemoWeb) -> None:
+    ended = example.enqueue({"order_ids": [1]})
+    end(example, ended)
+    with StreamClient(web.port, "/api/stream", headers_of(example)) as stream:
         [told] = [body for kind, body in stream.first_state() if kind == "notification"]
         # Found by a look, which has then also seen the ended job: from here on only a hint can announce it.
-        unhinted = world.enqueue({"order_ids": [2]})
+        unhinted = example.enqueue({"order_ids": [2]})
         stream.until("job", lambda job: job["job_id"] == str(unhinted))
-        status, _ = ask(web, "PATCH", told["links"]["read"], headers_of(world))
+        status, _ = ask(web, "PATCH", told["links"]["read"], headers_of(example))
         assert status == 200
         again = stream.until("notification")
         assert again["read_at"] is not None
         assert again | {"read_at": None} == told
 
 
-def test_an_event_is_the_very_json_of_the_job(world: ExampleInstallation, web: DemoWeb) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+def test_an_event_is_the_very_json_of_the_job(example: ExampleInstallation, web: DemoWeb) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
         [(_, streamed)] = stream.first_state()
-    with StreamClient(web.port, f"/api/jobs/{job_id}", headers_of(world) | {"Connection": "close"}) as asked:
+    with StreamClient(web.port, f"/api/jobs/{job_id}", headers_of(example) | {"Connection": "close"}) as asked:
         assert json.loads(asked.body()) == streamed
 
 
-def test_change_by_command_is_shown_without_a_look(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_change_by_command_is_shown_without_a_look(example: ExampleInstallation, web: DemoWeb) -> None:
     """Submitted and cancelled over HTTP: the web itself hints at it."""
-    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+    with StreamClient(web.port, "/api/stream", headers_of(example)) as stream:
         stream.first_state()
-        body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})
-        status, accepted = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(world), body)
+        body = json.dumps({"payload": {"order_ids": example.order_ids()[:1]}, "run_at": in_an_hour()})
+        status, accepted = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example), body)
         assert status == 202
         shown = stream.until("job", lambda job: job["job_id"] == accepted["job_id"])
         assert shown["label"] == "scheduled"
-        assert ask(web, "POST", f"/api/jobs/{accepted['job_id']}/cancel", headers_of(world))[0] == 200
+        assert ask(web, "POST", f"/api/jobs/{accepted['job_id']}/cancel", headers_of(example))[0] == 200
         assert stream.until("job", lambda job: job["status"] == "cancelled")["job_id"] == accepted["job_id"]
 
 
-def test_line_ends_in_a_message_stay_inside_its_data(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_line_ends_in_a_message_stay_inside_its_data(example: ExampleInstallation, web: DemoWeb) -> None:
     forged = "1\r\n\r\nevent: bye\ndata: {}\n\n\u2028\u0085\x0b"
-    job_id = world.enqueue({"order_ids": [1]})
-    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+    job_id = example.enqueue({"order_ids": [1]})
+    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
         stream.first_state()
-        move(world, job_id, 1, message=forged)
+        move(example, job_id, 1, message=forged)
         assert stream.until("job", lambda job: job["progress"]["done"] == 1)["progress"]["message"] == forged
 
 
 @pytest.mark.parametrize("path", ["/api/stream", "/api/jobs/{}/stream"])
-def test_a_head_request_opens_no_stream(world: ExampleInstallation, web: DemoWeb, path: str) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    headers = headers_of(world) | {"Connection": "close"}
+def test_a_head_request_opens_no_stream(example: ExampleInstallation, web: DemoWeb, path: str) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    headers = headers_of(example) | {"Connection": "close"}
     with StreamClient(web.port, path.format(job_id), headers, method="HEAD") as answer:
         assert (answer.status, answer.body()) == (200, b"")
 
 
-def test_foreign_id_is_unknown_to_streams(world: ExampleInstallation, web: DemoWeb) -> None:
-    theirs = world.enqueue({"order_ids": [1]}, tenant=world.other)
-    bens = world.enqueue({"order_ids": [1]}, user_id="ben")
+def test_foreign_id_is_unknown_to_streams(example: ExampleInstallation, web: DemoWeb) -> None:
+    theirs = example.enqueue({"order_ids": [1]}, tenant=example.other)
+    bens = example.enqueue({"order_ids": [1]}, user_id="ben")
     for job_id in (theirs, bens, UUID(int=7), "x"):
-        status, problem = ask(web, "GET", f"/api/jobs/{job_id}/stream", headers_of(world))
+        status, problem = ask(web, "GET", f"/api/jobs/{job_id}/stream", headers_of(example))
         assert (status, problem["type"]) == (404, "/docs#not-found")
 
 
-def test_tenant_in_query_must_be_in_the_token(world: ExampleInstallation, web: DemoWeb) -> None:
-    token = {"Authorization": headers_of(world)["Authorization"]}
+def test_tenant_in_query_must_be_in_the_token(example: ExampleInstallation, web: DemoWeb) -> None:
+    token = {"Authorization": headers_of(example)["Authorization"]}
     with StreamClient(web.port, "/api/stream?schema=suc0001", token) as stream:
         assert (stream.status, stream.first_state()) == (200, [])
     assert ask(web, "GET", "/api/stream", token)[0] == 400
@@ -232,44 +234,44 @@ def test_foreign_site_opens_no_stream_with_any_cookie(web: DemoWeb, headers: dic
     assert (found, problem["status"]) == (status, status)
 
 
-def test_a_stream_ends_with_its_session(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_a_stream_ends_with_its_session(example: ExampleInstallation, web: DemoWeb) -> None:
     now = int(time())
     claims = {"iss": "turno", "aud": "turno", "sub": "ana", "tenants": ["suc0001"], "iat": now, "exp": now + 3}
-    token = jwt.encode(claims, world.settings.jwt_key)
+    token = jwt.encode(claims, example.settings.jwt_key)
     with StreamClient(web.port, "/api/stream?schema=suc0001", {"Authorization": f"Bearer {token}"}) as stream:
         assert stream.first_state() == []
         assert stream.rest() == [("bye", {"reason": "session-over"})]
 
 
-def test_fifty_tabs_are_served_and_the_next_must_wait(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
+def test_fifty_tabs_are_served_and_the_next_must_wait(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
     with (
-        web_of(world, TURNO_LIMITS="streams=52,streams_per_tenant=52,streams_per_user=50") as web,
+        web_of(example, TURNO_LIMITS="streams=52,streams_per_tenant=52,streams_per_user=50") as web,
         ExitStack() as stack,
     ):
-        tabs = [stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))) for _ in range(50)]
-        with StreamClient(web.port, "/api/stream", headers_of(world)) as refused:
+        tabs = [stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(example))) for _ in range(50)]
+        with StreamClient(web.port, "/api/stream", headers_of(example)) as refused:
             assert (refused.status, refused.headers["retry-after"]) == (429, "10")
         for user in ("ben", "eva"):
-            other = stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user)))
+            other = stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(example, user)))
             assert other.first_state() == []
-        with StreamClient(web.port, "/api/stream", headers_of(world, "zoe")) as refused:
+        with StreamClient(web.port, "/api/stream", headers_of(example, "zoe")) as refused:
             assert (refused.status, refused.headers["retry-after"]) == (503, "10")
-        move(world, job_id, 30)
+        move(example, job_id, 30)
         for tab in tabs:
             assert tab.until("job", lambda job: job["progress"]["done"] == 30)
         assert ask(web, "GET", "/healthz", {})[0] == 200
         tabs[0].socket.close()
-        assert wait_until(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)
+        assert wait_until(lambda: opens(web, "/api/stream", headers_of(example, "zoe")), within=10)
 
 
-def test_one_tenant_leaves_half_of_the_streams(world: ExampleInstallation) -> None:
-    with web_of(world, TURNO_LIMITS="streams=4") as web, ExitStack() as stack:
+def test_one_tenant_leaves_half_of_the_streams(example: ExampleInstallation) -> None:
+    with web_of(example, TURNO_LIMITS="streams=4") as web, ExitStack() as stack:
         for user in ("ana", "ben"):
-            assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user))).status == 200
-        with StreamClient(web.port, "/api/stream", headers_of(world, "eva") | {"Connection": "close"}) as refused:
+            assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(example, user))).status == 200
+        with StreamClient(web.port, "/api/stream", headers_of(example, "eva") | {"Connection": "close"}) as refused:
             assert refused.status == 429
             assert json.loads(refused.body())["detail"].startswith("This tenant has 2 streams open here")
         for user in ("ana", "eva"):
-            other = headers_of(world, user, "suc0002")
+            other = headers_of(example, user, "suc0002")
             assert stack.enter_context(StreamClient(web.port, "/api/stream", other)).status == 200

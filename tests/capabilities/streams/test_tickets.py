@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world) as running:
+def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_example) as running:
         yield running
 
 
-def ticket(world: ExampleInstallation, web: DemoWeb, body: str | None = None, **options: Any) -> str:
-    status, answer = ask(web, "POST", "/api/stream-tickets", headers_of(world, **options), body)
+def ticket(example: ExampleInstallation, web: DemoWeb, body: str | None = None, **options: Any) -> str:
+    status, answer = ask(web, "POST", "/api/stream-tickets", headers_of(example, **options), body)
     assert (status, answer["expires_in"]) == (200, 30), answer
     return str(answer["ticket"])
 
@@ -38,24 +38,24 @@ def refused(web: DemoWeb, path: str) -> bool:
         return answer.status == 401 and json.loads(answer.body())["type"] == "/docs#not-authenticated"
 
 
-def test_a_ticket_opens_its_stream_once(world: ExampleInstallation, web: DemoWeb) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
+def test_a_ticket_opens_its_stream_once(example: ExampleInstallation, web: DemoWeb) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
     for body, path in ((None, "/api/stream"), (f'{{"job_id": "{job_id}"}}', f"/api/jobs/{job_id}/stream")):
-        secret = ticket(world, web, body)
+        secret = ticket(example, web, body)
         with StreamClient(web.port, f"{path}?ticket={secret}") as stream:
             assert [event["job_id"] for _, event in stream.first_state()] == [str(job_id)]
             assert refused(web, f"{path}?ticket={secret}")
         assert refused(web, f"{path}?ticket={secret}")
 
 
-def test_a_ticket_is_good_for_half_a_minute_at_most(world: ExampleInstallation, web: DemoWeb) -> None:
-    ticket(world, web)
-    [left] = world.rows("DELETE FROM turno.stream_tickets RETURNING expires_at - clock_timestamp() AS time")
+def test_a_ticket_is_good_for_half_a_minute_at_most(example: ExampleInstallation, web: DemoWeb) -> None:
+    ticket(example, web)
+    [left] = example.rows("DELETE FROM turno.stream_tickets RETURNING expires_at - clock_timestamp() AS time")
     assert left["time"] <= timedelta(seconds=30)
 
 
-def test_ticket_is_bound_to_job_and_ends_with_wrong_use(world: ExampleInstallation, web: DemoWeb) -> None:
-    job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
+def test_ticket_is_bound_to_job_and_ends_with_wrong_use(example: ExampleInstallation, web: DemoWeb) -> None:
+    job_id, other = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [2]})
     of_job = f'{{"job_id": "{job_id}"}}'
     for body, wrong, right in (
         (of_job, f"/api/jobs/{other}/stream", f"/api/jobs/{job_id}/stream"),
@@ -63,17 +63,17 @@ def test_ticket_is_bound_to_job_and_ends_with_wrong_use(world: ExampleInstallati
         (None, f"/api/jobs/{job_id}/stream", "/api/stream"),
         (None, "/api/stream?schema=suc0002", "/api/stream"),
     ):
-        secret = ticket(world, web, body)
+        secret = ticket(example, web, body)
         assert refused(web, f"{wrong}{'&' if '?' in wrong else '?'}ticket={secret}")
         assert refused(web, f"{right}?ticket={secret}")
 
 
-def test_ticket_for_a_foreign_job_is_not_issued(world: ExampleInstallation, web: DemoWeb) -> None:
-    bens = world.enqueue({"order_ids": [1]}, user_id="ben")
+def test_ticket_for_a_foreign_job_is_not_issued(example: ExampleInstallation, web: DemoWeb) -> None:
+    bens = example.enqueue({"order_ids": [1]}, user_id="ben")
     for asked in (f'"{bens}"', '"x"'):
-        assert ask(web, "POST", "/api/stream-tickets", headers_of(world), f'{{"job_id": {asked}}}')[0] == 404
+        assert ask(web, "POST", "/api/stream-tickets", headers_of(example), f'{{"job_id": {asked}}}')[0] == 404
     for body in ('{"job_id": 7}', '{"tenant": "suc0002"}', "[]", "{"):
-        assert ask(web, "POST", "/api/stream-tickets", headers_of(world), body)[0] == 400
+        assert ask(web, "POST", "/api/stream-tickets", headers_of(example), body)[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_ticket_for_a_foreign_job_is_not_issued(world: ExampleInstallation, web:
     ids=["expired", "session over", "revoked", "gone"],
 )
 def test_a_ticket_that_does_not_count_any_more_opens_nothing(
-    world: ExampleInstallation, web: DemoWeb, spoil: str
+    example: ExampleInstallation, web: DemoWeb, spoil: str
 ) -> None:
-    world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(0) WHERE slug = 'suc0002'")
-    secret = ticket(world, web)
-    world.rows(spoil)
+    example.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(0) WHERE slug = 'suc0002'")
+    secret = ticket(example, web)
+    example.rows(spoil)
     assert refused(web, f"/api/stream?ticket={secret}")
-    assert world.rows("SELECT 1 FROM turno.stream_tickets") == []
+    assert example.rows("SELECT 1 FROM turno.stream_tickets") == []
 
 
 @pytest.mark.parametrize("secret", ["", "x", "%00", "a" * 300, "%27%20OR%201=1"])
@@ -103,26 +103,26 @@ def test_an_invented_ticket_opens_nothing(web: DemoWeb, secret: str) -> None:
     assert status in {400, 401}
 
 
-def test_tickets_are_hashed_removed_and_never_logged(world: ExampleInstallation) -> None:
-    with web_of(world, TURNO_LOG_LEVEL="DEBUG") as web:
-        secrets = [ticket(world, web) for _ in range(3)]
-        stored = str(world.rows("SELECT * FROM turno.stream_tickets"))
-        world.rows("UPDATE turno.stream_tickets SET expires_at = clock_timestamp()")
-        secrets.append(ticket(world, web))
-        assert len(world.rows("SELECT 1 FROM turno.stream_tickets")) == 1
+def test_tickets_are_hashed_removed_and_never_logged(example: ExampleInstallation) -> None:
+    with web_of(example, TURNO_LOG_LEVEL="DEBUG") as web:
+        secrets = [ticket(example, web) for _ in range(3)]
+        stored = str(example.rows("SELECT * FROM turno.stream_tickets"))
+        example.rows("UPDATE turno.stream_tickets SET expires_at = clock_timestamp()")
+        secrets.append(ticket(example, web))
+        assert len(example.rows("SELECT 1 FROM turno.stream_tickets")) == 1
         with StreamClient(web.port, f"/api/stream?ticket={secrets[-1]}") as stream:
             stream.first_state()
         assert refused(web, f"/api/stream?ticket={secrets[-1]}")
         # The server logs a request that it refuses itself.
-        with StreamClient(web.port, f"/api/stream?ticket={secrets[0]}", {"Transfer-Encoding": "odd"}) as answer:
+        with StreamClient(web.port, f"/api/stream?ticket={secrets[0]}", {"Transfer-Encoding": "faulty"}) as answer:
             assert answer.status >= 400
         log = web._log
     assert not [secret for secret in secrets if secret in stored or secret in log.read_text()]
 
 
-def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(world: ExampleInstallation, web: DemoWeb) -> None:
+def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(example: ExampleInstallation, web: DemoWeb) -> None:
     elsewhere = {"Origin": "https://erp.example", "Sec-Fetch-Site": "cross-site"}
-    with StreamClient(web.port, f"/api/stream?ticket={ticket(world, web)}", elsewhere) as stream:
+    with StreamClient(web.port, f"/api/stream?ticket={ticket(example, web)}", elsewhere) as stream:
         assert (stream.status, stream.first_state()) == (200, [])
 
 

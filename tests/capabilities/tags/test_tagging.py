@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 __all__ = ["erp", "role", "url"]
 
 
-def tags(world: ExampleInstallation) -> list[tuple[UUID, str]]:
+def tags(example: ExampleInstallation) -> list[tuple[UUID, str]]:
     """Return the tags in the tenant, which equal the tags in the control schema."""
-    mirrored = world.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag, job_id")
-    assert world.rows("SELECT job_id, tag FROM job_tags ORDER BY tag, job_id") == mirrored
-    return [(row["job_id"], row["tag"]) for row in world.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag")]
+    mirrored = example.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag, job_id")
+    assert example.rows("SELECT job_id, tag FROM job_tags ORDER BY tag, job_id") == mirrored
+    return [(row["job_id"], row["tag"]) for row in example.rows("SELECT job_id, tag FROM turno.job_tags ORDER BY tag")]
 
 
-def test_an_application_tags_in_its_own_transaction(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_an_application_tags_in_its_own_transaction(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     made = enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
     tag(erp, "suc0001", made.job_id, "march", "month-end")
-    assert tags(world) == []
+    assert tags(example) == []
     erp.commit()
-    assert tags(world) == [(made.job_id, "march"), (made.job_id, "month-end")]
-    world.rows("DELETE FROM background_jobs")
-    assert tags(world) == []
+    assert tags(example) == [(made.job_id, "march"), (made.job_id, "month-end")]
+    example.rows("DELETE FROM background_jobs")
+    assert tags(example) == []
 
 
-def test_a_refused_tag_names_the_problem(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_a_refused_tag_names_the_problem(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     made = enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
     erp.commit()
     for given, problem in (
@@ -56,11 +56,11 @@ def test_a_refused_tag_names_the_problem(world: ExampleInstallation, erp: psycop
     erp.rollback()
     with pytest.raises(NotEnqueued, match="the tenant has no job"):
         tag(erp, "suc0001", uuid4(), "march")
-    assert tags(world) == []
+    assert tags(example) == []
 
 
-def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.environment.items():
+def test_commands_show_filter_and_change_by_tag(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def turno(*arguments: str) -> str:
@@ -69,10 +69,10 @@ def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monk
         return done.output
 
     one, two, other = (
-        world.enqueue(ORDERS), world.enqueue(ORDERS, tenant=world.tenants["suc0002"]), world.enqueue(ORDERS),
+        example.enqueue(ORDERS), example.enqueue(ORDERS, tenant=example.tenants["suc0002"]), example.enqueue(ORDERS),
     )  # fmt: skip
-    for job_id, tenant in ((one, None), (two, world.tenants["suc0002"])):
-        world.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
+    for job_id, tenant in ((one, None), (two, example.tenants["suc0002"])):
+        example.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
     assert "tags          march, retail\n" in turno("job", "show", "--tenant", "suc0001", str(one))
     everywhere = json.loads(turno("job", "list", "--all", "--tag", "march", "--json"))
     assert {row["job_id"] for row in everywhere} == {str(one), str(two)}
@@ -80,7 +80,7 @@ def test_commands_show_filter_and_change_by_tag(world: ExampleInstallation, monk
     assert [row["id"] for row in here] == [str(one)]
     assert turno("job", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")
     assert turno("job", "cancel", "--all", "--tag", "march").startswith("2 jobs of 2 tenants cancelled")
-    statuses = {row["id"]: row["status"] for row in world.rows("SELECT id, status FROM background_jobs")}
+    statuses = {row["id"]: row["status"] for row in example.rows("SELECT id, status FROM background_jobs")}
     assert statuses == {one: "cancelled", other: "pending"}
     refused = CliRunner().invoke(main, ["job", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
     assert "--tag chooses among many: it goes with --all" in refused.output

@@ -79,7 +79,7 @@ def receiver() -> Iterator[tuple[str, Receiver]]:
 class Traced:
     """A web that launches workers, all of which export to the receiver."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     web: DemoWeb
     received: Receiver
     log: Path
@@ -87,7 +87,7 @@ class Traced:
     def submit(self, **payload: Any) -> str:
         connection = HTTPConnection("127.0.0.1", self.web.port, timeout=20)
         headers = {
-            "Authorization": f"Bearer {development_token(self.world.settings, user='ana', tenants=('suc0001',))}",
+            "Authorization": f"Bearer {development_token(self.example.settings, user='ana', tenants=('suc0001',))}",
             "Content-Type": "application/json",
             "X-Schema": "suc0001",
             "traceparent": f"00-{TRACE}-{CALLER}-01",
@@ -105,16 +105,20 @@ class Traced:
 
 
 @pytest.fixture(scope="module")
-def traced(module_world: ExampleInstallation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+def traced(module_example: ExampleInstallation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
     log = tmp_path_factory.mktemp("traces") / "web.log"
-    world, port = module_world, free_port()
-    world.registry = "tests.capabilities.tracing.traced_handlers:HANDLERS"
+    example, port = module_example, free_port()
+    example.registry = "tests.capabilities.tracing.traced_handlers:HANDLERS"
     with receiver() as (url, received):
-        world.extra |= {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "TURNO_LOG_LEVEL": "INFO"}
-        world.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}
-        web = DemoWeb(port=port, environment=world.environment, log=log)
+        example.extra |= {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+            "TURNO_LOG_LEVEL": "INFO",
+        }
+        example.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}
+        web = DemoWeb(port=port, environment=example.environment, log=log)
         web.start()
-        yield Traced(world, web, received, world.settings.slot_dir / "workers.log")
+        yield Traced(example, web, received, example.settings.slot_dir / "workers.log")
         web.stop()
 
 
@@ -146,7 +150,7 @@ def test_a_job_that_failed_is_an_error_of_the_trace(traced: Traced) -> None:
 
 def test_log_line_names_request_and_trace(traced: Traced) -> None:
     job_id = traced.submit(fails=True)
-    traced.wait(lambda: traced.world.job(UUID(job_id))["status"] == "failed")
+    traced.wait(lambda: traced.example.job(UUID(job_id))["status"] == "failed")
     traced.wait(lambda: "job.fail" in traced.received.names(job_id))
     lines = [json.loads(line) for line in traced.log.read_text().splitlines() if job_id in line and line[0] == "{"]
     of_attempts = [line for line in lines if "attempt" in line]

@@ -29,7 +29,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def webhooks(world: ExampleInstallation) -> Iterator[Webhooks]:
-    engine = engine_of(world.settings)
-    yield Webhooks(engine, replace(world.settings, webhook_hosts=("http://127.0.0.1", "http://localhost")))
+def webhooks(example: ExampleInstallation) -> Iterator[Webhooks]:
+    engine = engine_of(example.settings)
+    yield Webhooks(engine, replace(example.settings, webhook_hosts=("http://127.0.0.1", "http://localhost")))
     engine.close()

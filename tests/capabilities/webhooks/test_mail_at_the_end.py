@@ -11,7 +11,7 @@ import pytest
 
 from tests.alert_receivers import mail_server
 from tests.capabilities.webhooks.told import asked, counted, due_again, ended
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.portuguese import with_portuguese
 from turno.capabilities.webhooks import delivery as rounds
 from turno.capabilities.webhooks.delivery import PAUSES, Webhooks
@@ -33,12 +33,12 @@ EVA = "mailto:eva@shop.example"
 
 
 @pytest.fixture
-def by_mail(world: ExampleInstallation) -> Iterator[Callable[[str], Webhooks]]:
-    engine = engine_of(world.settings)
+def by_mail(example: ExampleInstallation) -> Iterator[Callable[[str], Webhooks]]:
+    engine = engine_of(example.settings)
 
     def made(url: str) -> Webhooks:
         sender = "Turno <turno@shop.example>"
-        mail = replace(world.settings, smtp_url=url, smtp_from=sender, public_url="https://t.example")
+        mail = replace(example.settings, smtp_url=url, smtp_from=sender, public_url="https://t.example")
         return Webhooks(engine, replace(mail, webhook_hosts=("http://127.0.0.1",)))
 
     yield made
@@ -52,21 +52,21 @@ def mail() -> Iterator[alert_receivers.MailServer]:
 
 
 def test_one_mail_is_sent_per_end_despite_retries(
-    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+    example: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
-    world.odd = True
-    job_id = asked(world, EVA, payload={"how": "error"}, handler=Odd, language="es", max_attempts=2)["job_id"]
+    example.faulty = True
+    job_id = asked(example, EVA, payload={"how": "error"}, handler=Faulty, language="es", max_attempts=2)["job_id"]
     told = by_mail(mail.url)
-    world.attempt(job_id)
-    counted(world)
+    example.attempt(job_id)
+    counted(example)
     assert (told.run_round(), mail.mails) == (0, []), "it is tried again, so it has not ended"
-    world.make_due()
-    world.attempt(job_id)
-    counted(world)
+    example.make_due()
+    example.attempt(job_id)
+    counted(example)
     assert (told.run_round(), told.run_round()) == (1, 0)
     (one,) = mail.mails
     assert (one["To"], one["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
-    assert one["Subject"] == "odd: falló"
+    assert one["Subject"] == "faulty: falló"
     assert one["Message-ID"] == f"<{job_id}@turno.invalid>"
     text = one.get_content()
     assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
@@ -75,13 +75,13 @@ def test_one_mail_is_sent_per_end_despite_retries(
 
 
 def test_mail_in_a_language_of_the_application(
-    world: ExampleInstallation, mail: alert_receivers.MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, mail: alert_receivers.MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended(world, EVA, language="pt")
+    ended(example, EVA, language="pt")
     words = catalogues(Registry({}, locale=with_portuguese(tmp_path)))
     monkeypatch.setattr(rounds, "_catalogues", lambda _: words)
-    settings = replace(world.settings, smtp_url=mail.url, smtp_from="turno@shop.example")
-    with closing(engine_of(world.settings)) as engine:
+    settings = replace(example.settings, smtp_url=mail.url, smtp_from="turno@shop.example")
+    with closing(engine_of(example.settings)) as engine:
         assert Webhooks(engine, settings).run_round() == 1
     (one,) = mail.mails
     assert one["Subject"] == "Faturas: cancelado"
@@ -90,38 +90,38 @@ def test_mail_in_a_language_of_the_application(
 
 @pytest.mark.parametrize("refusal", ["450 come back later", "down"])
 def test_a_mail_waits_for_a_server_that_does_not_take_it(
-    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer, refusal: str
+    example: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer, refusal: str
 ) -> None:
     mail.refuses = refusal
-    ended(world, EVA)
+    ended(example, EVA)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"smtp://127.0.0.1:{closed.getsockname()[1]}"
     told = by_mail(nobody if refusal == "down" else mail.url)
     assert told.run_round() == 0
-    [kept] = world.rows("SELECT error IS NOT NULL AS told, isfinite(due_at) AS again FROM turno.webhooks")
+    [kept] = example.rows("SELECT error IS NOT NULL AS told, isfinite(due_at) AS again FROM turno.webhooks")
     assert kept == {"told": True, "again": True}
     mail.refuses = ""
-    due_again(world)
+    due_again(example)
     assert by_mail(mail.url).run_round() == 1
     assert len(mail.mails) == 1
 
 
 def test_unknown_recipient_is_given_up_at_once(
-    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+    example: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
     mail.refuses = "550 no such user"
-    ended(world, EVA)
+    ended(example, EVA)
     assert by_mail(mail.url).run_round() == 0
-    [kept] = world.rows("SELECT attempts, error FROM turno.webhooks WHERE due_at = 'infinity'")
+    [kept] = example.rows("SELECT attempts, error FROM turno.webhooks WHERE due_at = 'infinity'")
     assert kept["attempts"] == 1
     assert kept["error"].startswith("NeverTaken: the server refuses the recipient: 550")
-    with operator_session(world.settings) as operator:
+    with operator_session(example.settings) as operator:
         [trouble] = [one for one in troubles(operator, PAUSES[-1]) if one.kind == "webhooks"]
     assert (trouble.tenant, trouble.command) == ("suc0001", "turno webhook list --tenant suc0001")
 
 
 def test_a_mail_server_that_hangs_holds_up_no_call_back(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     by_mail: Callable[[str], Webhooks],
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,24 +129,24 @@ def test_a_mail_server_that_hangs_holds_up_no_call_back(
     monkeypatch.setattr(rounds, "TAKING_SECONDS", 1.0)
     monkeypatch.setattr(rounds, "ROUND_SECONDS", 1.5)
     monkeypatch.setattr("turno.mail.ENDS_WITHIN", 1.0)
-    ended(world, EVA)
-    ended(world, receiver.url)
+    ended(example, EVA)
+    ended(example, receiver.url)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert by_mail(f"smtp://127.0.0.1:{silent.getsockname()[1]}").run_round() == 1
-    assert [row["url"] for row in world.rows("SELECT url FROM turno.webhooks")] == [EVA]
+    assert [row["url"] for row in example.rows("SELECT url FROM turno.webhooks")] == [EVA]
 
 
 def test_no_address_adds_a_header_or_a_recipient(
-    world: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
+    example: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
-    ended(world, f"{EVA}\r\nBcc: all@shop.example")
+    ended(example, f"{EVA}\r\nBcc: all@shop.example")
     assert by_mail(mail.url).run_round() == 0
     assert mail.mails == []
 
 
 def test_maintenance_mails_with_the_settings_of_alerts(
-    world: ExampleInstallation, mail: alert_receivers.MailServer
+    example: ExampleInstallation, mail: alert_receivers.MailServer
 ) -> None:
-    ended(world, EVA)
-    run_deliveries(replace(world.settings, smtp_url=mail.url, smtp_from="turno@shop.example"))
+    ended(example, EVA)
+    run_deliveries(replace(example.settings, smtp_url=mail.url, smtp_from="turno@shop.example"))
     assert [one["Subject"] for one in mail.mails] == ["Invoicing: it was cancelled"]

@@ -48,7 +48,7 @@ class Taken(BaseHTTPRequestHandler):
 
 
 def asked(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     url: str,
     *,
     payload: dict[str, Any] | None = None,
@@ -56,22 +56,22 @@ def asked(
     language: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    new = world.new_job(payload or {"order_ids": [1]}, **options)
-    return world.call(enqueue_with([PUT]), ([url], language, *submission(new)), tenant=tenant)
+    new = example.new_job(payload or {"order_ids": [1]}, **options)
+    return example.call(enqueue_with([PUT]), ([url], language, *submission(new)), tenant=tenant)
 
 
-def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None, language: str | None = None) -> UUID:
-    job_id: UUID = asked(world, url, tenant=tenant, language=language)["job_id"]
-    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
-    counted(world)
+def ended(example: ExampleInstallation, url: str, *, tenant: Tenant | None = None, language: str | None = None) -> UUID:
+    job_id: UUID = asked(example, url, tenant=tenant, language=language)["job_id"]
+    example.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
+    counted(example)
     return job_id
 
 
-def counted(world: ExampleInstallation) -> None:
+def counted(example: ExampleInstallation) -> None:
     """Make the deliveries of ended jobs due, as maintenance does."""
-    while make_due(world.engine, limit=1000):
+    while make_due(example.engine, limit=1000):
         pass
 
 
-def due_again(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.webhooks SET due_at = now()")
+def due_again(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.webhooks SET due_at = now()")

@@ -100,35 +100,35 @@ HANDLERS = [RunDeed]
 
 
 @pytest.fixture(autouse=True)
-def mapped(world: ExampleInstallation) -> None:
-    for tenant in (world.one, world.other):
-        world.rows("DELETE FROM customers WHERE country = 'django'", tenant=tenant)
-    world.registry = f"{__name__}:HANDLERS"
+def mapped(example: ExampleInstallation) -> None:
+    for tenant in (example.one, example.other):
+        example.rows("DELETE FROM customers WHERE country = 'django'", tenant=tenant)
+    example.registry = f"{__name__}:HANDLERS"
 
 
-def done(world: ExampleInstallation, name: str, **options: Any) -> dict[str, Any]:
-    return world.attempt(world.enqueue({"name": name}, handler=RunDeed, max_attempts=1, **options))
+def done(example: ExampleInstallation, name: str, **options: Any) -> dict[str, Any]:
+    return example.attempt(example.enqueue({"name": name}, handler=RunDeed, max_attempts=1, **options))
 
 
-def kept(world: ExampleInstallation, tenant: Tenant | None = None) -> list[str]:
-    found = world.rows("SELECT id FROM customers WHERE country = 'django' ORDER BY id", tenant=tenant)
+def kept(example: ExampleInstallation, tenant: Tenant | None = None) -> list[str]:
+    found = example.rows("SELECT id FROM customers WHERE country = 'django' ORDER BY id", tenant=tenant)
     return [row["id"] for row in found]
 
 
-def test_models_work_under_the_login_of_the_tenant(world: ExampleInstallation) -> None:
-    result = done(world, "add", tenant=world.other)["result"]
+def test_models_work_under_the_login_of_the_tenant(example: ExampleInstallation) -> None:
+    result = done(example, "add", tenant=example.other)["result"]
     assert result["seen"] == ["Ana"]
-    assert result["schema"] == world.other.schema
-    assert result["login"] == world.handler_login(world.other).role
+    assert result["schema"] == example.other.schema
+    assert result["login"] == example.handler_login(example.other).role
     assert result["zone"] == "UTC"
-    assert kept(world) == []
-    assert kept(world, world.other) == ["Ana"]
+    assert kept(example) == []
+    assert kept(example, example.other) == ["Ana"]
 
 
 @pytest.mark.parametrize("name", ["undo a block", "lock and change"])
-def test_atomic_is_a_savepoint(world: ExampleInstallation, name: str) -> None:
-    assert done(world, name)["status"] == "completed"
-    assert kept(world) == ["Ana"]
+def test_atomic_is_a_savepoint(example: ExampleInstallation, name: str) -> None:
+    assert done(example, name)["status"] == "completed"
+    assert kept(example) == ["Ana"]
 
 
 @pytest.mark.parametrize(
@@ -142,22 +142,22 @@ def test_atomic_is_a_savepoint(world: ExampleInstallation, name: str) -> None:
         ("end the transaction", "HandlerMisuse", "leave commit and rollback to the executor"),
     ],
 )
-def test_failed_job_keeps_no_row(world: ExampleInstallation, name: str, error: str, message: str) -> None:
-    job = done(world, name)
+def test_failed_job_keeps_no_row(example: ExampleInstallation, name: str, error: str, message: str) -> None:
+    job = done(example, name)
     assert (job["status"], job["error"]["class"]) == ("failed", error)
     assert re.search(message, job["error"]["message"])
-    assert kept(world) == []
+    assert kept(example) == []
 
 
-def test_caught_error_without_a_savepoint_fails_the_job(world: ExampleInstallation) -> None:
-    job = done(world, "catch without a savepoint")
+def test_caught_error_without_a_savepoint_fails_the_job(example: ExampleInstallation) -> None:
+    job = done(example, "catch without a savepoint")
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
-    assert kept(world) == []
+    assert kept(example) == []
 
 
-def test_connection_of_django_is_back_after_the_block(world: ExampleInstallation) -> None:
+def test_connection_of_django_is_back_after_the_block(example: ExampleInstallation) -> None:
     before = connections["default"]
-    assert done(world, "add")["status"] == "completed"
+    assert done(example, "add")["status"] == "completed"
     assert connections["default"] is before
 
 

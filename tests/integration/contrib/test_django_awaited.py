@@ -39,24 +39,24 @@ HANDLERS = [AwaitQuery]
 
 
 @pytest.fixture(autouse=True)
-def own_login(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_login(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Django's own login, which could write in the schema of the tenant."""
-    parts = conninfo_to_dict(world.url)
+    parts = conninfo_to_dict(example.url)
     names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     own = {name: parts.get(part, "") for name, part in names.items()}
-    options = {"OPTIONS": {"options": f"-c search_path={world.one.schema}"}}
+    options = {"OPTIONS": {"options": f"-c search_path={example.one.schema}"}}
     monkeypatch.setitem(connections.settings, "default", connections.settings["default"] | own | options)
-    world.registry = f"{__name__}:HANDLERS"
+    example.registry = f"{__name__}:HANDLERS"
 
 
-def test_awaited_query_of_an_async_handler_is_refused(world: ExampleInstallation) -> None:
-    job = world.attempt(world.enqueue({}, handler=AwaitQuery, max_attempts=1))
+def test_awaited_query_of_an_async_handler_is_refused(example: ExampleInstallation) -> None:
+    job = example.attempt(example.enqueue({}, handler=AwaitQuery, max_attempts=1))
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert "outside of the job's transaction" in job["error"]["message"]
-    assert world.rows("SELECT id FROM customers WHERE country = 'django'") == []
+    assert example.rows("SELECT id FROM customers WHERE country = 'django'") == []
 
 
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("example")
 def test_own_session_outside_of_a_job_is_accepted() -> None:
     def read() -> int:
         try:

@@ -60,40 +60,40 @@ def switch(payload: Switch) -> AbstractContextManager[Any]:
 
 
 @pytest.fixture(autouse=True)
-def of_django_tenants(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def of_django_tenants(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     own = connections.settings["default"] | {"ENGINE": "django_tenants.postgresql_backend"}
     monkeypatch.setitem(connections.settings, "default", own)
-    for tenant in (world.one, world.other):
-        world.rows("DELETE FROM customers WHERE country = 'django'", tenant=tenant)
-    world.registry = f"{__name__}:HANDLERS"
+    for tenant in (example.one, example.other):
+        example.rows("DELETE FROM customers WHERE country = 'django'", tenant=tenant)
+    example.registry = f"{__name__}:HANDLERS"
 
 
-def done(world: ExampleInstallation, tenant: Tenant, schema: str, by: str = "schema") -> dict[str, Any]:
+def done(example: ExampleInstallation, tenant: Tenant, schema: str, by: str = "schema") -> dict[str, Any]:
     payload = {"schema": schema, "by": by}
-    return world.attempt(world.enqueue(payload, handler=AddCustomer, tenant=tenant, max_attempts=1))
+    return example.attempt(example.enqueue(payload, handler=AddCustomer, tenant=tenant, max_attempts=1))
 
 
-def kept(world: ExampleInstallation, tenant: Tenant) -> list[str]:
-    return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'django'", tenant=tenant)]
+def kept(example: ExampleInstallation, tenant: Tenant) -> list[str]:
+    return [row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'django'", tenant=tenant)]
 
 
 @pytest.mark.parametrize("by", ["schema", "tenant"])
-def test_schema_of_the_job_is_that_of_django_tenants(world: ExampleInstallation, by: str) -> None:
-    for tenant in (world.other, world.one):
-        result = done(world, tenant, tenant.schema, by)["result"]
+def test_schema_of_the_job_is_that_of_django_tenants(example: ExampleInstallation, by: str) -> None:
+    for tenant in (example.other, example.one):
+        result = done(example, tenant, tenant.schema, by)["result"]
         assert result == {
             "schemas": [tenant.schema] * 3,
-            "path": world.handler_login(tenant).search_path,
-            "login": world.handler_login(tenant).role,
+            "path": example.handler_login(tenant).search_path,
+            "login": example.handler_login(tenant).role,
         }
-        assert kept(world, tenant) == ["Bea"]
+        assert kept(example, tenant) == ["Bea"]
 
 
 @pytest.mark.parametrize("by", ["schema", "tenant"])
 @pytest.mark.parametrize("name", ["other", "public"])
-def test_switch_to_another_schema_is_refused(world: ExampleInstallation, name: str, by: str) -> None:
-    schema = world.other.schema if name == "other" else name
-    job = done(world, world.one, schema, by)
+def test_switch_to_another_schema_is_refused(example: ExampleInstallation, name: str, by: str) -> None:
+    schema = example.other.schema if name == "other" else name
+    job = done(example, example.one, schema, by)
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
-    assert f"in the schema {world.one.schema} alone, and not in {schema}" in job["error"]["message"]
-    assert kept(world, world.one) == kept(world, world.other) == []
+    assert f"in the schema {example.one.schema} alone, and not in {schema}" in job["error"]["message"]
+    assert kept(example, example.one) == kept(example, example.other) == []

@@ -22,30 +22,30 @@ EXEC = "exec"
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(world: ExampleInstallation) -> Iterator[None]:
+def nothing_set(example: ExampleInstallation) -> Iterator[None]:
     yield
-    world.rows("TRUNCATE turno.settings")
-    world.rows("UPDATE turno.tenants SET backend = NULL, cap = NULL")
+    example.rows("TRUNCATE turno.settings")
+    example.rows("UPDATE turno.tenants SET backend = NULL, cap = NULL")
 
 
 @pytest.fixture
-def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.operator, application="test") as session:
+def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.operator, application="test") as session:
         yield session
 
 
-def backends(world: ExampleInstallation) -> list[str]:
-    return [row["backend"] for row in world.rows("SELECT backend FROM turno.tickets ORDER BY job_id")]
+def backends(example: ExampleInstallation) -> list[str]:
+    return [row["backend"] for row in example.rows("SELECT backend FROM turno.tickets ORDER BY job_id")]
 
 
 def test_backend_setting_beats_environment_tenant_beats_both(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
     routing.set_for_all(operator, "queue_backend", "pool")
     assert set_tenant(operator, "suc0002", {"backend": "rabbitmq"}, by="test")
     assert routing.chosen(operator, EXEC) == {"suc0001": "pool", "suc0002": "rabbitmq"}
-    assert routing.backend_for(world.web, world.other.id, EXEC) == "rabbitmq"
+    assert routing.backend_for(example.web, example.other.id, EXEC) == "rabbitmq"
     routing.set_for_all(operator, "queue_backend", None)
     assert set_tenant(operator, "suc0002", {"backend": None}, by="test")
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
@@ -64,9 +64,9 @@ def test_an_unknown_value_is_refused_by_the_table_itself(
 
 
 def test_canary_share_is_stable_and_grows(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
 ) -> None:
-    with psycopg.connect(world.url) as admin:  # rolled back
+    with psycopg.connect(example.url) as admin:  # rolled back
         admin.execute(
             "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
             " SELECT 'c' || i, c.id, 't_' || lpad(to_hex(i), 12, '0'), 'o' || i, 'r' || i, 'a' || i, 'active'"
@@ -95,7 +95,7 @@ def test_canary_share_is_stable_and_grows(
 
 
 def test_backend_choice_is_cached_and_queue_opened_once(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     opened: list[str] = []
     now = [0.0]
@@ -107,50 +107,54 @@ def test_backend_choice_is_cached_and_queue_opened_once(
         return queue
 
     choice = BackendChoice(
-        connection=lambda: nullcontext(world.web), default=EXEC, open_queue=open_queue, clock=lambda: now[0]
+        connection=lambda: nullcontext(example.web), default=EXEC, open_queue=open_queue, clock=lambda: now[0]
     )
-    assert choice.queue_of(world.one).name == "exec"
+    assert choice.queue_of(example.one).name == "exec"
     routing.set_for_all(operator, "queue_backend", "pool")
-    assert choice.queue_of(world.one).name == "exec"
+    assert choice.queue_of(example.one).name == "exec"
     now[0] = 1.0
-    assert choice.queue_of(world.one).name == "pool"
-    assert choice.queue_of(world.other).name == "pool"
+    assert choice.queue_of(example.one).name == "pool"
+    assert choice.queue_of(example.other).name == "pool"
     assert opened == ["exec", "pool"]
 
 
-def test_waiting_jobs_move_and_running_jobs_stay(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
-    running = world.enqueue({"order_ids": [1]})
-    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
-    assert world.engine.claim_job(worker, running, types=[("batch_invoicing", 1)])
-    world.enqueue({"order_ids": [1]})
-    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
-    world.enqueue({"order_ids": [1]}, tenant=world.other)
+def test_waiting_jobs_move_and_running_jobs_stay(
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    running = example.enqueue({"order_ids": [1]})
+    worker = example.engine.start_worker(backend="exec", host="here", pid=1)
+    assert example.engine.claim_job(worker, running, types=[("batch_invoicing", 1)])
+    example.enqueue({"order_ids": [1]})
+    example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    example.enqueue({"order_ids": [1]}, tenant=example.other)
     assert set_tenant(operator, "suc0002", {"backend": "pool"}, by="test")
     routing.set_for_all(operator, "queue_backend", "rabbitmq")
     assert routing.reroute(operator, EXEC) == 3
-    assert backends(world) == ["exec", "rabbitmq", "rabbitmq", "pool"]
+    assert backends(example) == ["exec", "rabbitmq", "rabbitmq", "pool"]
     assert routing.reroute(operator, EXEC) == 0
 
 
-def test_stamping_over_needs_dead_source_and_live_target(world: ExampleInstallation) -> None:
+def test_stamping_over_needs_dead_source_and_live_target(example: ExampleInstallation) -> None:
     for backend in ("pool", "rabbitmq"):
-        world.backend = backend
-        world.enqueue({"order_ids": [1]})
-    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute', published_at = now()")
+        example.backend = backend
+        example.enqueue({"order_ids": [1]})
+    example.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute', published_at = now()")
     a_while = timedelta(seconds=15)
-    assert world.engine.move_unserved("pool", a_while) == 0  # no worker is alive
-    world.engine.start_worker(backend="rabbitmq", host="here", pid=1)
-    assert world.engine.move_unserved("pool", timedelta(hours=1)) == 0
-    with world.engine.transaction(force_rollback=True):
-        assert world.engine.move_unserved("pool", a_while) == 1
-    assert world.engine.move_unserved("pool", a_while) == 1
-    assert backends(world) == ["rabbitmq", "rabbitmq"]
-    assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE published_at IS NULL") == [{"n": 1}]
-    assert world.engine.move_unserved("exec", a_while) == 0
+    assert example.engine.move_unserved("pool", a_while) == 0  # no worker is alive
+    example.engine.start_worker(backend="rabbitmq", host="here", pid=1)
+    assert example.engine.move_unserved("pool", timedelta(hours=1)) == 0
+    with example.engine.transaction(force_rollback=True):
+        assert example.engine.move_unserved("pool", a_while) == 1
+    assert example.engine.move_unserved("pool", a_while) == 1
+    assert backends(example) == ["rabbitmq", "rabbitmq"]
+    assert example.rows("SELECT count(*) AS n FROM turno.tickets WHERE published_at IS NULL") == [{"n": 1}]
+    assert example.engine.move_unserved("exec", a_while) == 0
 
 
-def test_the_command_changes_shows_and_takes_back(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.environment.items():
+def test_the_command_changes_shows_and_takes_back(
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
 
     def turno(*arguments: str) -> str:
@@ -158,8 +162,8 @@ def test_the_command_changes_shows_and_takes_back(world: ExampleInstallation, mo
         assert done.exit_code == 0, done.output
         return done.output
 
-    world.enqueue({"order_ids": [1]})
-    world.rows("UPDATE turno.tenants SET weight = weight")
+    example.enqueue({"order_ids": [1]})
+    example.rows("UPDATE turno.tenants SET weight = weight")
     assert turno("set", "rabbitmq") == "all tenants: rabbitmq; waiting jobs that moved: 1\n"
     (row,) = [line for line in turno("status").splitlines() if line.startswith("rabbitmq")]
     assert row.split() == ["rabbitmq", "0", "2", "0", "1", "0", "0", "1", *row.split()[8:]]

@@ -35,12 +35,12 @@ NEXT_DOOR = "suc0002"
 
 
 @pytest.fixture(scope="module")
-def role(module_world: ExampleInstallation) -> Iterator[str]:
+def role(module_example: ExampleInstallation) -> Iterator[str]:
     """A role of the application's, which `turno host add` let in."""
-    name, admin = f"erp_{secrets.token_hex(4)}", module_world.admin
+    name, admin = f"erp_{secrets.token_hex(4)}", module_example.admin
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(sql.Identifier(name)))
     (found,) = (one for one in hosts(admin) if one.name == name)
-    join_host(admin, module_world.logins, found)
+    join_host(admin, module_example.logins, found)
     admin.execute("CREATE TABLE public.sales (id integer PRIMARY KEY)")
     admin.execute(sql.SQL("GRANT ALL ON public.sales TO {}").format(sql.Identifier(name)))
     admin.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(name)))
@@ -50,8 +50,8 @@ def role(module_world: ExampleInstallation) -> Iterator[str]:
 
 
 @pytest.fixture
-def url(world: ExampleInstallation, role: str) -> str:
-    return make_conninfo(world.url, user=role, password="x")
+def url(example: ExampleInstallation, role: str) -> str:
+    return make_conninfo(example.url, user=role, password="x")
 
 
 @pytest.fixture
@@ -69,41 +69,43 @@ def as_one_of_many(
     return answer
 
 
-def jobs(world: ExampleInstallation) -> list[dict[str, Any]]:
-    return world.rows("SELECT * FROM background_jobs ORDER BY id")
+def jobs(example: ExampleInstallation) -> list[dict[str, Any]]:
+    return example.rows("SELECT * FROM background_jobs ORDER BY id")
 
 
-def test_job_is_committed_with_the_caller(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_job_is_committed_with_the_caller(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     erp.execute("INSERT INTO public.sales VALUES (1)")
     job_id, is_new = turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[1, 2], point_of_sale=3)
     assert is_new
-    assert jobs(world) == []
+    assert jobs(example) == []
     erp.commit()
-    (job,) = jobs(world)
+    (job,) = jobs(example)
     assert job["id"] == job_id
     assert job["payload"] == {"order_ids": [1, 2], "point_of_sale": 3}
     assert (job["user_id"], job["queue"], job["max_attempts"]) == ("application", BatchInvoicing.queue, 4)
-    ticket = world.ticket(job_id)
+    ticket = example.ticket(job_id)
     assert ticket is not None
-    assert (ticket["state"], ticket["tenant_id"]) == ("ready", world.one.id)
-    assert world.attempt(job_id)["status"] == "completed"
+    assert (ticket["state"], ticket["tenant_id"]) == ("ready", example.one.id)
+    assert example.attempt(job_id)["status"] == "completed"
 
 
-def test_rolled_back_job_was_never_there(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    with psycopg.connect(world.url, autocommit=True) as listener:
+def test_rolled_back_job_was_never_there(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    with psycopg.connect(example.url, autocommit=True) as listener:
         listener.execute("LISTEN turno_jobs")
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
         erp.rollback()
-        assert jobs(world) == []
-        assert world.rows("SELECT 1 FROM turno.tickets") == []
+        assert jobs(example) == []
+        assert example.rows("SELECT 1 FROM turno.tickets") == []
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
         assert list(listener.notifies(timeout=0.2)) == []
         erp.commit()
         assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1
 
 
-def test_a_host_that_commits_very_often_sends_no_hint(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    with psycopg.connect(world.url, autocommit=True) as listener:
+def test_a_host_that_commits_very_often_sends_no_hint(
+    example: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    with psycopg.connect(example.url, autocommit=True) as listener:
         listener.execute("LISTEN turno_jobs")
         erp.execute("SET turno.notify = off")
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
@@ -113,7 +115,7 @@ def test_a_host_that_commits_very_often_sends_no_hint(world: ExampleInstallation
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_a_key_stands_for_one_request(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
+    example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
     assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june") == (first.job_id, False)
@@ -123,18 +125,20 @@ def test_a_key_stands_for_one_request(
     erp.rollback()
     elsewhere = enqueue(erp, NEXT_DOOR, "batch_invoicing", ORDERS, key="june")
     assert elsewhere.is_new
-    assert len(jobs(world)) == 1
+    assert len(jobs(example)) == 1
 
 
-def test_a_key_that_was_used_by_post_answers_its_job(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    posted = world.enqueue(ORDERS, idempotency_key="june")
+def test_a_key_that_was_used_by_post_answers_its_job(
+    example: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    posted = example.enqueue(ORDERS, idempotency_key="june")
     answer = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june", user="ana")
     assert answer == (posted, False)
 
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_second_enqueue_with_key_waits_and_gets_first_job(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], url: str, enqueue: Callable[..., turno.Enqueued]
+    example: ExampleInstallation, erp: psycopg.Connection[Any], url: str, enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     def again() -> turno.Enqueued:
         with psycopg.connect(url, application_name="second") as session:
@@ -144,29 +148,29 @@ def test_second_enqueue_with_key_waits_and_gets_first_job(
     waits = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(again)
-        assert wait_until(lambda: second.done() or world.admin.execute(waits).rowcount == 1, within=20)
+        assert wait_until(lambda: second.done() or example.admin.execute(waits).rowcount == 1, within=20)
         erp.commit()
         assert second.result(timeout=20) == (first.job_id, False)
 
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_unique_for_a_while_means_one_job_in_that_time(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
+    example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     hour = timedelta(hours=1)
     first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour)
     assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600) == (first.job_id, False)
     assert enqueue(erp, "suc0001", "batch_invoicing", OTHERS, unique_for=hour).is_new
     erp.commit()
-    world.rows("UPDATE background_jobs SET created_at = created_at - interval '1 hour'")
+    example.rows("UPDATE background_jobs SET created_at = created_at - interval '1 hour'")
     assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour).is_new
     erp.commit()
-    assert len(jobs(world)) == 3
+    assert len(jobs(example)) == 3
 
 
 @pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_delay_counts_from_submission_and_is_in_the_key(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
+    example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=timedelta(hours=2))
     assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=7200) == (first.job_id, False)
@@ -174,46 +178,46 @@ def test_delay_counts_from_submission_and_is_in_the_key(
     with pytest.raises(turno.NotEnqueued, match="stands for another request"):
         enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="later", run_in=7201)
     erp.rollback()
-    assert world.rows("SELECT run_at - created_at BETWEEN '119 min' AND '121 min' AS later FROM background_jobs") == [
+    assert example.rows("SELECT run_at - created_at BETWEEN '119 min' AND '121 min' AS later FROM background_jobs") == [
         {"later": True}
     ]
-    ticket = world.ticket(first.job_id)
+    ticket = example.ticket(first.job_id)
     assert ticket is not None
     assert ticket["state"] == "scheduled"
 
 
-def test_sql_takes_a_delay_or_a_time(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_sql_takes_a_delay_or_a_time(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     ask = "SELECT job_id FROM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing', run_in => '1 hour'{})"
     erp.execute(ask.format(""))
     erp.commit()
     with pytest.raises(psycopg.Error, match="run_at and run_in are both given"):
         erp.execute(ask.format(", run_at => now()"))
     erp.rollback()
-    assert world.rows("SELECT run_at > now() + interval '59 min' AS later FROM background_jobs") == [{"later": True}]
+    assert example.rows("SELECT run_at > now() + interval '59 min' AS later FROM background_jobs") == [{"later": True}]
 
 
-def test_options_and_fields_keep_apart(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_options_and_fields_keep_apart(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     later = datetime.now(UTC) + timedelta(days=2)
     payload = BatchInvoicingPayload(order_ids=(1,), point_of_sale=1)
     job_id, _ = turno.enqueue(erp, "suc0001", BatchInvoicing, payload, run_at=later, priority="urgent", user="ben")
     erp.commit()
-    (job,) = jobs(world)
+    (job,) = jobs(example)
     assert (job["id"], job["run_at"], job["priority"], job["user_id"]) == (job_id, later, 0, "ben")
-    assert world.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
+    assert example.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
 
 
 def test_many_are_one_statement_and_answered_in_their_order(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
+    example: ExampleInstallation, erp: psycopg.Connection[Any]
 ) -> None:
     payloads = [{"order_ids": [number + 1], "point_of_sale": 1} for number in range(1000)]
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads)
     erp.commit()
-    stored = {job["id"]: job["payload"] for job in jobs(world)}
+    stored = {job["id"]: job["payload"] for job in jobs(example)}
     assert [stored[one.job_id]["order_ids"] for one in made] == [payload["order_ids"] for payload in payloads]
-    assert len(world.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
+    assert len(example.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
 
 
-def test_enqueue_many_makes_one_job_per_key_or_none(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_enqueue_many_makes_one_job_per_key_or_none(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     one, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
     (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one], keys=["1"])
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, one, two, three], keys=["2", "1", "2", "3"])
@@ -224,16 +228,16 @@ def test_enqueue_many_makes_one_job_per_key_or_none(world: ExampleInstallation, 
     with pytest.raises(turno.NotEnqueued, match="'1' stands for another"):
         turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9", "1"])
     erp.rollback()
-    assert len(jobs(world)) == 3
+    assert len(jobs(example)) == 3
     with pytest.raises(turno.NotEnqueued, match="1 keys for 2 payloads"):
         turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9"])
 
 
 @pytest.mark.parametrize("unique_for", [None, 60], ids=["for ever", "for a while"])
-def test_a_key_costs_no_more_beside_many_jobs(world: ExampleInstallation, unique_for: int | None) -> None:
+def test_a_key_costs_no_more_beside_many_jobs(example: ExampleInstallation, unique_for: int | None) -> None:
     """Plans are made where there is nothing, as after an installation, and are kept."""
-    session = world.admin
-    world.rows("ANALYZE background_jobs")
+    session = example.admin
+    example.rows("ANALYZE background_jobs")
 
     def read(name: str) -> int:
         payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(1, 4)]
@@ -258,25 +262,25 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
             enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
 
 
-def test_user_has_unlimited_open_jobs_without_limit(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_user_has_unlimited_open_jobs_without_limit(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     handlers, off = (
-        of(named_handlers(world.registry)),
-        replace(world.settings, limits=replace(world.settings.limits, pending_jobs_per_user=0)),
+        of(named_handlers(example.registry)),
+        replace(example.settings, limits=replace(example.settings.limits, pending_jobs_per_user=0)),
     )
-    world.engine.announce(handlers, off.limits.pending)
+    example.engine.announce(handlers, off.limits.pending)
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(21)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
     assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana").is_new
     erp.rollback()
-    world.engine.announce(handlers, world.settings.limits.pending)
+    example.engine.announce(handlers, example.settings.limits.pending)
 
 
 def test_a_user_s_turn_is_not_held_until_the_caller_commits(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
+    example: ExampleInstallation, erp: psycopg.Connection[Any]
 ) -> None:
     turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
     # POST, which takes that turn, would wait for it until its lock_timeout.
-    row = world.call(ENQUEUE, submission(world.new_job(OTHERS, user_id="ana"), pending_limit=20))
+    row = example.call(ENQUEUE, submission(example.new_job(OTHERS, user_id="ana"), pending_limit=20))
     assert row["verdict"] == "accepted"
 
 
@@ -295,7 +299,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusal_has_a_remedy(world: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
+def test_refusal_has_a_remedy(example: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
     options, told = REFUSED[case]
     tenant = options.get("tenant", "suc0001")
     rest = {name: value for name, value in options.items() if name != "tenant"}
@@ -303,7 +307,7 @@ def test_refusal_has_a_remedy(world: ExampleInstallation, erp: psycopg.Connectio
         with pytest.raises(turno.NotEnqueued, match=told):
             enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
         erp.rollback()
-    assert jobs(world) == []
+    assert jobs(example) == []
 
 
 def test_a_payload_is_checked_before_anything_is_sent(erp: psycopg.Connection[Any]) -> None:
@@ -321,75 +325,79 @@ def test_failed_transaction_is_recognised(erp: psycopg.Connection[Any]) -> None:
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
 
 
-def test_a_savepoint_keeps_the_caller_s_work(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_a_savepoint_keeps_the_caller_s_work(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
     erp.execute("INSERT INTO public.sales VALUES (2)")
     with pytest.raises(turno.NotEnqueued), erp.transaction():
         turno.enqueue(erp, "suc9999", "batch_invoicing", ORDERS)
     turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
     erp.commit()
-    assert len(jobs(world)) == 1
+    assert len(jobs(example)) == 1
 
 
 # Permission to enqueue --------------------------------------------------------------------------------
 
 
-def test_unauthorised_role_enqueues_nothing(world: ExampleInstallation) -> None:
+def test_unauthorised_role_enqueues_nothing(example: ExampleInstallation) -> None:
     name = sql.Identifier(f"stranger_{secrets.token_hex(4)}")
-    world.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(name))
+    example.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(name))
     try:
-        world.admin.execute(sql.SQL("SET ROLE {}").format(name))
+        example.admin.execute(sql.SQL("SET ROLE {}").format(name))
         with pytest.raises(turno.NotEnqueued, match="may not enqueue; `turno host add ROLE` lets it"):
-            turno.enqueue(world.admin, "suc0001", BatchInvoicing, ORDERS)
+            turno.enqueue(example.admin, "suc0001", BatchInvoicing, ORDERS)
     finally:
-        world.admin.execute("RESET ROLE")
-        world.admin.execute(sql.SQL("DROP ROLE {}").format(name))
-    assert jobs(world) == []
+        example.admin.execute("RESET ROLE")
+        example.admin.execute(sql.SQL("DROP ROLE {}").format(name))
+    assert jobs(example) == []
 
 
 @pytest.mark.parametrize("part", ["handler", "api", "report", "engine", "web", "operator"])
-def test_no_login_of_turno_s_own_is_a_host(world: ExampleInstallation, part: str) -> None:
-    known = {"engine": world.logins.engine, "web": world.logins.web, "operator": world.logins.operator}
+def test_no_login_of_turno_s_own_is_a_host(example: ExampleInstallation, part: str) -> None:
+    known = {"engine": example.logins.engine, "web": example.logins.web, "operator": example.logins.operator}
     report = "SELECT report_role FROM turno.companies WHERE slug = 'northwind'"
-    own = {"handler": world.one.handler_role, "api": world.one.api_role, "report": world.rows(report)[0]["report_role"]}
+    own = {
+        "handler": example.one.handler_role,
+        "api": example.one.api_role,
+        "report": example.rows(report)[0]["report_role"],
+    }
     role = (known | own)[part]
     may = "SELECT has_function_privilege(%s, p.oid, 'EXECUTE') AS may FROM pg_proc p WHERE p.proname = ANY (%s)"
     doors = ["enqueue", "enqueue_many", "enqueue_target"]
     inner = [] if part in {"api", "web"} else ["jobs_enqueue"]  # the API's own function
-    found = world.rows(may, role, doors + inner)
-    assert len(found) == 3 + len(inner) * len(world.tenants)
+    found = example.rows(may, role, doors + inner)
+    assert len(found) == 3 + len(inner) * len(example.tenants)
     assert not any(row["may"] for row in found)
 
 
-def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], world: ExampleInstallation) -> None:
-    for table in (("turno", "tickets"), ("turno", "tenants"), (world.one.schema, "background_jobs")):
+def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], example: ExampleInstallation) -> None:
+    for table in (("turno", "tickets"), ("turno", "tenants"), (example.one.schema, "background_jobs")):
         with pytest.raises(psycopg.errors.InsufficientPrivilege), erp.transaction():
             erp.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(*table)))
 
 
 def test_adopted_schema_accepts_jobs_of_its_own_roles(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], role: str
+    example: ExampleInstallation, erp: psycopg.Connection[Any], role: str
 ) -> None:
     """An application that separates its customers by roles: no role gives another customer jobs."""
     usage = sql.SQL("{} USAGE ON SCHEMA customer {} {}")
-    world.admin.execute("CREATE SCHEMA customer")
-    world.rows("UPDATE turno.tenants SET adopted_schema = 'customer' WHERE slug = 'suc0001'")
+    example.admin.execute("CREATE SCHEMA customer")
+    example.rows("UPDATE turno.tenants SET adopted_schema = 'customer' WHERE slug = 'suc0001'")
     try:
         with pytest.raises(turno.NotEnqueued, match=f"{role} may not use the schema customer: GRANT USAGE"):
             turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS)
         erp.rollback()
-        world.admin.execute(usage.format(sql.SQL("GRANT"), sql.SQL("TO"), sql.Identifier(role)))
+        example.admin.execute(usage.format(sql.SQL("GRANT"), sql.SQL("TO"), sql.Identifier(role)))
         assert turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS).is_new
         erp.rollback()
     finally:
-        world.rows("UPDATE turno.tenants SET adopted_schema = NULL WHERE slug = 'suc0001'")
-        world.admin.execute("DROP SCHEMA customer")
+        example.rows("UPDATE turno.tenants SET adopted_schema = NULL WHERE slug = 'suc0001'")
+        example.admin.execute("DROP SCHEMA customer")
 
 
 # SQL alone -------------------------------------------------------------------------------------------
 
 
-def test_trigger_enqueues_by_registered_type(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    world.admin.execute(
+def test_trigger_enqueues_by_registered_type(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    example.admin.execute(
         """
         CREATE FUNCTION public.sold() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
@@ -404,8 +412,8 @@ def test_trigger_enqueues_by_registered_type(world: ExampleInstallation, erp: ps
         erp.execute("INSERT INTO public.sales VALUES (5)")
         erp.commit()
     finally:
-        world.admin.execute("DROP FUNCTION public.sold() CASCADE")
-    (job,) = jobs(world)
+        example.admin.execute("DROP FUNCTION public.sold() CASCADE")
+    (job,) = jobs(example)
     assert (job["idempotency_key"], job["version"], job["queue"]) == ("sale-5", 1, BatchInvoicing.queue)
 
 
@@ -423,9 +431,9 @@ def test_a_payload_that_is_no_object_or_too_large_is_refused(erp: psycopg.Connec
         erp.execute(statement, ['{"a": "' + "x" * 4_200_000 + '"}'])
 
 
-def test_the_caller_s_own_settings_change_nothing(world: ExampleInstallation, url: str) -> None:
+def test_the_caller_s_own_settings_change_nothing(example: ExampleInstallation, url: str) -> None:
     options = "-c TimeZone=America/Lima -c DateStyle=SQL,DMY -c row_security=off -c search_path=pg_temp"
-    world.enqueue(ORDERS, idempotency_key="june", run_at=(at := datetime.now(UTC) + timedelta(hours=1)))
+    example.enqueue(ORDERS, idempotency_key="june", run_at=(at := datetime.now(UTC) + timedelta(hours=1)))
     with psycopg.connect(url, options=options) as session:
         answer = turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS, key="june", user="ana", run_at=at)
     assert not answer.is_new
@@ -434,10 +442,10 @@ def test_the_caller_s_own_settings_change_nothing(world: ExampleInstallation, ur
 # The connection -----------------------------------------------------------------------------------
 
 
-def test_rows_of_another_form_do_not_matter(world: ExampleInstallation, url: str) -> None:
+def test_rows_of_another_form_do_not_matter(example: ExampleInstallation, url: str) -> None:
     with psycopg.connect(url, row_factory=dict_row) as session:
         answer = turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
-    assert [job["id"] for job in jobs(world)] == [answer.job_id]
+    assert [job["id"] for job in jobs(example)] == [answer.job_id]
 
 
 @pytest.fixture
@@ -448,28 +456,28 @@ def engine(url: str) -> Iterator[sqlalchemy.Engine]:
 
 
 def test_sqlalchemy_connection_commits_and_rolls_back_jobs(
-    world: ExampleInstallation, engine: sqlalchemy.Engine
+    example: ExampleInstallation, engine: sqlalchemy.Engine
 ) -> None:
     with engine.connect() as connection:
         turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
         connection.rollback()
-        assert jobs(world) == []
+        assert jobs(example) == []
         answer = turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
         turno.enqueue_many(connection, "suc0001", BatchInvoicing, [ORDERS] * 2, keys=["a", "b"])
         connection.commit()
-    assert answer.job_id in {job["id"] for job in jobs(world)}
-    assert len(jobs(world)) == 3
+    assert answer.job_id in {job["id"] for job in jobs(example)}
+    assert len(jobs(example)) == 3
 
 
-def test_a_session_of_sqlalchemy_does_so_too(world: ExampleInstallation, engine: sqlalchemy.Engine) -> None:
+def test_a_session_of_sqlalchemy_does_so_too(example: ExampleInstallation, engine: sqlalchemy.Engine) -> None:
     with Session(engine) as session:
         turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
         session.rollback()
-        assert jobs(world) == []
+        assert jobs(example) == []
         session.execute(sqlalchemy.text("INSERT INTO public.sales VALUES (11)"))
         turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
         session.commit()
-        assert len(jobs(world)) == 1
+        assert len(jobs(example)) == 1
         with pytest.raises(turno.NotEnqueued, match="no active tenant"):
             turno.enqueue(session, "suc9999", BatchInvoicing, ORDERS)
 

@@ -114,28 +114,28 @@ async def connected_async(name: str, url: str) -> AsyncIterator[tuple[Any, Calla
         await engine.dispose()
 
 
-def jobs(world: ExampleInstallation) -> list[Any]:
-    return [row["id"] for row in world.rows("SELECT id FROM background_jobs ORDER BY id")]
+def jobs(example: ExampleInstallation) -> list[Any]:
+    return [row["id"] for row in example.rows("SELECT id FROM background_jobs ORDER BY id")]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_job_is_committed_by_its_caller(world: ExampleInstallation, url: str, driver: str) -> None:
+def test_a_job_is_committed_by_its_caller(example: ExampleInstallation, url: str, driver: str) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     with connected(driver, url) as connection:
         turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
         connection.rollback()
-        assert jobs(world) == []
+        assert jobs(example) == []
         first = turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS, key="june", run_at=later)
         many = turno.enqueue_many(connection, "suc0001", BatchInvoicing, [ORDERS, OTHERS], keys=["a", "b"], run_in=60)
         assert turno.enqueue_many(connection, "suc0001", BatchInvoicing, []) == []
-        assert jobs(world) == []
+        assert jobs(example) == []
         connection.commit()
-    assert jobs(world) == [first.job_id, *(made.job_id for made in many)]
-    assert {type(job_id) for job_id in jobs(world)} == {type(first.job_id)}
+    assert jobs(example) == [first.job_id, *(made.job_id for made in many)]
+    assert {type(job_id) for job_id in jobs(example)} == {type(first.job_id)}
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_refusal_is_not_enqueued(world: ExampleInstallation, url: str, driver: str) -> None:
+def test_a_refusal_is_not_enqueued(example: ExampleInstallation, url: str, driver: str) -> None:
     refused: dict[str, dict[str, Any]] = {
         "^user has 1 to 255": {"user": ""},
         "1 to 255 letters.*another key$": {"key": "a b"},
@@ -147,11 +147,11 @@ def test_a_refusal_is_not_enqueued(world: ExampleInstallation, url: str, driver:
             with pytest.raises(turno.NotEnqueued, match="failed before"):
                 turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
             connection.rollback()
-    assert jobs(world) == []
+    assert jobs(example) == []
 
 
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS)
-def test_an_awaited_job_is_committed_by_its_caller(world: ExampleInstallation, url: str, driver: str) -> None:
+def test_an_awaited_job_is_committed_by_its_caller(example: ExampleInstallation, url: str, driver: str) -> None:
     async def enqueue() -> list[turno.Enqueued]:
         async with connected_async(driver, url) as (connection, commit):
             later = datetime.now(UTC) + timedelta(hours=1)
@@ -159,15 +159,15 @@ def test_an_awaited_job_is_committed_by_its_caller(world: ExampleInstallation, u
                 turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
             made = [await turno.enqueue_async(connection, "suc0001", BatchInvoicing, ORDERS, key="june", run_at=later)]
             made += await turno.enqueue_many_async(connection, "suc0001", BatchInvoicing, [ORDERS], run_in=60)
-            assert jobs(world) == []
+            assert jobs(example) == []
             await commit()
             return made
 
-    assert [made.job_id for made in asyncio.run(enqueue())] == jobs(world)
+    assert [made.job_id for made in asyncio.run(enqueue())] == jobs(example)
 
 
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS)
-def test_an_awaited_refusal_is_not_enqueued(world: ExampleInstallation, url: str, driver: str) -> None:
+def test_an_awaited_refusal_is_not_enqueued(example: ExampleInstallation, url: str, driver: str) -> None:
     async def refused(message: str, **options: Any) -> None:
         async with connected_async(driver, url) as (connection, _):
             with pytest.raises(turno.NotEnqueued, match=message):
@@ -177,11 +177,11 @@ def test_an_awaited_refusal_is_not_enqueued(world: ExampleInstallation, url: str
 
     asyncio.run(refused("^user has 1 to 255", user=""))
     asyncio.run(refused("1 to 255 letters.*another key$", key="a b"))
-    assert jobs(world) == []
+    assert jobs(example) == []
 
 
 @pytest.mark.parametrize("driver", [driver for driver in ASYNC_DRIVERS if driver.startswith("sqlalchemy")])
-def test_a_savepoint_keeps_the_transaction_after_a_refusal(world: ExampleInstallation, url: str, driver: str) -> None:
+def test_a_savepoint_keeps_the_transaction_after_a_refusal(example: ExampleInstallation, url: str, driver: str) -> None:
     async def enqueue() -> turno.Enqueued:
         async with connected_async(driver, url) as (connection, commit):
             with pytest.raises(turno.InvalidPayload):
@@ -193,7 +193,7 @@ def test_a_savepoint_keeps_the_transaction_after_a_refusal(world: ExampleInstall
             await commit()
             return made
 
-    assert [asyncio.run(enqueue()).job_id] == jobs(world)
+    assert [asyncio.run(enqueue()).job_id] == jobs(example)
 
 
 def test_a_pool_is_refused(url: str) -> None:

@@ -25,34 +25,34 @@ EXACT = Decimal("12345678901234567.89")
 
 
 @pytest.fixture(autouse=True)
-def typed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def typed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    world.registry = PLACE
-    world.engine.announce(of(REGISTRY), 20)
+    example.registry = PLACE
+    example.engine.announce(of(REGISTRY), 20)
     Kept.payloads.clear()
     yield
-    world.rows("DELETE FROM turno.subscriptions")
+    example.rows("DELETE FROM turno.subscriptions")
 
 
 @pytest.fixture
-def business(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(world.url, autocommit=True) as session:
+def business(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(example.url, autocommit=True) as session:
         yield session
 
 
 @pytest.fixture
-def client(world: ExampleInstallation) -> Iterator[FlaskClient]:
-    with web_of(world, REGISTRY) as app:
+def client(example: ExampleInstallation) -> Iterator[FlaskClient]:
+    with web_of(example, REGISTRY) as app:
         yield app.test_client()
 
 
-def headers(world: ExampleInstallation) -> dict[str, str]:
-    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+def headers(example: ExampleInstallation) -> dict[str, str]:
+    token = development_token(example.settings, user="ana", tenants=["suc0001"])
     return {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
 
 
-def received(world: ExampleInstallation) -> list[Any]:
-    world.drain()
+def received(example: ExampleInstallation) -> list[Any]:
+    example.drain()
     kept = [*Kept.payloads]
     Kept.payloads.clear()
     return kept
@@ -65,7 +65,7 @@ def received(world: ExampleInstallation) -> list[Any]:
 )
 @given(payload=all_types)
 def test_every_entry_point_keeps_every_type(
-    world: ExampleInstallation, business: psycopg.Connection[Any], client: FlaskClient, payload: Any
+    example: ExampleInstallation, business: psycopg.Connection[Any], client: FlaskClient, payload: Any
 ) -> None:
     text = json_text(payload)
     turno.enqueue(business, "suc0001", "keep", payload)
@@ -73,35 +73,35 @@ def test_every_entry_point_keeps_every_type(
     turno.publish(business, "suc0001", "values.sent", payload)
     business.execute("SELECT turno.enqueue(tenant => 'suc0001', type => 'keep', payload => %s::jsonb)", (text,))
     business.execute("SELECT turno.publish(tenant => 'suc0001', event => 'values.sent', data => %s::jsonb)", (text,))
-    posted = client.post("/api/jobs/keep", data=f'{{"payload": {text}}}', headers=headers(world))
+    posted = client.post("/api/jobs/keep", data=f'{{"payload": {text}}}', headers=headers(example))
     assert posted.status_code == 202, posted.get_json()
-    kept = received(world)
+    kept = received(example)
     assert kept == [payload] * 6
     exact = {name: types_in(getattr(payload, name)) for name in FIELDS}
     for one in kept:
         assert {name: types_in(getattr(one, name)) for name in FIELDS} == exact
-    world.rows("DELETE FROM background_jobs")
+    example.rows("DELETE FROM background_jobs")
 
 
-def by_sql(world: ExampleInstallation, statement: str) -> None:
-    with psycopg.connect(world.url, autocommit=True) as session:
+def by_sql(example: ExampleInstallation, statement: str) -> None:
+    with psycopg.connect(example.url, autocommit=True) as session:
         session.execute(statement.encode())
 
 
-def by_python(world: ExampleInstallation, call: Callable[..., Any], *arguments: Any, **fields: Any) -> None:
-    with psycopg.connect(world.url, autocommit=True) as session:
+def by_python(example: ExampleInstallation, call: Callable[..., Any], *arguments: Any, **fields: Any) -> None:
+    with psycopg.connect(example.url, autocommit=True) as session:
         call(session, "suc0001", *arguments, **fields)
 
 
-def by_http(world: ExampleInstallation, body: str) -> None:
-    with web_of(world, REGISTRY) as app:
-        answer = app.test_client().post("/api/jobs/charge", data=body, headers=headers(world))
+def by_http(example: ExampleInstallation, body: str) -> None:
+    with web_of(example, REGISTRY) as app:
+        answer = app.test_client().post("/api/jobs/charge", data=body, headers=headers(example))
         assert answer.status_code == 202, answer.get_json()
 
 
-def by_command(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+def by_command(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     with monkeypatch.context() as patched:
-        for name, value in world.environment.items():
+        for name, value in example.environment.items():
             patched.setenv(name, value)
         done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
@@ -109,46 +109,46 @@ def by_command(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, *arg
 
 SQL_AMOUNT = "jsonb_build_object('amount', 12345678901234567.89)"
 ENTRIES: dict[str, Callable[[ExampleInstallation], None]] = {
-    "enqueue in SQL": lambda world: by_sql(
-        world, f"SELECT turno.enqueue(tenant => 'suc0001', type => 'charge', payload => {SQL_AMOUNT})"
+    "enqueue in SQL": lambda example: by_sql(
+        example, f"SELECT turno.enqueue(tenant => 'suc0001', type => 'charge', payload => {SQL_AMOUNT})"
     ),
-    "publish in SQL": lambda world: by_sql(
-        world, f"SELECT turno.publish(tenant => 'suc0001', event => 'money.due', data => {SQL_AMOUNT})"
+    "publish in SQL": lambda example: by_sql(
+        example, f"SELECT turno.publish(tenant => 'suc0001', event => 'money.due', data => {SQL_AMOUNT})"
     ),
-    "enqueue": lambda world: by_python(world, turno.enqueue, "charge", amount=EXACT),
-    "enqueue_many": lambda world: by_python(world, turno.enqueue_many, "charge", [Money(EXACT)]),
-    "publish": lambda world: by_python(world, turno.publish, "money.due", amount=EXACT),
-    "HTTP, number": lambda world: by_http(world, '{"payload": {"amount": 12345678901234567.89}}'),
-    "HTTP, text": lambda world: by_http(world, '{"payload": {"amount": "12345678901234567.89"}}'),
-    "child job": lambda world: by_python(world, turno.enqueue, "charge", amount=EXACT, name="enqueue"),
-    "event of a job": lambda world: by_python(world, turno.enqueue, "charge", amount=EXACT, name="publish"),
-    "part": lambda world: by_python(world, turno.enqueue, "charge", amount=EXACT, name="fan out"),
+    "enqueue": lambda example: by_python(example, turno.enqueue, "charge", amount=EXACT),
+    "enqueue_many": lambda example: by_python(example, turno.enqueue_many, "charge", [Money(EXACT)]),
+    "publish": lambda example: by_python(example, turno.publish, "money.due", amount=EXACT),
+    "HTTP, number": lambda example: by_http(example, '{"payload": {"amount": 12345678901234567.89}}'),
+    "HTTP, text": lambda example: by_http(example, '{"payload": {"amount": "12345678901234567.89"}}'),
+    "child job": lambda example: by_python(example, turno.enqueue, "charge", amount=EXACT, name="enqueue"),
+    "event of a job": lambda example: by_python(example, turno.enqueue, "charge", amount=EXACT, name="publish"),
+    "part": lambda example: by_python(example, turno.enqueue, "charge", amount=EXACT, name="fan out"),
 }
 
 
 @pytest.mark.parametrize("enter", ENTRIES.values(), ids=ENTRIES)
 def test_money_is_exact_through_every_entry_point(
-    world: ExampleInstallation, enter: Callable[[ExampleInstallation], None]
+    example: ExampleInstallation, enter: Callable[[ExampleInstallation], None]
 ) -> None:
-    enter(world)
-    assert received(world) == [Money(EXACT)]
+    enter(example)
+    assert received(example) == [Money(EXACT)]
 
 
-def test_money_is_exact_through_the_command(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.backend = "pool"  # `exec` would launch a worker, which would compete with this process for the job
+def test_money_is_exact_through_the_command(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    example.backend = "pool"  # `exec` would launch a worker, which would compete with this process for the job
     by_command(
-        world, monkeypatch,
+        example, monkeypatch,
         *("job", "submit", "--tenant", "suc0001", "charge", "--payload", '{"amount": 12345678901234567.89}'),
     )  # fmt: skip
-    assert received(world) == [Money(EXACT)]
+    assert received(example) == [Money(EXACT)]
 
 
 @pytest.mark.parametrize("amount", ["12345678901234567.89", '"12345678901234567.89"'])
-def test_money_of_a_schedule_is_exact(world: ExampleInstallation, client: FlaskClient, amount: str) -> None:
+def test_money_of_a_schedule_is_exact(example: ExampleInstallation, client: FlaskClient, amount: str) -> None:
     body = f'{{"type": "charge", "every": 3600, "payload": {{"amount": {amount}}}}}'
-    saved = client.put("/api/schedules/hourly", data=body, headers=headers(world))
+    saved = client.put("/api/schedules/hourly", data=body, headers=headers(example))
     assert saved.status_code == 201, saved.get_json()
-    [row] = world.rows("SELECT payload FROM job_schedules")
+    [row] = example.rows("SELECT payload FROM job_schedules")
     assert row["payload"] == {"amount": str(EXACT), "customer": 1, "name": ""}
 
 
@@ -163,20 +163,20 @@ WRONG = {
 
 @pytest.mark.parametrize(("payload", "problem"), WRONG.values(), ids=WRONG)
 def test_wrong_payload_from_sql_fails_once_with_its_field(
-    world: ExampleInstallation, client: FlaskClient, payload: str, problem: str
+    example: ExampleInstallation, client: FlaskClient, payload: str, problem: str
 ) -> None:
     statement = f"SELECT turno.enqueue(tenant => 'suc0001', type => 'charge', payload => '{payload}', user_id => 'ana')"
-    by_sql(world, statement)
-    assert world.drain() == {"failed": 1}
-    [job] = world.rows("SELECT id, attempt, status FROM background_jobs")
+    by_sql(example, statement)
+    assert example.drain() == {"failed": 1}
+    [job] = example.rows("SELECT id, attempt, status FROM background_jobs")
     assert (job["status"], job["attempt"]) == ("failed", 1)
-    shown = client.get(f"/api/jobs/{job['id']}", headers=headers(world)).get_json()
+    shown = client.get(f"/api/jobs/{job['id']}", headers=headers(example)).get_json()
     assert (shown["error"]["class"], shown["error"]["message"]) == ("InvalidPayload", problem)
     assert Kept.payloads == []
 
 
 def test_payload_with_nan_leaves_the_transaction_usable(
-    world: ExampleInstallation, business: psycopg.Connection[Any]
+    example: ExampleInstallation, business: psycopg.Connection[Any]
 ) -> None:
     with business.transaction():
         for amount in (float("nan"), Decimal("Infinity")):
@@ -185,10 +185,10 @@ def test_payload_with_nan_leaves_the_transaction_usable(
         with pytest.raises(turno.InvalidPayload, match=r"name: contains the character U\+0000"):
             turno.publish(business, "suc0001", "money.due", amount=1, name="a\0")
         turno.enqueue(business, "suc0001", "charge", amount=EXACT)
-    assert received(world) == [Money(EXACT)]
+    assert received(example) == [Money(EXACT)]
 
 
-def test_handler_may_return_nothing(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"amount": "1"}, handler=Charge)
-    assert world.attempt(job_id)["status"] == "completed"
-    assert world.rows("SELECT jsonb_typeof(result) AS kind FROM background_jobs") == [{"kind": "null"}]
+def test_handler_may_return_nothing(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"amount": "1"}, handler=Charge)
+    assert example.attempt(job_id)["status"] == "completed"
+    assert example.rows("SELECT jsonb_typeof(result) AS kind FROM background_jobs") == [{"kind": "null"}]

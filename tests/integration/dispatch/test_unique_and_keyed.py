@@ -43,20 +43,20 @@ class Keyed(BatchInvoicing):
 
 
 @pytest.fixture
-def announced(world: ExampleInstallation) -> Iterator[None]:
+def announced(example: ExampleInstallation) -> Iterator[None]:
     """The database knows that the type has keys and two queues."""
     told = "UPDATE turno.handlers SET keyed = cardinality(%s::text[]) > 0, other_queues = %s"
-    world.rows(told, ["hot"], ["hot"])
+    example.rows(told, ["hot"], ["hot"])
     yield
-    world.rows(told, [], [])
+    example.rows(told, [], [])
 
 
-def end(world: ExampleInstallation, job_id: UUID) -> None:
-    assert world.cancel(job_id) == "cancelled"
+def end(example: ExampleInstallation, job_id: UUID) -> None:
+    assert example.cancel(job_id) == "cancelled"
 
 
 @WAYS
-def test_unique_while_it_is_open(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+def test_unique_while_it_is_open(example: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
     def again() -> turno.Enqueued:
         answer: turno.Enqueued = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open")
         erp.commit()
@@ -64,50 +64,50 @@ def test_unique_while_it_is_open(world: ExampleInstallation, erp: Erp, enqueue: 
 
     first = again()
     assert again() == (first.job_id, False)
-    end(world, first.job_id)
-    continued = world.retry(first.job_id)["job_id"]
+    end(example, first.job_id)
+    continued = example.retry(first.job_id)["job_id"]
     assert again() == (continued, False)
-    end(world, continued)
+    end(example, continued)
     second = again()
     assert second.is_new
     assert again() == (second.job_id, False)
     # Of three jobs under the key one is open, also after retries.
-    assert [world.retry(job)["verdict"] for job in (first.job_id, continued)] == ["replayed", "not_retryable"]
-    end(world, second.job_id)
-    assert world.retry(continued)["verdict"] == "accepted"
-    assert world.retry(second.job_id)["verdict"] == "not_retryable"
+    assert [example.retry(job)["verdict"] for job in (first.job_id, continued)] == ["replayed", "not_retryable"]
+    end(example, second.job_id)
+    assert example.retry(continued)["verdict"] == "accepted"
+    assert example.retry(second.job_id)["verdict"] == "not_retryable"
 
 
-def test_two_at_once_retry_and_enqueue_one_key(world: ExampleInstallation, erp: Erp) -> None:
+def test_two_at_once_retry_and_enqueue_one_key(example: ExampleInstallation, erp: Erp) -> None:
     """The retry waits for the submission of the same key that has not committed, and finds it."""
     first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open")
     erp.commit()
-    end(world, first.job_id)
+    end(example, first.job_id)
     assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open").is_new
     with ThreadPoolExecutor(1) as thread:
-        retried = thread.submit(world.retry, first.job_id)
+        retried = thread.submit(example.retry, first.job_id)
         waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        assert wait_until(lambda: retried.done() or world.admin.execute(waits).fetchall() != [], within=30)
+        assert wait_until(lambda: retried.done() or example.admin.execute(waits).fetchall() != [], within=30)
         erp.commit()
         assert retried.result()["verdict"] == "not_retryable"
-    assert len(world.rows("SELECT FROM background_jobs WHERE finished_at IS NULL")) == 1
+    assert len(example.rows("SELECT FROM background_jobs WHERE finished_at IS NULL")) == 1
 
 
-def test_a_key_of_a_kept_job_is_free_for_unique_while_open(world: ExampleInstallation, erp: Erp) -> None:
+def test_a_key_of_a_kept_job_is_free_for_unique_while_open(example: ExampleInstallation, erp: Erp) -> None:
     first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600)
     erp.commit()
-    end(world, first.job_id)
+    end(example, first.job_id)
     assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open").is_new
 
 
 @WAYS
 @pytest.mark.parametrize("key", ["june", None])
-def test_unique_for_ever(world: ExampleInstallation, erp: Erp, enqueue: Any, key: str | None) -> None:
+def test_unique_for_ever(example: ExampleInstallation, erp: Erp, enqueue: Any, key: str | None) -> None:
     first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for="for ever")
     erp.commit()
-    end(world, first.job_id)
-    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year', created_at = '2020-01-01'")
-    assert world.engine.purge(world.one.schema, older_than=timedelta(days=30), limit=10) == 1
+    end(example, first.job_id)
+    example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year', created_at = '2020-01-01'")
+    assert example.engine.purge(example.one.schema, older_than=timedelta(days=30), limit=10) == 1
     # A later request may name another lifetime: the key keeps the job's own.
     for lasting in ("for ever", "open", 1.0):
         assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for=lasting) == (first.job_id, False)
@@ -125,11 +125,11 @@ def test_another_word_is_refused(erp: Erp) -> None:
 
 @pytest.mark.usefixtures("announced")
 @WAYS
-def test_the_handler_makes_the_key_of_the_payload(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+def test_the_handler_makes_the_key_of_the_payload(example: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
     for point in (1, 2, 9):
         enqueue(erp, "suc0001", Keyed, {"order_ids": [1], "point_of_sale": point})
     erp.commit()
-    rows = world.rows(
+    rows = example.rows(
         "SELECT t.concurrency_key, j.concurrency_key AS kept FROM background_jobs j JOIN turno.tickets t"
         " ON t.job_id = j.id ORDER BY j.id"
     )
@@ -137,11 +137,11 @@ def test_the_handler_makes_the_key_of_the_payload(world: ExampleInstallation, er
 
 
 @pytest.mark.usefixtures("announced")
-def test_the_caller_may_name_another_key_or_none(world: ExampleInstallation, erp: Erp) -> None:
+def test_the_caller_may_name_another_key_or_none(example: ExampleInstallation, erp: Erp) -> None:
     for named in ("mine", ""):
         turno.enqueue(erp, "suc0001", Keyed, ORDERS, concurrency_key=named)
     erp.commit()
-    rows = world.rows("SELECT concurrency_key FROM background_jobs ORDER BY id")
+    rows = example.rows("SELECT concurrency_key FROM background_jobs ORDER BY id")
     assert [row["concurrency_key"] for row in rows] == ["mine", None]
     with pytest.raises(NotEnqueued, match="longer than 255 bytes"):
         turno.enqueue(erp, "suc0001", Keyed, ORDERS, concurrency_key="ñ" * 128)
@@ -158,11 +158,11 @@ def test_sql_that_does_not_know_the_key_of_a_type_is_refused(erp: Erp, call: str
 
 @pytest.mark.usefixtures("announced")
 @WAYS
-def test_a_submission_chooses_among_its_types_queues(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+def test_a_submission_chooses_among_its_types_queues(example: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
     enqueue(erp, "suc0001", Keyed, ORDERS, queue="hot")
     enqueue(erp, "suc0001", Keyed, ORDERS)
     erp.commit()
-    rows = world.rows(
+    rows = example.rows(
         "SELECT j.queue, t.queue AS waits FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id ORDER BY j.id"
     )
     assert [tuple(row.values()) for row in rows] == [("hot", "hot"), ("cold", "cold")]
@@ -172,23 +172,23 @@ def test_a_submission_chooses_among_its_types_queues(world: ExampleInstallation,
         erp.execute("SELECT turno.enqueue('suc0001', 'batch_invoicing', queue => 'other', concurrency_key => '')")
 
 
-def test_post_takes_them_too(world: ExampleInstallation) -> None:
-    dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=RecordingQueue(), pending_limit=9)
+def test_post_takes_them_too(example: ExampleInstallation) -> None:
+    dispatcher = Dispatcher(connection=lambda: nullcontext(example.web), queue=RecordingQueue(), pending_limit=9)
     wanted = NewJob.of(Keyed, {"order_ids": [1], "point_of_sale": 1}, user_id="ana", unique_for="open", queue="hot")
-    first, second = (dispatcher.submit(world.one, wanted) for _ in range(2))
+    first, second = (dispatcher.submit(example.one, wanted) for _ in range(2))
     assert (first.word, second.word, second.job_id) == ("accepted", "replayed", first.job_id)
     assert first.job_id is not None
-    job = world.job(first.job_id)
+    job = example.job(first.job_id)
     assert (job["queue"], job["concurrency_key"]) == ("hot", "pos 1")
 
 
 @pytest.mark.usefixtures("announced")
-def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation) -> None:
+def test_a_schedules_jobs_have_the_key_of_its_payload(example: ExampleInstallation) -> None:
     every_minute = RecurringJob(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
-    assert save(world.web, world.one, every_minute, only=None) == "created"
-    link = world.engine
+    assert save(example.web, example.one, every_minute, only=None) == "created"
+    link = example.engine
     assert fire_due(link, EachTenant(link)).done > 0
-    rows = world.rows("SELECT concurrency_key, state FROM turno.tickets")
+    rows = example.rows("SELECT concurrency_key, state FROM turno.tickets")
     assert {(row["concurrency_key"], row["state"]) for row in rows} == {("pos 1", "scheduled")}
 
 

@@ -11,23 +11,23 @@ from tests.installation import ExampleInstallation
 SUMS = "SELECT currency, sum(net_total)::text AS net, sum(total)::text AS total FROM invoices GROUP BY currency"
 
 
-def test_orders_are_invoiced_in_ascending_order_as_given_or_not(world: ExampleInstallation) -> None:
-    orders = world.order_ids()[:5]
-    job = attempt(world, world.enqueue({"order_ids": [*orders[2:], *orders[:2]]}))
+def test_orders_are_invoiced_in_ascending_order_as_given_or_not(example: ExampleInstallation) -> None:
+    orders = example.order_ids()[:5]
+    job = attempt(example, example.enqueue({"order_ids": [*orders[2:], *orders[:2]]}))
     assert job["result"]["invoiced"] == 5
-    assert [row["order_id"] for row in world.rows("SELECT order_id FROM invoices ORDER BY id")] == orders
+    assert [row["order_id"] for row in example.rows("SELECT order_id FROM invoices ORDER BY id")] == orders
 
 
 @settings(
     max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(currencies=st.lists(st.sampled_from(["ARS", "USD", "EUR"]), min_size=1, max_size=8))
-def test_result_has_a_total_of_each_currency(world: ExampleInstallation, currencies: list[str]) -> None:
-    orders = world.order_ids()[: len(currencies)]
+def test_result_has_a_total_of_each_currency(example: ExampleInstallation, currencies: list[str]) -> None:
+    orders = example.order_ids()[: len(currencies)]
     for order, currency in zip(orders, currencies, strict=True):
-        world.rows("UPDATE orders SET currency = %s WHERE id = %s", currency, order)
-    result = attempt(world, world.enqueue({"order_ids": orders}))["result"]
-    sums = world.rows(SUMS)
+        example.rows("UPDATE orders SET currency = %s WHERE id = %s", currency, order)
+    result = attempt(example, example.enqueue({"order_ids": orders}))["result"]
+    sums = example.rows(SUMS)
     assert {name: Decimal(text) for name, text in result["net_totals"].items()} == {
         row["currency"]: Decimal(row["net"]) for row in sums
     }
@@ -35,4 +35,4 @@ def test_result_has_a_total_of_each_currency(world: ExampleInstallation, currenc
         row["currency"]: Decimal(row["total"]) for row in sums
     }
     assert set(result["totals"]) == set(currencies)
-    world.rows("TRUNCATE invoices, invoice_lines, invoice_counters, background_jobs CASCADE")
+    example.rows("TRUNCATE invoices, invoice_lines, invoice_counters, background_jobs CASCADE")

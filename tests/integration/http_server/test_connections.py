@@ -22,13 +22,13 @@ BODY = b'{"payload": {"order_ids": [1]}}'
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
-    with web_of(module_world, TURNO_LIMITS=f"body_bytes={LIMIT}") as running:
+def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_example, TURNO_LIMITS=f"body_bytes={LIMIT}") as running:
         yield running
 
 
-def post(world: ExampleInstallation, *more: str, path: str = "/api/jobs/batch_invoicing") -> bytes:
-    headers = headers_of(world) | {"Content-Type": "application/json"}
+def post(example: ExampleInstallation, *more: str, path: str = "/api/jobs/batch_invoicing") -> bytes:
+    headers = headers_of(example) | {"Content-Type": "application/json"}
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {text}" for name, text in headers.items()), *more]
     return "\r\n".join([*lines, "", ""]).encode()
 
@@ -72,16 +72,16 @@ def client(web: DemoWeb) -> Iterator[Client]:
     made.socket.close()
 
 
-def test_requests_that_come_together_are_answered_in_order(world: ExampleInstallation, client: Client) -> None:
-    submit = post(world, f"Content-Length: {len(BODY)}") + BODY
+def test_requests_that_come_together_are_answered_in_order(example: ExampleInstallation, client: Client) -> None:
+    submit = post(example, f"Content-Length: {len(BODY)}") + BODY
     client.send(HEALTH + submit + HEALTH + HEALTH[:10], HEALTH[10:])
     assert [client.status() for _ in range(4)] == [200, 202, 200, 200]
 
 
-def test_a_body_may_come_in_pieces(world: ExampleInstallation, client: Client) -> None:
+def test_a_body_may_come_in_pieces(example: ExampleInstallation, client: Client) -> None:
     for head, body in (
-        (post(world, f"Content-Length: {len(BODY)}"), BODY),
-        (post(world, "Transfer-Encoding: chunked"), chunks(BODY[:5], BODY[5:])),
+        (post(example, f"Content-Length: {len(BODY)}"), BODY),
+        (post(example, "Transfer-Encoding: chunked"), chunks(BODY[:5], BODY[5:])),
     ):
         client.send(head[:50], head[50:], body[:3], body[3:10], body[10:])
         assert client.status() == 202
@@ -89,8 +89,8 @@ def test_a_body_may_come_in_pieces(world: ExampleInstallation, client: Client) -
     assert client.status() == 200
 
 
-def test_expect_continue_is_answered(world: ExampleInstallation, client: Client) -> None:
-    client.send(post(world, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
+def test_expect_continue_is_answered(example: ExampleInstallation, client: Client) -> None:
+    client.send(post(example, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
     assert client.status() == 100
     client.send(BODY)
     while (status := client.status()) == 100:
@@ -98,25 +98,25 @@ def test_expect_continue_is_answered(world: ExampleInstallation, client: Client)
     assert status == 202
 
 
-def test_unread_body_is_not_the_next_request(world: ExampleInstallation, client: Client) -> None:
-    client.send(post(world, f"Content-Length: {len(HEALTH)}", path="/api/jobs/unknown") + HEALTH)
-    client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + chunks(HEALTH))
+def test_unread_body_is_not_the_next_request(example: ExampleInstallation, client: Client) -> None:
+    client.send(post(example, f"Content-Length: {len(HEALTH)}", path="/api/jobs/unknown") + HEALTH)
+    client.send(post(example, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + chunks(HEALTH))
     client.send(HEALTH)
     assert [client.status() for _ in range(3)] == [422, 422, 200]
 
 
 @pytest.mark.parametrize("path", ["/api/jobs/batch_invoicing", "/api/jobs/unknown", "/nowhere"])
-def test_oversized_body_is_never_taken_for_a_request(world: ExampleInstallation, client: Client, path: str) -> None:
+def test_oversized_body_is_never_taken_for_a_request(example: ExampleInstallation, client: Client, path: str) -> None:
     refused = {"/nowhere": 404, "/api/jobs/unknown": 422}.get(path, 413)
-    client.send(post(world, f"Content-Length: {LIMIT + 1}", path=path) + HEALTH)
+    client.send(post(example, f"Content-Length: {LIMIT + 1}", path=path) + HEALTH)
     assert client.status() == refused
     with suppress(OSError):
         client.send(HEALTH * (LIMIT // len(HEALTH)))
     assert client.status() is None
 
 
-def test_a_large_body_in_chunks_is_refused(world: ExampleInstallation, client: Client) -> None:
-    client.send(post(world, "Transfer-Encoding: chunked") + b"%x\r\n" % (10 * LIMIT) + b" " * (LIMIT + 1))
+def test_a_large_body_in_chunks_is_refused(example: ExampleInstallation, client: Client) -> None:
+    client.send(post(example, "Transfer-Encoding: chunked") + b"%x\r\n" % (10 * LIMIT) + b" " * (LIMIT + 1))
     assert [client.status(), client.status()] == [413, None]
 
 
@@ -134,9 +134,9 @@ def test_a_large_body_in_chunks_is_refused(world: ExampleInstallation, client: C
     ids=lambda part: str(part)[:40],
 )
 def test_malformed_request_is_refused_and_disconnected(
-    world: ExampleInstallation, client: Client, head: list[str], body: bytes
+    example: ExampleInstallation, client: Client, head: list[str], body: bytes
 ) -> None:
-    client.send(post(world, *head) + body + HEALTH)
+    client.send(post(example, *head) + body + HEALTH)
     status = client.status()
     assert status is not None
     assert 400 <= status < 502
@@ -144,13 +144,15 @@ def test_malformed_request_is_refused_and_disconnected(
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"2\r\n{}}}\r\n0\r\n\r\n"], ids=["size", "terminator"])
-def test_request_with_a_broken_chunk_gets_one_response(world: ExampleInstallation, client: Client, body: bytes) -> None:
-    client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + body)
+def test_request_with_a_broken_chunk_gets_one_response(
+    example: ExampleInstallation, client: Client, body: bytes
+) -> None:
+    client.send(post(example, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + body)
     assert client.status() is not None
     assert client.status() is None
 
 
-def test_broken_request_answers_no_request_before_it(world: ExampleInstallation, client: Client) -> None:
-    complete = post(world, f"Content-Length: {len(BODY)}") + BODY
-    client.send(complete + post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + b"zz\r\n")
+def test_broken_request_answers_no_request_before_it(example: ExampleInstallation, client: Client) -> None:
+    complete = post(example, f"Content-Length: {len(BODY)}") + BODY
+    client.send(complete + post(example, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + b"zz\r\n")
     assert [client.status(), client.status()] == [202, None]

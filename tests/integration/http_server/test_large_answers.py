@@ -29,8 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def web(module_world: ExampleInstallation, folder: Path) -> Iterator[DemoWeb]:
-    with web_of(module_world, TURNO_FILES_FOLDER=str(folder)) as running:
+def web(module_example: ExampleInstallation, folder: Path) -> Iterator[DemoWeb]:
+    with web_of(module_example, TURNO_FILES_FOLDER=str(folder)) as running:
         yield running
 
 
@@ -41,16 +41,16 @@ VALUES ('report.csv', 'text/csv', %s, 262144, 'ana', true, true, now(), now() + 
 
 
 def asked(
-    world: ExampleInstallation, web: DemoWeb, folder: Path, size: int, **headers: str
+    example: ExampleInstallation, web: DemoWeb, folder: Path, size: int, **headers: str
 ) -> http.client.HTTPResponse:
     """Ask for a file of this size: its first MB is BLOCK, and its rest is empty."""
-    [row] = world.rows(KEPT, size)
-    place = folder / world.one.schema
+    [row] = example.rows(KEPT, size)
+    place = folder / example.one.schema
     place.mkdir(exist_ok=True)
     with (place / str(row["id"])).open("wb") as file:
         file.write(BLOCK)
         file.truncate(size)
-    link = signer(row["id"], world.settings.master_key).dumps([world.one.slug, "ana", int(time.time())])
+    link = signer(row["id"], example.settings.master_key).dumps([example.one.slug, "ana", int(time.time())])
     client = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30)
     path = f"/api/files/{row['id']}/content?link={link}"
     # The answer then owns the connection, and closes it.
@@ -58,21 +58,23 @@ def asked(
     return client.getresponse()
 
 
-def test_a_file_of_the_folder_is_sent_whole_and_in_part(world: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
-    whole = asked(world, web, folder, 3 * MEGABYTE)
+def test_a_file_of_the_folder_is_sent_whole_and_in_part(
+    example: ExampleInstallation, web: DemoWeb, folder: Path
+) -> None:
+    whole = asked(example, web, folder, 3 * MEGABYTE)
     assert whole.read() == BLOCK + bytes(2 * MEGABYTE)
-    part = asked(world, web, folder, 3 * MEGABYTE, Range=f"bytes=1000-{MEGABYTE + 999}")
+    part = asked(example, web, folder, 3 * MEGABYTE, Range=f"bytes=1000-{MEGABYTE + 999}")
     assert (part.status, part.read()) == (206, BLOCK[1000:] + bytes(1000))
 
 
 @pytest.mark.deep
-def test_slow_client_of_200_mb_leaves_memory_flat(world: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
-    asked(world, web, folder, MEGABYTE).read()
+def test_slow_client_of_200_mb_leaves_memory_flat(example: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
+    asked(example, web, folder, MEGABYTE).read()
     before = resident_kb(web)
-    answers = [asked(world, web, folder, 200 * MEGABYTE) for _ in range(5)]
+    answers = [asked(example, web, folder, 200 * MEGABYTE) for _ in range(5)]
     for one in answers:
         assert one.read(MEGABYTE) == BLOCK
-    assert asked(world, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
+    assert asked(example, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
     assert resident_kb(web) - before < 20_000
     rest = answers.pop()
     assert sum(len(data) for data in iter(lambda: rest.read(MEGABYTE), b"")) == 199 * MEGABYTE

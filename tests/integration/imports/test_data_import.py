@@ -19,33 +19,33 @@ PIECE = 1_048_576
 
 
 @pytest.fixture(autouse=True)
-def catalogue_stays(world: ExampleInstallation) -> Iterator[None]:
+def catalogue_stays(example: ExampleInstallation) -> Iterator[None]:
     """Remove a test's imports: all further customers, products and orders are the installation's."""
     yield
-    world.rows("DELETE FROM order_lines WHERE order_id >= 900000")
-    world.rows("DELETE FROM orders WHERE id >= 900000")
-    world.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
-    world.rows("DELETE FROM products WHERE id >= 9000")
+    example.rows("DELETE FROM order_lines WHERE order_id >= 900000")
+    example.rows("DELETE FROM orders WHERE id >= 900000")
+    example.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
+    example.rows("DELETE FROM products WHERE id >= 9000")
 
 
-def upload(world: ExampleInstallation, data: bytes, *, user: str = "ana") -> UUID:
+def upload(example: ExampleInstallation, data: bytes, *, user: str = "ana") -> UUID:
     begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
     asked = ("file.csv", "text/csv", len(data), PIECE, user, "1 hour", 10**9)
-    file_id: UUID = world.call(begin, asked)["file_id"]
+    file_id: UUID = example.call(begin, asked)["file_id"]
     for n in range(-(-len(data) // PIECE)):
-        world.call(
+        example.call(
             "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)", (file_id, user, n, data[n * PIECE : (n + 1) * PIECE])
         )
     return file_id
 
 
-def imported(world: ExampleInstallation, text: str, table: str, **options: Any) -> dict[str, Any]:
-    payload = {"file_id": str(upload(world, text.encode())), "table": table, "language": "en", **options}
-    return world.attempt(world.enqueue(payload, handler=DataImport, user_id="ana"))
+def imported(example: ExampleInstallation, text: str, table: str, **options: Any) -> dict[str, Any]:
+    payload = {"file_id": str(upload(example, text.encode())), "table": table, "language": "en", **options}
+    return example.attempt(example.enqueue(payload, handler=DataImport, user_id="ana"))
 
 
-def reasons(world: ExampleInstallation, job: dict[str, Any]) -> dict[str, str]:
-    rows = world.rows("SELECT key, error FROM background_job_items WHERE job_id = %s AND state = 'failed'", job["id"])
+def reasons(example: ExampleInstallation, job: dict[str, Any]) -> dict[str, str]:
+    rows = example.rows("SELECT key, error FROM background_job_items WHERE job_id = %s AND state = 'failed'", job["id"])
     return {row["key"]: row["error"]["message"] for row in rows}
 
 
@@ -53,24 +53,24 @@ def customers(*lines: str) -> str:
     return "\n".join(["id;company_name;tax_condition;country", *lines]) + "\n"
 
 
-def test_good_lines_are_imported_and_wrong_ones_reported(world: ExampleInstallation) -> None:
+def test_good_lines_are_imported_and_wrong_ones_reported(example: ExampleInstallation) -> None:
     lines = [f"IMP{n};Name {n};{'exento' if n != 70 else 'nothing'};AR" for n in range(120)]
-    job = imported(world, customers(*lines, "IMP1;x;exento;AR"), "customers")
+    job = imported(example, customers(*lines, "IMP1;x;exento;AR"), "customers")
     assert job["status"] == "completed", job
     counts = {name: job["result"][name] for name in ("lines", "imported", "failed", "dry_run", "encoding", "separator")}
     assert counts == {
         "lines": 121, "imported": 119, "failed": 2, "dry_run": False, "encoding": "utf-8-sig", "separator": ";"
     }  # fmt: skip
-    told = reasons(world, job)
+    told = reasons(example, job)
     assert told["72"].startswith("line 72, column tax_condition: 'nothing' is not one of: responsable inscripto")
     assert told["122"] == "line 122, column id: 'IMP1' is on line 3 already"
-    assert world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'") == [{"n": 119}]
+    assert example.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'") == [{"n": 119}]
 
 
-def test_importing_again_brings_up_to_date(world: ExampleInstallation) -> None:
-    imported(world, "id,name,unit_price,iva_rate\n9001,Tea,12.50,21\n", "products")
-    imported(world, "id,name,unit_price,iva_rate\n9001,Tea,13.75,10.5\n", "products")
-    assert world.rows("SELECT unit_price, iva_rate FROM products WHERE id = 9001") == [
+def test_importing_again_brings_up_to_date(example: ExampleInstallation) -> None:
+    imported(example, "id,name,unit_price,iva_rate\n9001,Tea,12.50,21\n", "products")
+    imported(example, "id,name,unit_price,iva_rate\n9001,Tea,13.75,10.5\n", "products")
+    assert example.rows("SELECT unit_price, iva_rate FROM products WHERE id = 9001") == [
         {"unit_price": Decimal("13.7500"), "iva_rate": Decimal("10.50")}
     ]
 
@@ -82,7 +82,7 @@ def order(number: int, product: int = 11, *, quantity: int = 2, customer: str = 
 ORDERS = "pedido;cliente;fecha;producto;cantidad;precio"
 
 
-def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) -> None:
+def test_an_order_is_imported_whole_or_not_at_all(example: ExampleInstallation) -> None:
     lines = [
         order(900001), order(900001, 42),
         order(900002), order(900002, 8999),
@@ -91,15 +91,15 @@ def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) ->
         order(900004), order(900004, quantity=0).replace(";0;", ";x;"),
         order(900005),
     ]  # fmt: skip
-    job = imported(world, "\n".join([ORDERS, *lines]), "orders")
+    job = imported(example, "\n".join([ORDERS, *lines]), "orders")
     assert (job["result"]["imported"], job["result"]["failed"]) == (2, 4), job
-    assert reasons(world, job) == {
+    assert reasons(example, job) == {
         "4": "line 5, column product_id: there is no product 8999: import it first",
         "6": "line 6, column customer_id: there is no customer NOBODY: import it first",
         "7": "line 7, column order_id: order 10248 is there already",
         "8": "line 9, column quantity: 'x' is no whole number",
     }
-    kept = world.rows(
+    kept = example.rows(
         "SELECT order_id, line_no, product_id, unit_price FROM order_lines WHERE order_id >= 900000 ORDER BY 1, 2"
     )
     assert [tuple(row.values()) for row in kept] == [
@@ -107,31 +107,31 @@ def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) ->
     ]  # fmt: skip
 
 
-def test_returned_goods_are_imported_with_their_sign(world: ExampleInstallation) -> None:
-    imported(world, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
-    assert world.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
+def test_returned_goods_are_imported_with_their_sign(example: ExampleInstallation) -> None:
+    imported(example, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
+    assert example.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
 
 
-def test_dry_run_reports_everything_and_keeps_nothing(world: ExampleInstallation) -> None:
+def test_dry_run_reports_everything_and_keeps_nothing(example: ExampleInstallation) -> None:
     text = "\n".join([ORDERS, order(900001), order(900002, 8999), order(900003)])
-    job = imported(world, text, "orders", dry_run=True)
+    job = imported(example, text, "orders", dry_run=True)
     assert (job["result"]["imported"], job["result"]["failed"], job["result"]["dry_run"]) == (2, 1, True), job
-    assert reasons(world, job) == {"3": "line 3, column product_id: there is no product 8999: import it first"}
-    assert world.rows("SELECT FROM orders WHERE id >= 900000") == []
+    assert reasons(example, job) == {"3": "line 3, column product_id: there is no product 8999: import it first"}
+    assert example.rows("SELECT FROM orders WHERE id >= 900000") == []
 
 
-def test_a_second_attempt_reads_on_where_the_ledger_ends(world: ExampleInstallation) -> None:
+def test_a_second_attempt_reads_on_where_the_ledger_ends(example: ExampleInstallation) -> None:
     text = customers(*(f"IMP{n};Name {n};exento;AR" for n in range(120)))
-    payload = {"file_id": str(upload(world, text.encode())), "table": "customers"}
-    job_id = world.enqueue(payload, handler=DataImport, user_id="ana")
+    payload = {"file_id": str(upload(example, text.encode())), "table": "customers"}
+    job_id = example.enqueue(payload, handler=DataImport, user_id="ana")
     # As an attempt leaves it that was killed after its first two chunks.
-    world.rows(
+    example.rows(
         "INSERT INTO background_job_items (job_id, key, state) SELECT %s, n, 'done' FROM generate_series(2, 101) n",
         job_id,
     )
-    job = world.attempt(job_id)
+    job = example.attempt(job_id)
     assert job["status"] == "completed", job
-    kept = [row["id"] for row in world.rows("SELECT id FROM customers WHERE id LIKE 'IMP%%' ORDER BY id")]
+    kept = [row["id"] for row in example.rows("SELECT id FROM customers WHERE id LIKE 'IMP%%' ORDER BY id")]
     assert kept == sorted(f"IMP{n}" for n in range(100, 120))
 
 
@@ -139,30 +139,30 @@ def test_a_second_attempt_reads_on_where_the_ledger_ends(world: ExampleInstallat
     ("language", "told"),
     [("es", "Faltan las columnas tax_condition."), ("en", "The columns tax_condition are missing.")],
 )
-def test_wrong_headers_are_refused_in_the_user_language(world: ExampleInstallation, language: str, told: str) -> None:
-    job = imported(world, "id,company_name\nA,B\n", "customers", language=language)
+def test_wrong_headers_are_refused_in_the_user_language(example: ExampleInstallation, language: str, told: str) -> None:
+    job = imported(example, "id,company_name\nA,B\n", "customers", language=language)
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert job["error"]["message"].startswith(told)
 
 
 def test_a_file_that_exhausts_the_memory_fails_at_once(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(DataImport, "_imported", exhausted)
-    job = imported(world, customers("IMP1;One;exento;AR"), "customers")
+    job = imported(example, customers("IMP1;One;exento;AR"), "customers")
     assert (job["status"], job["attempt"], job["crashes"]) == ("failed", 1, 0)
     assert job["error"]["message"] == "The import of the file takes more than 400 MB of memory: split it."
 
 
-def test_a_workbook_is_imported(world: ExampleInstallation) -> None:
+def test_a_workbook_is_imported(example: ExampleInstallation) -> None:
     from tests.unit.imports.test_files import book  # noqa: PLC0415 - made once, there
 
     data = book(["id", "nombre", "precio", "iva"], [9001, "Té", 12.35, 21], [9002, "Café", "=1+1", 21])
-    payload = {"file_id": str(upload(world, data)), "table": "products", "language": "es"}
-    job = world.attempt(world.enqueue(payload, handler=DataImport, user_id="ana"))
+    payload = {"file_id": str(upload(example, data)), "table": "products", "language": "es"}
+    job = example.attempt(example.enqueue(payload, handler=DataImport, user_id="ana"))
     assert job["result"]["imported"] == 1, job
-    assert reasons(world, job) == {"3": "línea 3, columna unit_price: la celda es una fórmula: pegá su valor"}
-    assert world.rows("SELECT unit_price FROM products WHERE id = 9001") == [{"unit_price": Decimal("12.3500")}]
+    assert reasons(example, job) == {"3": "línea 3, columna unit_price: la celda es una fórmula: pegá su valor"}
+    assert example.rows("SELECT unit_price FROM products WHERE id = 9001") == [{"unit_price": Decimal("12.3500")}]

@@ -42,34 +42,34 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def each_tenant(world: ExampleInstallation, clock: Clock) -> EachTenant:
-    return EachTenant(world.engine, clock=clock)
+def each_tenant(example: ExampleInstallation, clock: Clock) -> EachTenant:
+    return EachTenant(example.engine, clock=clock)
 
 
-def failures(world: ExampleInstallation) -> list[dict[str, Any]]:
-    return world.rows(
+def failures(example: ExampleInstallation) -> list[dict[str, Any]]:
+    return example.rows(
         "SELECT n.slug, f.task, f.failures, f.error, extract(epoch FROM f.retry_at - now())::integer AS wait"
         " FROM turno.tenant_failures f JOIN turno.tenants n ON n.id = f.tenant_id"
     )
 
 
-def back_off_ends(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenant_failures SET retry_at = clock_timestamp()")
+def back_off_ends(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenant_failures SET retry_at = clock_timestamp()")
 
 
-def test_failing_tenant_stops_no_tenant(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_failing_tenant_stops_no_tenant(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     work = Work("suc0001")
     report = each_tenant.run(TASK, work)
     assert work.slugs == ["suc0001", "suc0002"]
     assert report.done == 1
     assert list(report.troubles) == ["suc0001"]
-    (row,) = failures(world)
+    (row,) = failures(example)
     assert (row["slug"], row["task"], row["failures"]) == ("suc0001", "a task", 1)
     assert "division by zero" in row["error"]
 
 
 def test_a_failing_tenant_is_left_out_until_its_back_off_ends(
-    world: ExampleInstallation, each_tenant: EachTenant
+    example: ExampleInstallation, each_tenant: EachTenant
 ) -> None:
     work = Work("suc0001")
     each_tenant.run(TASK, work)
@@ -78,14 +78,14 @@ def test_a_failing_tenant_is_left_out_until_its_back_off_ends(
     assert work.slugs == ["suc0002"]
     waits = []
     for _ in range(3):
-        back_off_ends(world)
+        back_off_ends(example)
         each_tenant.run(TASK, work)
-        waits.append(failures(world)[0]["wait"])
+        waits.append(failures(example)[0]["wait"])
     assert waits == [pytest.approx(20, abs=2), pytest.approx(40, abs=2), pytest.approx(40, abs=2)]
-    back_off_ends(world)
+    back_off_ends(example)
     work.broken.clear()
     each_tenant.run(TASK, work)
-    assert failures(world) == []
+    assert failures(example) == []
 
 
 def test_a_back_off_belongs_to_one_task(each_tenant: EachTenant) -> None:
@@ -95,34 +95,34 @@ def test_a_back_off_belongs_to_one_task(each_tenant: EachTenant) -> None:
     assert another.slugs == ["suc0001", "suc0002"]
 
 
-def test_a_locked_tenant_costs_one_lock_timeout(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_a_locked_tenant_costs_one_lock_timeout(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     def lock(engine: Engine, tenant: TenantTurn) -> int:
         return int(engine.value(f'SELECT "{tenant.schema}".job_expire()'))
 
-    with psycopg.connect(world.url) as other:
-        other.execute(f'LOCK TABLE "{world.one.schema}".background_jobs')
+    with psycopg.connect(example.url) as other:
+        other.execute(f'LOCK TABLE "{example.one.schema}".background_jobs')
         report = each_tenant.run(TASK, lock)
     assert list(report.troubles) == ["suc0001"]
     assert "lock timeout" in report.troubles["suc0001"]
 
 
-def test_any_error_of_the_work_is_recorded(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_any_error_of_the_work_is_recorded(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     def unreadable(_engine: Engine, tenant: TenantTurn) -> int:
         if tenant.slug == "suc0001":
             raise PermissionError("no access to its folder")
         return 1
 
     assert each_tenant.run(TASK, unreadable).done == 1
-    assert failures(world)[0]["error"] == "PermissionError: no access to its folder"
+    assert failures(example)[0]["error"] == "PermissionError: no access to its folder"
 
 
-def test_an_unreachable_database_ends_the_run(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_an_unreachable_database_ends_the_run(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     def gone(_engine: Engine, _tenant: TenantTurn) -> int:
         raise psycopg.OperationalError("connection lost")
 
     with pytest.raises(psycopg.OperationalError):
         each_tenant.run(TASK, gone)
-    assert failures(world) == []
+    assert failures(example) == []
 
 
 def test_a_turn_continues_behind_the_last_tenant(each_tenant: EachTenant, clock: Clock) -> None:
@@ -150,7 +150,7 @@ def test_a_tenant_that_ends_the_process_is_not_the_first_again(each_tenant: Each
 
 
 def test_a_round_contains_each_tenant_once_a_period(
-    world: ExampleInstallation, each_tenant: EachTenant, clock: Clock
+    example: ExampleInstallation, each_tenant: EachTenant, clock: Clock
 ) -> None:
     hourly = TenantTask(name="hourly", every=timedelta(hours=1))
     slugs: list[str] = []
@@ -163,7 +163,7 @@ def test_a_round_contains_each_tenant_once_a_period(
     for _ in range(4):
         each_tenant.run(hourly, slow)
     assert slugs == ["suc0001", "suc0002"]
-    world.rows("UPDATE turno.tenant_tasks SET begun_at = begun_at - interval '1 hour'")
+    example.rows("UPDATE turno.tenant_tasks SET begun_at = begun_at - interval '1 hour'")
     each_tenant.run(hourly, slow)
     assert slugs == ["suc0001", "suc0002", "suc0001"]
     each_tenant.complete = True
@@ -188,26 +188,26 @@ def test_a_tenant_with_much_work_shares_the_turn(each_tenant: EachTenant, clock:
     assert "".join(slugs) == "112211"
 
 
-def test_a_dry_run_changes_nothing(world: ExampleInstallation) -> None:
+def test_a_dry_run_changes_nothing(example: ExampleInstallation) -> None:
     turns = "SELECT * FROM turno.tenant_tasks ORDER BY task"  # an earlier test may have left some
-    before = world.rows(turns)
-    report = EachTenant(world.engine, dry_run=True).run(TASK, Work("suc0001"))
+    before = example.rows(turns)
+    report = EachTenant(example.engine, dry_run=True).run(TASK, Work("suc0001"))
     assert (report.done, list(report.troubles)) == (1, ["suc0001"])
-    assert (failures(world), world.rows(turns)) == ([], before)
+    assert (failures(example), example.rows(turns)) == ([], before)
 
 
-def test_only_tenants_with_work_are_visited(world: ExampleInstallation, each_tenant: EachTenant) -> None:
+def test_only_tenants_with_work_are_visited(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     work = Work()
-    each_tenant.run(TASK, work, among=[world.tenants["suc0002"].id])
+    each_tenant.run(TASK, work, among=[example.tenants["suc0002"].id])
     each_tenant.run(TASK, work, among=[])
     assert work.slugs == ["suc0002"]
 
 
-def test_a_removed_tenant_has_no_turn(world: ExampleInstallation, each_tenant: EachTenant) -> None:
-    world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
+def test_a_removed_tenant_has_no_turn(example: ExampleInstallation, each_tenant: EachTenant) -> None:
+    example.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
     try:
         work = Work()
         each_tenant.run(TASK, work)
         assert work.slugs == ["suc0002"]
     finally:
-        world.rows("UPDATE turno.tenants SET state = 'active' WHERE slug = 'suc0001'")
+        example.rows("UPDATE turno.tenants SET state = 'active' WHERE slug = 'suc0001'")

@@ -23,44 +23,44 @@ LONG = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: ExampleInstallation) -> None:
-    world.backend = "pool"
+def pool_backend(example: ExampleInstallation) -> None:
+    example.backend = "pool"
 
 
-def wait(world: ExampleInstallation, count: int = 1, **options: object) -> UUID:
+def wait(example: ExampleInstallation, count: int = 1, **options: object) -> UUID:
     """Have this number of jobs wait for a minute and a half; returns the last one."""
     for _ in range(count):
-        job_id = world.enqueue({"order_ids": [1]}, **options)  # type: ignore[arg-type]
-    world.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s'")
+        job_id = example.enqueue({"order_ids": [1]}, **options)  # type: ignore[arg-type]
+    example.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s'")
     return job_id
 
 
 def live(
-    world: ExampleInstallation, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool"
+    example: ExampleInstallation, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool"
 ) -> UUID:
-    return world.engine.start_worker(backend=backend, host="here", pid=1, types=types, queues=queues)
+    return example.engine.start_worker(backend=backend, host="here", pid=1, types=types, queues=queues)
 
 
-def lacks(world: ExampleInstallation, job_id: UUID) -> str | None:
-    with as_api(world.web, world.one) as reader:
+def lacks(example: ExampleInstallation, job_id: UUID) -> str | None:
+    with as_api(example.web, example.one) as reader:
         job = jobs.find(reader, job_id, None)
     assert job
     return waiting_for(job)
 
 
-def test_job_names_its_obstacle_until_a_worker_serves_it(world: ExampleInstallation) -> None:
-    fresh = world.enqueue({"order_ids": [1]})
-    assert lacks(world, fresh) is None
-    job_id = wait(world)
-    said = [lacks(world, job_id)]
+def test_job_names_its_obstacle_until_a_worker_serves_it(example: ExampleInstallation) -> None:
+    fresh = example.enqueue({"order_ids": [1]})
+    assert lacks(example, fresh) is None
+    job_id = wait(example)
+    said = [lacks(example, job_id)]
     for types, queues in (
         ([("monthly_report", 1)], None),
         ([("batch_invoicing", 2)], None),
         ([KNOWN], ["hot", "warm"]),
         ([KNOWN], ["hot", "cold"]),
     ):
-        live(world, *types, queues=queues)
-        said.append(lacks(world, job_id))
+        live(example, *types, queues=queues)
+        said.append(lacks(example, job_id))
     assert said == [
         "no worker is alive",
         "no living worker knows batch_invoicing",
@@ -70,65 +70,65 @@ def test_job_names_its_obstacle_until_a_worker_serves_it(world: ExampleInstallat
     ]
 
 
-def test_pause_is_the_reason_at_once_and_first(world: ExampleInstallation) -> None:
-    fresh = world.enqueue({"order_ids": [1]})
-    later = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + LONG)
-    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('batch_invoicing', now())")
-    assert lacks(world, fresh) == "an operator paused batch_invoicing"
-    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
-    assert (lacks(world, fresh), lacks(world, later)) == ("an operator paused the tenant", None)
-    world.rows("UPDATE turno.tenants SET paused_at = NULL")
-    world.rows("DELETE FROM turno.job_types")
-    assert lacks(world, fresh) is None
+def test_pause_is_the_reason_at_once_and_first(example: ExampleInstallation) -> None:
+    fresh = example.enqueue({"order_ids": [1]})
+    later = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + LONG)
+    example.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('batch_invoicing', now())")
+    assert lacks(example, fresh) == "an operator paused batch_invoicing"
+    example.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    assert (lacks(example, fresh), lacks(example, later)) == ("an operator paused the tenant", None)
+    example.rows("UPDATE turno.tenants SET paused_at = NULL")
+    example.rows("DELETE FROM turno.job_types")
+    assert lacks(example, fresh) is None
 
 
-def test_worker_of_other_backend_or_silent_takes_nothing(world: ExampleInstallation) -> None:
-    job_id = wait(world)
-    live(world, KNOWN, backend="rabbitmq")
-    live(world, KNOWN)
-    assert lacks(world, job_id) is None
-    world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes' WHERE backend = 'pool'")
-    assert lacks(world, job_id) == "no worker is alive"
-    assert world.engine.claim_job(live(world, KNOWN), job_id, types=[KNOWN])
-    world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes'")
-    assert lacks(world, job_id) is None  # it does not wait
+def test_worker_of_other_backend_or_silent_takes_nothing(example: ExampleInstallation) -> None:
+    job_id = wait(example)
+    live(example, KNOWN, backend="rabbitmq")
+    live(example, KNOWN)
+    assert lacks(example, job_id) is None
+    example.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes' WHERE backend = 'pool'")
+    assert lacks(example, job_id) == "no worker is alive"
+    assert example.engine.claim_job(live(example, KNOWN), job_id, types=[KNOWN])
+    example.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes'")
+    assert lacks(example, job_id) is None  # it does not wait
 
 
-def test_of_spawned_workers_the_last_one_of_each_host_counts(world: ExampleInstallation) -> None:
-    world.backend = "exec"
-    job_id = wait(world)
-    assert lacks(world, job_id) is None  # a worker will be launched
-    world.engine.stop_worker(live(world, ("monthly_report", 1), backend="exec"))
-    assert lacks(world, job_id) == "no living worker knows batch_invoicing"
-    world.engine.stop_worker(live(world, KNOWN, backend="exec"))
-    assert lacks(world, job_id) is None
+def test_of_spawned_workers_the_last_one_of_each_host_counts(example: ExampleInstallation) -> None:
+    example.backend = "exec"
+    job_id = wait(example)
+    assert lacks(example, job_id) is None  # a worker will be launched
+    example.engine.stop_worker(live(example, ("monthly_report", 1), backend="exec"))
+    assert lacks(example, job_id) == "no living worker knows batch_invoicing"
+    example.engine.stop_worker(live(example, KNOWN, backend="exec"))
+    assert lacks(example, job_id) is None
 
 
-def test_operators_see_how_much_waits_of_how_many_and_since_when(world: ExampleInstallation) -> None:
-    wait(world, 3)
-    wait(world, 2, tenant=world.other)
-    live(world, ("monthly_report", 1))
-    (found,) = world.engine.unserved(LONG)
+def test_operators_see_how_much_waits_of_how_many_and_since_when(example: ExampleInstallation) -> None:
+    wait(example, 3)
+    wait(example, 2, tenant=example.other)
+    live(example, ("monthly_report", 1))
+    (found,) = example.engine.unserved(LONG)
     assert (found.backend, found.queue, found.type, found.version) == ("pool", "cold", "batch_invoicing", 1)
     assert (found.waiting, found.tenants) == (5, 2)
     assert found.sentence.startswith(
         "no living worker knows batch_invoicing: 5 jobs of 2 tenants wait for pool, the oldest since 20"
     )
-    assert world.engine.unserved(timedelta(hours=1)) == []
-    live(world, KNOWN)
-    assert world.engine.unserved(LONG) == []
+    assert example.engine.unserved(timedelta(hours=1)) == []
+    live(example, KNOWN)
+    assert example.engine.unserved(LONG) == []
 
 
-def test_each_backend_queue_type_and_version_is_reported(world: ExampleInstallation) -> None:
-    wait(world, 8)
+def test_each_backend_queue_type_and_version_is_reported(example: ExampleInstallation) -> None:
+    wait(example, 8)
     changes = ("queue = 'warm'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
     for change in changes:
-        world.rows(
+        example.rows(
             f"UPDATE turno.tickets SET {change} WHERE job_id = (SELECT min(job_id::text)::uuid FROM turno.tickets"  # noqa: S608
             " WHERE (backend, queue, type, version) = ('pool', 'cold', 'batch_invoicing', 1))"
         )
-    live(world, KNOWN, queues=["cold"])
-    found = world.engine.unserved(LONG)
+    live(example, KNOWN, queues=["cold"])
+    found = example.engine.unserved(LONG)
     assert {(one.backend, one.queue, one.type, one.version, one.lacks, one.waiting) for one in found} == {
         ("pool", "warm", "batch_invoicing", 1, "queue", 1),
         ("pool", "cold", "batch_invoicing", 2, "version", 1),
@@ -138,11 +138,11 @@ def test_each_backend_queue_type_and_version_is_reported(world: ExampleInstallat
     }
 
 
-def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
-    wait(world, 2)
-    live(world, ("monthly_report", 1))
+def test_maintenance_names_it_and_counts_it(example: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
+    wait(example, 2)
+    live(example, ("monthly_report", 1))
     passes = Maintenance(
-        engine=Engine(lambda: service_session(world.logins, world.logins.engine, application="test")),
+        engine=Engine(lambda: service_session(example.logins, example.logins.engine, application="test")),
         queue=RecordingQueue(),
         registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
@@ -153,11 +153,13 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
     assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenant wait for pool")
 
 
-def test_backend_status_and_worker_list_report_it(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.environment.items():
+def test_backend_status_and_worker_list_report_it(
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
-    wait(world)
-    live(world, ("monthly_report", 1), queues=["cold"])
+    wait(example)
+    live(example, ("monthly_report", 1), queues=["cold"])
     status = CliRunner().invoke(main, ["backend", "status"])
     assert status.output.splitlines()[-1].startswith("no living worker knows batch_invoicing: 1 job of 1 tenant waits")
     as_json = CliRunner().invoke(main, ["backend", "status", "--json"])
@@ -167,5 +169,5 @@ def test_backend_status_and_worker_list_report_it(world: ExampleInstallation, mo
     assert worker.split()[:5] == ["here", "1", "pool", "cold", "1"]
     assert sentence.startswith("No resident process and no cron job runs maintenance")
     assert "run `turno maintain`, or `turno maintain --once` by cron" in sentence
-    world.sweep()
+    example.sweep()
     assert "maintenance" not in CliRunner().invoke(main, ["worker", "list"]).output

@@ -12,7 +12,7 @@ import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import REGISTRY, Odd
+from tests.misbehaving_handlers import REGISTRY, Faulty
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob
@@ -25,10 +25,10 @@ from turno.worker.sources.spawned import ExecSource
 
 
 @pytest.fixture
-def queue(world: ExampleInstallation) -> Iterator[ExecQueue]:
-    slots = SlotFolder(world.folder / "two-slots", 2)
-    environment = world.environment | {"TURNO_HEARTBEAT_SECONDS": "1", "TURNO_DEAD_AFTER_SECONDS": "4"}
-    yield ExecQueue(root=ROOT, slots=slots, log_file=world.folder / "log", environment=environment)
+def queue(example: ExampleInstallation) -> Iterator[ExecQueue]:
+    slots = SlotFolder(example.folder / "two-slots", 2)
+    environment = example.environment | {"TURNO_HEARTBEAT_SECONDS": "1", "TURNO_DEAD_AFTER_SECONDS": "4"}
+    yield ExecQueue(root=ROOT, slots=slots, log_file=example.folder / "log", environment=environment)
     for pid in workers():
         os.kill(pid, signal.SIGKILL)  # it may stay for longer than its test
 
@@ -50,35 +50,35 @@ def _parent(entry: Path) -> int:
     return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_worker_is_a_detached_process_without_shell(world: ExampleInstallation, queue: ExecQueue) -> None:
-    job_id = world.enqueue({"order_ids": world.order_ids()})
+def test_worker_is_a_detached_process_without_shell(example: ExampleInstallation, queue: ExecQueue) -> None:
+    job_id = example.enqueue({"order_ids": example.order_ids()})
     assert queue.offer(JobRef("suc0001", job_id))
     (pid, words), *_ = workers().items()
     assert words[1:-1] == [*LAUNCHED, "-m", PROGRAM, str(job_id)]
     assert os.getsid(pid) == pid
     assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
-    assert Path(f"/proc/{pid}/fd/1").readlink() == world.folder / "log"
-    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert Path(f"/proc/{pid}/fd/1").readlink() == example.folder / "log"
+    assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)
     assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_finishing_worker_takes_jobs_beyond_the_cap(world: ExampleInstallation, queue: ExecQueue) -> None:
-    jobs = [world.enqueue({"order_ids": [order]}) for order in world.order_ids()[:8]]
+def test_finishing_worker_takes_jobs_beyond_the_cap(example: ExampleInstallation, queue: ExecQueue) -> None:
+    jobs = [example.enqueue({"order_ids": [order]}) for order in example.order_ids()[:8]]
     launched = [queue.offer(JobRef("suc0001", job_id)) for job_id in jobs]
     assert launched[:2] == [True, True]
     assert launched.count(True) < len(jobs)
-    assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=30)
+    assert wait_until(lambda: {example.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=30)
     assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_job_offered_as_last_worker_leaves_is_not_forgotten(world: ExampleInstallation, queue: ExecQueue) -> None:
+def test_job_offered_as_last_worker_leaves_is_not_forgotten(example: ExampleInstallation, queue: ExecQueue) -> None:
     """Offered again and again while workers come and go: a launcher without a slot relies on a leaving worker."""
     jobs = []
-    for order in world.order_ids():
-        jobs.append(world.enqueue({"order_ids": [order]}))
+    for order in example.order_ids():
+        jobs.append(example.enqueue({"order_ids": [order]}))
         queue.offer(JobRef("suc0001", jobs[-1]))
         wait_until(lambda: len(workers()) < 2, within=0.2)
-    assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
+    assert wait_until(lambda: {example.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
 class SoundPlace(Slot):
@@ -105,14 +105,14 @@ class SoundPlace(Slot):
 class LastPlace(SoundPlace):
     """The only place on this host; while it is given up, another launcher without a place leaves a job."""
 
-    def __init__(self, world: ExampleInstallation, *, regained: bool) -> None:
+    def __init__(self, example: ExampleInstallation, *, regained: bool) -> None:
         super().__init__()
-        self._world = world
+        self._example = example
         self._regained = regained
         self.left: UUID | None = None
 
     def release(self) -> None:
-        self.left = self._world.enqueue({"order_ids": [1]})
+        self.left = self._example.enqueue({"order_ids": [1]})
 
     def regain(self) -> bool:
         return self._regained
@@ -122,10 +122,10 @@ class LastPlace(SoundPlace):
 
 
 @pytest.mark.parametrize("regained", [True, False])
-def test_leaving_worker_looks_once_more_without_its_place(world: ExampleInstallation, *, regained: bool) -> None:
-    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until the next sweep
-    place = LastPlace(world, regained=regained)
-    engine = world.engine
+def test_leaving_worker_looks_once_more_without_its_place(example: ExampleInstallation, *, regained: bool) -> None:
+    example.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until the next sweep
+    place = LastPlace(example, regained=regained)
+    engine = example.engine
     source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=place)
     worker = engine.start_worker(backend="exec", host="test", pid=1)
     assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([place.left] if regained else [])
@@ -151,10 +151,10 @@ class FreePlace(SoundPlace):
 class Idler:
     """A launched worker with nothing to do, on a clock that the test moves."""
 
-    def __init__(self, world: ExampleInstallation) -> None:
+    def __init__(self, example: ExampleInstallation) -> None:
         self.now = 0.0
         self.place = FreePlace()
-        engine = world.engine
+        engine = example.engine
         self.source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=self.place, clock=lambda: self.now)
         self.worker = engine.start_worker(backend="exec", host="test", pid=1)
 
@@ -167,15 +167,15 @@ class Idler:
 
 
 @pytest.fixture
-def idler(world: ExampleInstallation) -> Idler:
-    world.odd = True
-    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # a sweep has just run
-    return Idler(world)
+def idler(example: ExampleInstallation) -> Idler:
+    example.faulty = True
+    example.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # a sweep has just run
+    return Idler(example)
 
 
-def test_reserve_takes_no_job_of_a_tenant_with_a_place(world: ExampleInstallation, idler: Idler) -> None:
-    world.enqueue({"how": "ok"}, handler=Odd)
-    other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+def test_reserve_takes_no_job_of_a_tenant_with_a_place(example: ExampleInstallation, idler: Idler) -> None:
+    example.enqueue({"how": "ok"}, handler=Faulty)
+    other = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
     idler.place.in_reserve, idler.place.neighbours = True, frozenset({"suc0001"})
     assert idler.looks() == [other]
     assert idler.place.used_for == "suc0002"
@@ -183,9 +183,9 @@ def test_reserve_takes_no_job_of_a_tenant_with_a_place(world: ExampleInstallatio
     assert (idler.place.used_for, idler.place.held) == ("", False)
 
 
-def test_ordinary_place_prefers_tenants_without_places(world: ExampleInstallation, idler: Idler) -> None:
-    mine = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+def test_ordinary_place_prefers_tenants_without_places(example: ExampleInstallation, idler: Idler) -> None:
+    mine = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
+    others = [example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other) for _ in range(3)]
     idler.place.neighbours = frozenset({"suc0001"})
     taken = [job_id for _ in range(6) for job_id in idler.looks()]
     assert (set(taken[:3]), set(taken[3:])) == (set(others), set(mine))
@@ -204,68 +204,70 @@ def _words(pid: int) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("no_worker_left")
-def test_long_jobs_in_every_place_delay_no_tenant(world: ExampleInstallation, tmp_path: Path) -> None:
-    world.odd = True
+def test_long_jobs_in_every_place_delay_no_tenant(example: ExampleInstallation, tmp_path: Path) -> None:
+    example.faulty = True
     queue = ExecQueue(
         root=ROOT,
         slots=SlotFolder(tmp_path / "slots", 2, reserve=1),
         log_file=tmp_path / "log",
-        environment=world.environment | {"TURNO_HEARTBEAT_SECONDS": "0.2"},
+        environment=example.environment | {"TURNO_HEARTBEAT_SECONDS": "0.2"},
     )
-    long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(3)]
+    long = [example.enqueue({"how": "wait_for_cancel"}, handler=Faulty) for _ in range(3)]
     assert [queue.offer(JobRef("suc0001", job_id)) for job_id in long] == [True, True, False]
     running = "SELECT id FROM background_jobs WHERE status = 'running'"
-    assert wait_until(lambda: len(world.rows(running)) == 2, within=20)
-    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+    assert wait_until(lambda: len(example.rows(running)) == 2, within=20)
+    others = [example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other) for _ in range(3)]
     # The remaining jobs find the place in reserve taken: its owner takes them next.
     assert queue.offer(JobRef("suc0002", others[0]))
     for job_id in others[1:]:
         queue.offer(JobRef("suc0002", job_id))
-    assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20)
-    assert world.job(long[2])["attempt"] == 0
+    assert wait_until(
+        lambda: all(example.job(job_id, tenant=example.other)["finished_at"] for job_id in others), within=20
+    )
+    assert example.job(long[2])["attempt"] == 0
     for job_id in long[:2]:
-        world.cancel(job_id)
-    assert wait_until(lambda: world.job(long[2])["status"] == "running", within=20)
-    world.cancel(long[2])
-    assert wait_until(lambda: world.job(long[2])["finished_at"] is not None, within=20)
+        example.cancel(job_id)
+    assert wait_until(lambda: example.job(long[2])["status"] == "running", within=20)
+    example.cancel(long[2])
+    assert wait_until(lambda: example.job(long[2])["finished_at"] is not None, within=20)
 
 
-def due_in(world: ExampleInstallation, seconds: float) -> UUID:
-    job_id = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
-    world.rows("UPDATE turno.tickets SET run_at = now() + %s * interval '1 s' WHERE job_id = %s", seconds, job_id)
+def due_in(example: ExampleInstallation, seconds: float) -> UUID:
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty, run_at=datetime.now(UTC) + timedelta(hours=1))
+    example.rows("UPDATE turno.tickets SET run_at = now() + %s * interval '1 s' WHERE job_id = %s", seconds, job_id)
     return job_id
 
 
-def test_a_worker_with_nothing_to_wait_for_leaves(world: ExampleInstallation, idler: Idler) -> None:
-    due_in(world, 3600)
+def test_a_worker_with_nothing_to_wait_for_leaves(example: ExampleInstallation, idler: Idler) -> None:
+    due_in(example, 3600)
     assert idler.looks() == []
     assert not idler.stays
     assert not idler.place.held
 
 
-def test_worker_stays_for_jobs_due_within_a_minute(world: ExampleInstallation, idler: Idler) -> None:
-    job_id = due_in(world, 30)
+def test_worker_stays_for_jobs_due_within_a_minute(example: ExampleInstallation, idler: Idler) -> None:
+    job_id = due_in(example, 30)
     assert idler.looks() == []
     assert idler.stays
     assert not idler.place.held  # others may be launched meanwhile
     assert idler.source.poll_in() <= 1
-    world.rows("UPDATE turno.tickets SET run_at = now()")
+    example.rows("UPDATE turno.tickets SET run_at = now()")
     idler.now = 30
     assert idler.looks() == [job_id]
     assert idler.place.held
 
 
-def test_a_worker_stays_for_a_minute_and_no_longer(world: ExampleInstallation, idler: Idler) -> None:
-    due_in(world, 50)
+def test_a_worker_stays_for_a_minute_and_no_longer(example: ExampleInstallation, idler: Idler) -> None:
+    due_in(example, 50)
     idler.looks()
     idler.now = 20
     idler.looks()
     assert not idler.stays  # a job due 50 s from now is due after its minute
 
 
-def test_of_several_workers_the_last_to_become_idle_stays(world: ExampleInstallation, idler: Idler) -> None:
-    due_in(world, 30)
-    other = Idler(world)
+def test_of_several_workers_the_last_to_become_idle_stays(example: ExampleInstallation, idler: Idler) -> None:
+    due_in(example, 30)
+    other = Idler(example)
     idler.looks()
     assert idler.stays
     other.looks()
@@ -274,74 +276,74 @@ def test_of_several_workers_the_last_to_become_idle_stays(world: ExampleInstalla
     assert (idler.stays, other.stays) == (False, True)
 
 
-def test_worker_stays_until_a_sweep_has_run(world: ExampleInstallation, idler: Idler) -> None:
-    world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
+def test_worker_stays_until_a_sweep_has_run(example: ExampleInstallation, idler: Idler) -> None:
+    example.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
     idler.looks()
     assert idler.stays
-    world.rows("UPDATE turno.leases SET until = now() + interval '9 s' WHERE name = 'sweep'")
+    example.rows("UPDATE turno.leases SET until = now() + interval '9 s' WHERE name = 'sweep'")
     idler.looks()
     assert not idler.stays
 
 
-def test_a_worker_stays_while_another_at_work_is_silent(world: ExampleInstallation, idler: Idler) -> None:
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    other = world.engine.start_worker(backend="exec", host="test", pid=2)
-    assert world.engine.claim_job(other, job_id, types=REGISTRY.versions)
-    world.rows("UPDATE turno.workers SET alive_at = now() - interval '10 s' WHERE id = %s", other)
+def test_a_worker_stays_while_another_at_work_is_silent(example: ExampleInstallation, idler: Idler) -> None:
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
+    other = example.engine.start_worker(backend="exec", host="test", pid=2)
+    assert example.engine.claim_job(other, job_id, types=REGISTRY.versions)
+    example.rows("UPDATE turno.workers SET alive_at = now() - interval '10 s' WHERE id = %s", other)
     idler.looks()
     idler.now = 5
     idler.looks()
     assert idler.stays
-    world.engine.keep_alive(other)
+    example.engine.keep_alive(other)
     idler.looks()
     assert not idler.stays
 
 
-def test_next_job_recovers_a_killed_one_within_a_minute(world: ExampleInstallation, queue: ExecQueue) -> None:
+def test_next_job_recovers_a_killed_one_within_a_minute(example: ExampleInstallation, queue: ExecQueue) -> None:
     """No cron and no resident worker; the next job is a later one, which no worker has to run yet."""
-    world.rows("DELETE FROM turno.leases")
-    killed = world.enqueue({"order_ids": world.order_ids()[:1]})
-    world.work(killed, crash_at="chunk_committed:both")  # the worker and its child
-    assert (world.ticket(killed) or {})["state"] == "running"
-    retry = world.enqueue({"order_ids": world.order_ids()[1:2]}, run_at=datetime.now(UTC) + timedelta(seconds=2))
-    dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=queue, pending_limit=100)
+    example.rows("DELETE FROM turno.leases")
+    killed = example.enqueue({"order_ids": example.order_ids()[:1]})
+    example.work(killed, crash_at="chunk_committed:both")  # the worker and its child
+    assert (example.ticket(killed) or {})["state"] == "running"
+    retry = example.enqueue({"order_ids": example.order_ids()[1:2]}, run_at=datetime.now(UTC) + timedelta(seconds=2))
+    dispatcher = Dispatcher(connection=lambda: nullcontext(example.web), queue=queue, pending_limit=100)
     batch = NewJob.of(BatchInvoicing, {"order_ids": [1]}, user_id="ana", run_at=datetime.now(UTC) + timedelta(hours=1))
-    assert dispatcher.submit(world.one, batch).word == "accepted"
-    assert wait_until(lambda: world.job(retry)["status"] == "completed", within=15)
-    assert wait_until(lambda: world.job(killed)["status"] == "completed", within=35)
+    assert dispatcher.submit(example.one, batch).word == "accepted"
+    assert wait_until(lambda: example.job(retry)["status"] == "completed", within=15)
+    assert wait_until(lambda: example.job(killed)["status"] == "completed", within=35)
 
 
-def test_a_heartbeat_that_a_handler_cannot_block(world: ExampleInstallation) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
-    beats = {row["alive_at"] for row in world.rows("SELECT alive_at FROM turno.workers")}
+def test_a_heartbeat_that_a_handler_cannot_block(example: ExampleInstallation) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    example.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
+    beats = {row["alive_at"] for row in example.rows("SELECT alive_at FROM turno.workers")}
 
     def three_more() -> bool:
-        beats.update(row["alive_at"] for row in world.rows("SELECT alive_at FROM turno.workers"))
+        beats.update(row["alive_at"] for row in example.rows("SELECT alive_at FROM turno.workers"))
         return len(beats) >= 4
 
     assert wait_until(three_more, within=10)
 
 
-def test_a_child_s_death_is_recorded_within_a_second(world: ExampleInstallation) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_worker(job_id)
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
-    (worker,) = world.workers
+def test_a_child_s_death_is_recorded_within_a_second(example: ExampleInstallation) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    example.start_worker(job_id)
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
+    (worker,) = example.workers
     (child,) = processes.children(worker.pid)
     os.kill(child, 9)
     # No other worker could: the job's worker is alive, so that no sweep takes the job back.
-    assert wait_until(lambda: world.job(job_id)["crashes"] == 1, within=20)
+    assert wait_until(lambda: example.job(job_id)["crashes"] == 1, within=20)
 
 
-def test_a_child_does_not_outlive_its_supervisor(world: ExampleInstallation) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    worker = world.start_worker(job_id)
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
+def test_a_child_does_not_outlive_its_supervisor(example: ExampleInstallation) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    worker = example.start_worker(job_id)
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
     below = processes.below(worker.pid)
     worker.kill()
     try:
@@ -358,16 +360,16 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_worker_declared_dead_stops_itself(world: ExampleInstallation) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
-    worker = world.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
-    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
-    world.rows("DELETE FROM turno.workers")
+def test_worker_declared_dead_stops_itself(example: ExampleInstallation) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Faulty)
+    worker = example.start_worker(job_id, TURNO_HEARTBEAT_SECONDS="0.1")
+    assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
+    example.rows("DELETE FROM turno.workers")
     log, _ = worker.communicate(timeout=20)
     assert worker.returncode == 1, log
     assert "others have its jobs" in log
-    job = world.job(job_id)
+    job = example.job(job_id)
     assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0)
-    world.sweep(reoffer_after=3600)
-    assert world.job(job_id)["status"] == "pending"
+    example.sweep(reoffer_after=3600)
+    assert example.job(job_id)["status"] == "pending"

@@ -22,37 +22,39 @@ PERIOD = {"since": "2020-01-01", "until": "2029-12-31"}
 
 
 @pytest.fixture
-def invoiced(world: ExampleInstallation) -> ExampleInstallation:
+def invoiced(example: ExampleInstallation) -> ExampleInstallation:
     """Both branches have sold; the first has credited something, and has a customer with a formula's name."""
-    world.rows("UPDATE customers SET company_name = '=cmd()' WHERE id = 'VINET'")
-    world.rows("INSERT INTO order_lines SELECT 10248, 90, id, -1, 10, 0 FROM products ORDER BY id LIMIT 1")
-    for tenant in (world.one, world.other):
-        world.admin.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(tenant.schema)))
-        for number in world.order_ids(tenant)[:20]:
-            world.admin.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(tenant.schema)))
-            with world.admin.transaction():
-                issue(world.admin, number, 1)
-    return world
+    example.rows("UPDATE customers SET company_name = '=cmd()' WHERE id = 'VINET'")
+    example.rows("INSERT INTO order_lines SELECT 10248, 90, id, -1, 10, 0 FROM products ORDER BY id LIMIT 1")
+    for tenant in (example.one, example.other):
+        example.admin.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(tenant.schema)))
+        for number in example.order_ids(tenant)[:20]:
+            example.admin.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(tenant.schema)))
+            with example.admin.transaction():
+                issue(example.admin, number, 1)
+    return example
 
 
 @pytest.fixture(autouse=True)
-def put_back(world: ExampleInstallation) -> Any:
+def put_back(example: ExampleInstallation) -> Any:
     yield
-    world.rows("DELETE FROM order_lines WHERE line_no = 90")
-    world.rows("UPDATE customers SET company_name = 'Vins et alcools Chevalier' WHERE id = 'VINET'")
+    example.rows("DELETE FROM order_lines WHERE line_no = 90")
+    example.rows("UPDATE customers SET company_name = 'Vins et alcools Chevalier' WHERE id = 'VINET'")
 
 
-def content(world: ExampleInstallation, job: dict[str, Any]) -> bytes:
-    pieces = world.rows(
+def content(example: ExampleInstallation, job: dict[str, Any]) -> bytes:
+    pieces = example.rows(
         "SELECT data FROM job_file_pieces p JOIN job_files f ON f.id = p.file_id WHERE f.job_id = %s ORDER BY n",
         job["id"],
     )
     return b"".join(row["data"] for row in pieces)
 
 
-def sold(world: ExampleInstallation) -> Decimal:
+def sold(example: ExampleInstallation) -> Decimal:
     statement = "SELECT coalesce(sum(CASE kind WHEN 'invoice' THEN total ELSE -total END), 0) AS total FROM invoices"
-    return sum((world.rows(statement, tenant=tenant)[0]["total"] for tenant in (world.one, world.other)), Decimal(0))
+    return sum(
+        (example.rows(statement, tenant=tenant)[0]["total"] for tenant in (example.one, example.other)), Decimal(0)
+    )
 
 
 def test_a_report_adds_up_over_all_branches(invoiced: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:

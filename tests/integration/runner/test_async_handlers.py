@@ -10,39 +10,41 @@ from psycopg.pq import TransactionStatus
 
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS
 from turno.jobs.job_context import Done, Effect, JobContext
 
 Deed = Callable[[JobContext, Any], Coroutine[Any, Any, dict[str, Any]]]
-INSERT = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', 'awaited')"
+INSERT = (
+    "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Faulty', 'registered', 'awaited')"
+)
 
 
 @pytest.fixture(autouse=True)
-def no_customers(world: ExampleInstallation) -> None:
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+def no_customers(example: ExampleInstallation) -> None:
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
 
 
 @pytest.fixture
-def run(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[[Deed], dict[str, Any]]:
+def run(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[[Deed], dict[str, Any]]:
     """Enqueue a job that does this, run one attempt of it and return the job."""
 
     def run(deed: Deed) -> dict[str, Any]:
         monkeypatch.setitem(DEEDS, "ok", deed)
-        return attempt(world, world.enqueue({"how": "ok"}, handler=Odd))
+        return attempt(example, example.enqueue({"how": "ok"}, handler=Faulty))
 
     return run
 
 
-def written(world: ExampleInstallation) -> list[str]:
-    return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'awaited' ORDER BY id")]
+def written(example: ExampleInstallation) -> list[str]:
+    return [row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'awaited' ORDER BY id")]
 
 
 async def write(job: JobContext, name: str) -> None:
     await job.async_connection.execute(INSERT, (name,))
 
 
-def test_writes_commit_with_the_end(world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]) -> None:
+def test_writes_commit_with_the_end(example: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         await asyncio.gather(*(write(job, f"A{n}") for n in range(3)))
         job.connection.execute(INSERT, ("A3",))  # the same session and transaction
@@ -50,16 +52,16 @@ def test_writes_commit_with_the_end(world: ExampleInstallation, run: Callable[[D
             await cursor.execute("SELECT count(*) FROM customers WHERE country = 'awaited'")
             found = await cursor.fetchone()
         assert found is not None
-        assert written(world) == []
+        assert written(example) == []
         return {"seen": found[0]}
 
     job = run(deed)
     assert (job["status"], job["result"]) == ("completed", {"seen": 4})
-    assert written(world) == ["A0", "A1", "A2", "A3"]
+    assert written(example) == ["A0", "A1", "A2", "A3"]
 
 
 def test_an_error_undoes_it_and_ends_its_tasks(
-    world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
+    example: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
 ) -> None:
     ended = []
 
@@ -77,12 +79,12 @@ def test_an_error_undoes_it_and_ends_its_tasks(
 
     job = run(deed)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "ValueError")
-    assert (written(world), ended) == ([], [True])
+    assert (written(example), ended) == ([], [True])
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
 def test_it_must_not_end_its_transaction(
-    world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]], ending: str
+    example: ExampleInstallation, run: Callable[[Deed], dict[str, Any]], ending: str
 ) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         await write(job, "A0")
@@ -90,7 +92,7 @@ def test_it_must_not_end_its_transaction(
         return {}
 
     job = run(deed)
-    assert (job["status"], job["error"]["class"], written(world)) == ("failed", "HandlerMisuse", [])
+    assert (job["status"], job["error"]["class"], written(example)) == ("failed", "HandlerMisuse", [])
 
 
 def test_both_objects_at_once_are_refused_by_name(run: Callable[[Deed], dict[str, Any]]) -> None:
@@ -110,7 +112,7 @@ def test_both_objects_at_once_are_refused_by_name(run: Callable[[Deed], dict[str
 
 
 def test_ledger_and_checkpoints_keep_finished_work(
-    world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
+    example: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
 ) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         for step in job.each(range(4), chunk=2):
@@ -124,11 +126,11 @@ def test_ledger_and_checkpoints_keep_finished_work(
 
     job = run(deed)
     assert (job["status"], job["error"]["class"]) == ("pending", "ValueError")
-    assert written(world) == ["A0", "A2", "A3"]
+    assert written(example) == ["A0", "A2", "A3"]
 
 
 def test_an_outside_effect_is_awaited_and_happens_once(
-    world: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
+    example: ExampleInstallation, run: Callable[[Deed], dict[str, Any]]
 ) -> None:
     calls: list[str] = []
 
@@ -149,7 +151,7 @@ def test_an_outside_effect_is_awaited_and_happens_once(
     job = run(deed)
     assert (job["status"], job["errors"]) == ("pending", 1)
     again: UUID = job["id"]
-    assert attempt(world, again)["result"] == {"answer": {"granted": 2}}
+    assert attempt(example, again)["result"] == {"answer": {"granted": 2}}
     assert calls == ["pay"]
 
 
@@ -163,10 +165,12 @@ def test_an_outside_call_cannot_use_the_database_meanwhile(run: Callable[[Deed],
     assert run(deed)["error"]["class"] == "HandlerMisuse"
 
 
-def test_sync_handler_may_not_return_an_awaitable(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_handler_may_not_return_an_awaitable(
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def call(_effect: Effect) -> None:
         await asyncio.sleep(60)
 
     monkeypatch.setitem(DEEDS, "ok", lambda job, _payload: {"answer": job.once("pay", call)})
-    job = attempt(world, world.enqueue({"how": "ok"}, handler=Odd))
+    job = attempt(example, example.enqueue({"how": "ok"}, handler=Faulty))
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")

@@ -15,8 +15,8 @@ import pytest
 from tests.attempt_here import attempt, claim_here
 from tests.batch_here import claim_batches_here, execute_batch_here, sessions_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd, OddBatched
-from tests.misdeeds.deed import DEEDS, OddPayload
+from tests.misbehaving_handlers import Faulty, FaultyBatched
+from tests.misdeeds.deed import DEEDS, FaultyPayload
 from tests.misdeeds.transactions import TRIES
 from turno.errors import NotStarted, PermanentFailure
 from turno.jobs.handler import JobHandler, Registry
@@ -32,7 +32,7 @@ from turno.testing.in_process_worker import InProcessWorker
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-class Unmade(JobHandler[OddPayload]):
+class Unmade(JobHandler[FaultyPayload]):
     """A handler that cannot be made."""
 
     type = "unmade"
@@ -40,23 +40,23 @@ class Unmade(JobHandler[OddPayload]):
     def __init__(self) -> None:
         raise KeyError("its configuration")
 
-    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+    def handle(self, job: JobContext, payload: FaultyPayload) -> dict[str, Any] | Reschedule | Cancel:
         """Never called."""
         raise NotImplementedError
 
 
-def test_a_handler_that_cannot_be_made_is_an_error_and_counted(world: ExampleInstallation) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "ok"}, handler=Odd, max_attempts=2)
-    world.rows("UPDATE background_jobs SET type = 'unmade'")
-    world.rows("UPDATE turno.tickets SET type = 'unmade'")
-    here = InProcessWorker(world, Registry.of([Unmade]))
+def test_a_handler_that_cannot_be_made_is_an_error_and_counted(example: ExampleInstallation) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty, max_attempts=2)
+    example.rows("UPDATE background_jobs SET type = 'unmade'")
+    example.rows("UPDATE turno.tickets SET type = 'unmade'")
+    here = InProcessWorker(example, Registry.of([Unmade]))
     for status, errors in (("pending", 1), ("failed", 2)):
-        world.make_due()
+        example.make_due()
         claim = here.claim(job_id)
         assert claim is not None
         assert here.execute(claim) == status
-        job = world.job(job_id)
+        job = example.job(job_id)
         assert (job["status"], job["errors"], job["crashes"], job["error"]["class"]) == (status, errors, 0, "KeyError")
 
 
@@ -67,19 +67,19 @@ def test_a_handler_that_cannot_be_made_is_an_error_and_counted(world: ExampleIns
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = on",
     ],
 )
-def test_session_settings_do_not_reach_the_record(world: ExampleInstallation, settings: str) -> None:
-    world.odd = True
-    job_id = world.enqueue({"how": "leave_settings", "text": settings}, handler=Odd)
-    job = attempt(world, job_id)
+def test_session_settings_do_not_reach_the_record(example: ExampleInstallation, settings: str) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "leave_settings", "text": settings}, handler=Faulty)
+    job = attempt(example, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "ValueError")
 
 
 @pytest.fixture
-def meeting(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
+def meeting(example: ExampleInstallation) -> Iterator[ExampleInstallation]:
     """A tenant with a table that refuses every commit as a collision."""
-    world.odd = True
+    example.faulty = True
     TRIES.clear()
-    world.rows(
+    example.rows(
         """
         CREATE TABLE met_at_commit (n integer);
         CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS
@@ -88,21 +88,21 @@ def meeting(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
             FOR EACH ROW EXECUTE FUNCTION meet();
         """
     )
-    world.rows(f"GRANT INSERT ON met_at_commit TO {world.one.handler_role}")
-    yield world
-    world.rows("DROP TABLE met_at_commit; DROP FUNCTION meet")
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    example.rows(f"GRANT INSERT ON met_at_commit TO {example.one.handler_role}")
+    yield example
+    example.rows("DROP TABLE met_at_commit; DROP FUNCTION meet")
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
 
 
 def test_collision_at_commit_reruns_at_once_uncounted(meeting: ExampleInstallation) -> None:
-    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "a", "number": 2}, handler=Odd))
+    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "a", "number": 2}, handler=Faulty))
     assert (job["status"], job["errors"], job["attempt"]) == ("completed", 0, 1)
     assert job["result"] == {"runs": 3}
     assert len(meeting.rows("SELECT 1 FROM notifications")) == 1
 
 
 def test_repeated_collision_is_an_error(meeting: ExampleInstallation) -> None:
-    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "b", "number": 99}, handler=Odd))
+    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "b", "number": 99}, handler=Faulty))
     assert (job["status"], job["errors"], job["error"]["sqlstate"]) == ("pending", 1, "40001")
     assert TRIES["b"] == COLLISIONS
 
@@ -110,7 +110,7 @@ def test_repeated_collision_is_an_error(meeting: ExampleInstallation) -> None:
 def test_collision_in_batch_costs_its_neighbour_nothing(meeting: ExampleInstallation) -> None:
     meeting.backend = "pool"
     jobs = [
-        meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddBatched) for name in ("ALFA", "BETA")
+        meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=FaultyBatched) for name in ("ALFA", "BETA")
     ]
     meeting.rows("UPDATE background_jobs SET payload = payload || '{\"number\": 1}' WHERE id = %s", jobs[0])
     (claims,) = claim_batches_here(meeting)
@@ -120,19 +120,19 @@ def test_collision_in_batch_costs_its_neighbour_nothing(meeting: ExampleInstalla
 
 
 def test_failed_job_is_one_log_line_without_message(
-    world: ExampleInstallation, caplog: pytest.LogCaptureFixture
+    example: ExampleInstallation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.odd = True
+    example.faulty = True
     insert = "INSERT INTO customers SELECT * FROM customers LIMIT 1"
     ids: dict[str, Any] = {"correlation_id": "order-42", "trace_context": f"00-{TRACE}-00f067aa0ba902b7-01"}
-    job_id = world.enqueue({"how": "run_sql", "text": insert}, handler=Odd, max_attempts=1, **ids)
+    job_id = example.enqueue({"how": "run_sql", "text": insert}, handler=Faulty, max_attempts=1, **ids)
     with caplog.at_level(logging.INFO):
-        job = attempt(world, job_id)
+        job = attempt(example, job_id)
     assert "DETAIL" in job["error"]["message"]
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert record.getMessage() == "job failed, no attempts left: UniqueViolation"
     said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
-    assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "odd", "attempt": 1}
+    assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "faulty", "attempt": 1}
     of_attempt = [record for record in caplog.records if hasattr(record, "attempt")]
     assert len(of_attempt) == 3  # the error and where it was raised, the failed job, the attempt's end
     assert {(vars(record)["correlation_id"], vars(record)["trace_id"]) for record in of_attempt} == {
@@ -141,38 +141,40 @@ def test_failed_job_is_one_log_line_without_message(
 
 
 @pytest.fixture
-def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions_here(world, keep=2)
+def lent(example: ExampleInstallation) -> Iterator[Sessions]:
+    lent = sessions_here(example, keep=2)
     yield lent
     lent.close()
 
 
-def test_start_lock_is_distinguished_from_outage(world: ExampleInstallation, lent: Sessions) -> None:
-    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+def test_start_lock_is_distinguished_from_outage(example: ExampleInstallation, lent: Sessions) -> None:
+    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
     with (
         closing(BatchTransaction((claim,), lent, SharedState(), "test")) as transaction,
-        psycopg.connect(world.url) as rival,
+        psycopg.connect(example.url) as rival,
     ):
-        rival.execute(f"LOCK TABLE {world.one.schema}.background_jobs IN ACCESS EXCLUSIVE MODE")
+        rival.execute(f"LOCK TABLE {example.one.schema}.background_jobs IN ACCESS EXCLUSIVE MODE")
         # Shorter than a handler's own statements wait for a lock: others wait for this child.
         transaction.connection.execute("SET statement_timeout = '5s'")
         with pytest.raises(NotStarted) as refused:
             transaction.fetch((claim,))
         rival.rollback()
     assert isinstance(refused.value.__cause__, psycopg.errors.LockNotAvailable)
-    assert world.job(claim.job_id)["status"] == "pending"
+    assert example.job(claim.job_id)["status"] == "pending"
 
 
-def test_refused_login_is_distinguished_from_outage(world: ExampleInstallation) -> None:
+def test_refused_login_is_distinguished_from_outage(example: ExampleInstallation) -> None:
     def log_in(logins: Any, password_epoch: int = 0) -> None:
-        login = world.handler_login()
+        login = example.handler_login()
         login = type(login)(slug=login.slug, schema=login.schema, role=login.role, epoch=login.epoch + password_epoch)
         psycopg.Connection.close(handler_session(logins, login, application="test", kind=HandlerConnection))
 
-    log_in(world.logins)
+    log_in(example.logins)
     with pytest.raises(LoginRefused):
-        log_in(world.logins, password_epoch=1)
-    away = type(world.logins)("postgresql://127.0.0.1:1/turno", world.logins.master_key, world.logins.installation)
+        log_in(example.logins, password_epoch=1)
+    away = type(example.logins)(
+        "postgresql://127.0.0.1:1/turno", example.logins.master_key, example.logins.installation
+    )
     with pytest.raises(psycopg.OperationalError) as error:
         log_in(away)
     assert not isinstance(error.value, LoginRefused)
@@ -230,13 +232,13 @@ class Never(Reschedule):
     ],
 )
 def test_an_outcome_that_cannot_be_stored_fails_with_its_cause(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     monkeypatch: pytest.MonkeyPatch,
     outcome: Callable[[], Any],
     status: str,
     error: str | None,
 ) -> None:
     monkeypatch.setitem(DEEDS, "ok", lambda *_: outcome())
-    job = attempt(world, world.enqueue({"how": "ok"}, handler=Odd))
+    job = attempt(example, example.enqueue({"how": "ok"}, handler=Faulty))
     assert (job["status"], (job["error"] or {}).get("class")) == (status, error)
     assert job["crashes"] == 0

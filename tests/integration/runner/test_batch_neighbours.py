@@ -11,7 +11,7 @@ import pytest
 
 from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
+from tests.misbehaving_handlers import HOOKS, RUNS, FaultyAlone, FaultyBatched
 from tests.misdeeds.processes import LEFT_OPEN
 from turno import crash_points
 from turno.jobs.job_context import JobContext
@@ -21,28 +21,28 @@ from turno.store.handler.pipeline import JobPipeline, Pipeline
 
 
 @pytest.fixture(autouse=True)
-def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    world.backend = "pool"
+def grouped(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    example.backend = "pool"
     monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # on a machine of any speed
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 60.0)
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     yield
     RUNS.clear()
     HOOKS.clear()
     LEFT_OPEN.clear()
 
 
-def run(world: ExampleInstallation, *deeds: str, handler: type[OddBatched] = OddBatched) -> list[UUID]:
+def run(example: ExampleInstallation, *deeds: str, handler: type[FaultyBatched] = FaultyBatched) -> list[UUID]:
     """Run a job for each deed as one batch; each makes a customer named for its place first."""
-    jobs = [world.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
-    (claims,) = claim_batches_here(world)
+    jobs = [example.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
+    (claims,) = claim_batches_here(example)
     assert [one.job_id for one in claims] == jobs
-    execute_batch_here(world, claims)
+    execute_batch_here(example, claims)
     return jobs
 
 
-def statuses(world: ExampleInstallation, jobs: list[UUID]) -> list[str]:
-    return [world.job(job_id)["status"] for job_id in jobs]
+def statuses(example: ExampleInstallation, jobs: list[UUID]) -> list[str]:
+    return [example.job(job_id)["status"] for job_id in jobs]
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def statuses(world: ExampleInstallation, jobs: list[UUID]) -> list[str]:
     ],
 )
 def test_its_neighbours_complete_and_the_next_runs_once(
-    world: ExampleInstallation, how: str, end: str, error: str | None
+    example: ExampleInstallation, how: str, end: str, error: str | None
 ) -> None:
-    jobs = run(world, "ok", how, "ok")
-    assert statuses(world, jobs) == ["completed", end, "completed"]
-    assert (world.job(jobs[1])["error"] or {}).get("class") == error
+    jobs = run(example, "ok", how, "ok")
+    assert statuses(example, jobs) == ["completed", end, "completed"]
+    assert (example.job(jobs[1])["error"] or {}).get("class") == error
     assert RUNS[jobs[2]] == 1
-    found = [world.job(job_id) for job_id in (jobs[0], jobs[2])]
+    found = [example.job(job_id) for job_id in (jobs[0], jobs[2])]
     assert [(job["attempt"], job["errors"], job["crashes"]) for job in found] == [(1, 0, 0)] * 2
-    made = {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
+    made = {row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'batched'")}
     assert made == {f"G{n}" for n in range(3) if n != 1 or end == "completed"}
 
 
@@ -79,50 +79,50 @@ def test_its_neighbours_complete_and_the_next_runs_once(
     ],
     ids=["settings", "local settings", "prepared", "cursor", "prepared by the driver"],
 )
-def test_session_state_does_not_reach_the_neighbour(world: ExampleInstallation, left: list[str]) -> None:
+def test_session_state_does_not_reach_the_neighbour(example: ExampleInstallation, left: list[str]) -> None:
     def leave(job: JobContext) -> None:
         for text in left:
             job.connection.execute(text.encode())
 
     HOOKS.update(dict.fromkeys(["G0", "G1"], leave))
-    assert statuses(world, run(world, "hook", "hook", "ok")) == ["completed"] * 3
+    assert statuses(example, run(example, "hook", "hook", "ok")) == ["completed"] * 3
     assert set(RUNS.values()) == {1}
 
 
 def test_session_ended_between_jobs_fails_none_for_good(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[object] = []
 
     def end_sessions(step: str) -> None:
         if step == "member" and not ended:
             ended.extend(
-                world.rows(
+                example.rows(
                     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'test'"
                 )
             )
 
     monkeypatch.setattr(crash_points, "reach", end_sessions)
-    jobs = run(world, "ok", "ok", "ok")
+    jobs = run(example, "ok", "ok", "ok")
     assert len(ended) == 1
-    assert statuses(world, jobs) == ["completed"] * 3
-    assert [world.job(job_id)["errors"] for job_id in jobs] == [0, 0, 0]
+    assert statuses(example, jobs) == ["completed"] * 3
+    assert [example.job(job_id)["errors"] for job_id in jobs] == [0, 0, 0]
 
 
-def test_read_only_transaction_counts_against_its_job(world: ExampleInstallation) -> None:
+def test_read_only_transaction_counts_against_its_job(example: ExampleInstallation) -> None:
     def only_read(job: JobContext) -> None:
         job.connection.execute("SET TRANSACTION READ ONLY")
 
     HOOKS["G0"] = only_read
-    jobs = run(world, "hook", "ok", "ok")
-    assert statuses(world, jobs) == ["pending", "completed", "completed"]
-    assert [world.job(job_id)["errors"] for job_id in jobs] == [1, 0, 0]
-    assert world.job(jobs[0])["error"]["class"] == "ReadOnlySqlTransaction"
+    jobs = run(example, "hook", "ok", "ok")
+    assert statuses(example, jobs) == ["pending", "completed", "completed"]
+    assert [example.job(job_id)["errors"] for job_id in jobs] == [1, 0, 0]
+    assert example.job(jobs[0])["error"]["class"] == "ReadOnlySqlTransaction"
 
 
-def test_deadlocked_batches_end_at_their_first_attempt(world: ExampleInstallation) -> None:
+def test_deadlocked_batches_end_at_their_first_attempt(example: ExampleInstallation) -> None:
     """Each holds the row that the second job of its counterpart needs."""
-    first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
+    first, second = (row["id"] for row in example.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     meeting = Barrier(2)
 
     def lock(customer: str, *, meet: bool) -> None:
@@ -138,21 +138,21 @@ def test_deadlocked_batches_end_at_their_first_attempt(world: ExampleInstallatio
         lock(other, meet=False)
     jobs, batches, claimer = [], [], claimer_here()
     for texts in (list(HOOKS)[:2], list(HOOKS)[2:]):
-        jobs += [world.enqueue({"how": "hook", "text": text}, handler=OddBatched) for text in texts]
-        batches += claim_batches_here(world, claimer=claimer)
-    world.rows(f"ALTER ROLE {world.one.handler_role} SET deadlock_timeout = '50ms'")
+        jobs += [example.enqueue({"how": "hook", "text": text}, handler=FaultyBatched) for text in texts]
+        batches += claim_batches_here(example, claimer=claimer)
+    example.rows(f"ALTER ROLE {example.one.handler_role} SET deadlock_timeout = '50ms'")
     try:
         with ThreadPoolExecutor(2) as both:
-            list(both.map(lambda batch: execute_batch_here(world, batch), batches))
+            list(both.map(lambda batch: execute_batch_here(example, batch), batches))
     finally:
-        world.rows(f"ALTER ROLE {world.one.handler_role} RESET deadlock_timeout")
-    found = [world.job(job_id) for job_id in jobs]
+        example.rows(f"ALTER ROLE {example.one.handler_role} RESET deadlock_timeout")
+    found = [example.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [("completed", 1, 0)] * 4
     assert sum(RUNS.values()) == 5  # one of them met its counterpart and ran again
 
 
 def test_unused_session_is_not_cleaned_after_each_job(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[list[int]] = []
 
@@ -164,18 +164,18 @@ def test_unused_session_is_not_cleaned_after_each_job(
         send(pipeline)
 
     monkeypatch.setattr(Pipeline, "send", counting)
-    jobs = [world.enqueue({"how": "ok"}, handler=OddAlone) for _ in range(4)]
-    (claims,) = claim_batches_here(world)
-    execute_batch_here(world, claims)
-    assert statuses(world, jobs) == ["completed"] * 4
+    jobs = [example.enqueue({"how": "ok"}, handler=FaultyAlone) for _ in range(4)]
+    (claims,) = claim_batches_here(example)
+    execute_batch_here(example, claims)
+    assert statuses(example, jobs) == ["completed"] * 4
     # Looked up with the first one's beginning, cleaned once; then each end comes with the next one's beginning, and is
     # answered once.
     assert messages == [[5], [2 + len(CLEAN), 2], [4], [4], [2]]
 
 
-@pytest.mark.parametrize("handler", [OddBatched, OddAlone], ids=["together", "alone"])
+@pytest.mark.parametrize("handler", [FaultyBatched, FaultyAlone], ids=["together", "alone"])
 def test_handler_transaction_holds_no_lock_of_the_look_up(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handler: type[OddBatched]
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handler: type[FaultyBatched]
 ) -> None:
     """A table under the lock of a mere look-up could not be altered while a long handler runs."""
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 0.0)
@@ -190,11 +190,11 @@ def test_handler_transaction_holds_no_lock_of_the_look_up(
         )
 
     HOOKS.update(dict.fromkeys(["G0", "G1"], look))
-    assert statuses(world, run(world, "hook", "hook", handler=handler)) == ["completed"] * 2
+    assert statuses(example, run(example, "hook", "hook", handler=handler)) == ["completed"] * 2
     assert locked == []
 
 
-def test_alone_session_is_cleaned_before_the_next_job(world: ExampleInstallation) -> None:
+def test_alone_session_is_cleaned_before_the_next_job(example: ExampleInstallation) -> None:
     seen: list[object] = []
 
     def leave(job: JobContext) -> None:
@@ -203,20 +203,20 @@ def test_alone_session_is_cleaned_before_the_next_job(world: ExampleInstallation
         job.connection.execute("SET work_mem = '5MB'; LISTEN something")
 
     HOOKS.update(dict.fromkeys(["G0", "G2"], leave))
-    assert statuses(world, run(world, "hook", "ok", "hook", handler=OddAlone)) == ["completed"] * 3
+    assert statuses(example, run(example, "hook", "ok", "hook", handler=FaultyAlone)) == ["completed"] * 3
     assert seen[0] == seen[1] != ("5MB",)
 
 
 @pytest.mark.parametrize("believed", [0.0, 60.0], ids=["long ago", "just now"])
 def test_alone_job_is_looked_up_again_after_a_pause(
-    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, believed: float
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, believed: float
 ) -> None:
     monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", believed)
     cancel = "UPDATE background_jobs SET cancel_requested_at = now() WHERE payload ->> 'text' = 'G1'"
 
     def cancel_the_next(_job: JobContext) -> None:
-        world.rows(cancel)
+        example.rows(cancel)
 
     HOOKS["G0"] = cancel_the_next
-    jobs = run(world, "hook", "ok", "ok", handler=OddAlone)
-    assert statuses(world, jobs) == ["completed", "completed" if believed else "cancelled", "completed"]
+    jobs = run(example, "hook", "ok", "ok", handler=FaultyAlone)
+    assert statuses(example, jobs) == ["completed", "completed" if believed else "cancelled", "completed"]

@@ -10,7 +10,7 @@ import pytest
 import turno
 from handlers.batch_invoicing import BatchInvoicing
 from tests.attempt_here import attempt
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def parent(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
+def parent(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
     """Enqueue a job that does this when it runs."""
 
     def enqueue(does: Callable[[JobContext], dict[str, Any]]) -> UUID:
         monkeypatch.setitem(DEEDS, "ok", lambda job, _payload: does(job))
-        return world.enqueue({"how": "ok"}, handler=Odd, correlation_id="c-1")
+        return example.enqueue({"how": "ok"}, handler=Faulty, correlation_id="c-1")
 
     return enqueue
 
 
-def children(world: ExampleInstallation, parent: UUID) -> list[dict[str, Any]]:
-    return world.rows("SELECT * FROM background_jobs WHERE parent_id = %s ORDER BY id", parent)
+def children(example: ExampleInstallation, parent: UUID) -> list[dict[str, Any]]:
+    return example.rows("SELECT * FROM background_jobs WHERE parent_id = %s ORDER BY id", parent)
 
 
 def test_a_child_is_committed_with_its_parent_and_is_its_user_s(
-    world: ExampleInstallation, parent: Callable[..., UUID]
+    example: ExampleInstallation, parent: Callable[..., UUID]
 ) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
 
@@ -49,25 +49,25 @@ def test_a_child_is_committed_with_its_parent_and_is_its_user_s(
         return {"new": [first.is_new, again.is_new, hour.is_new, same.is_new], "same": again.job_id == first.job_id}
 
     job_id = parent(ask)
-    attempt(world, job_id)
-    assert world.job(job_id)["result"] == {"new": [True, False, True, False], "same": True}
-    one, two = children(world, job_id)
+    attempt(example, job_id)
+    assert example.job(job_id)["result"] == {"new": [True, False, True, False], "same": True}
+    one, two = children(example, job_id)
     assert (one["user_id"], one["correlation_id"], one["run_at"], one["priority"]) == ("ana", "c-1", later, 2)
     assert two["payload"] == {"order_ids": [2], "point_of_sale": 1}
 
 
-def test_a_job_that_fails_leaves_no_child(world: ExampleInstallation, parent: Callable[..., UUID]) -> None:
+def test_a_job_that_fails_leaves_no_child(example: ExampleInstallation, parent: Callable[..., UUID]) -> None:
     def ask(job: JobContext) -> dict[str, Any]:
         job.enqueue(BatchInvoicing, order_ids=[1])
         raise ValueError("after all")
 
     job_id = parent(ask)
-    attempt(world, job_id)
-    assert world.job(job_id)["status"] == "pending"
-    assert children(world, job_id) == []
+    attempt(example, job_id)
+    assert example.job(job_id)["status"] == "pending"
+    assert children(example, job_id) == []
 
 
-def test_a_child_is_checked_by_its_handler_s_payload(world: ExampleInstallation, parent: Callable[..., UUID]) -> None:
+def test_a_child_is_checked_by_its_handler_s_payload(example: ExampleInstallation, parent: Callable[..., UUID]) -> None:
     told: list[str] = []
 
     def ask(job: JobContext) -> dict[str, Any]:
@@ -82,6 +82,6 @@ def test_a_child_is_checked_by_its_handler_s_payload(world: ExampleInstallation,
         return {}
 
     job_id = parent(ask)
-    attempt(world, job_id)
-    assert world.job(job_id)["status"] == "completed"
-    assert len(told) == len(children(world, job_id)) == 1
+    attempt(example, job_id)
+    assert example.job(job_id)["status"] == "completed"
+    assert len(told) == len(children(example, job_id)) == 1

@@ -115,45 +115,45 @@ KINDS = pytest.mark.parametrize("kind", HANDLERS)
 
 
 @pytest.fixture(autouse=True)
-def mapped(world: ExampleInstallation) -> None:
-    for tenant in (world.one, world.other):
-        world.rows("DELETE FROM customers WHERE country = 'orm'", tenant=tenant)
-    world.registry = f"{__name__}:HANDLERS"
+def mapped(example: ExampleInstallation) -> None:
+    for tenant in (example.one, example.other):
+        example.rows("DELETE FROM customers WHERE country = 'orm'", tenant=tenant)
+    example.registry = f"{__name__}:HANDLERS"
 
 
-def done(world: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, **options: Any) -> dict[str, Any]:
-    return world.attempt(world.enqueue({"name": name}, handler=kind, **options))
+def done(example: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, **options: Any) -> dict[str, Any]:
+    return example.attempt(example.enqueue({"name": name}, handler=kind, **options))
 
 
-def kept(world: ExampleInstallation) -> list[str]:
-    return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'orm' ORDER BY id")]
+def kept(example: ExampleInstallation) -> list[str]:
+    return [row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'orm' ORDER BY id")]
 
 
 @KINDS
 def test_orm_rows_are_committed_with_the_job_in_its_tenant(
-    world: ExampleInstallation, kind: type[JobHandler[Deed]]
+    example: ExampleInstallation, kind: type[JobHandler[Deed]]
 ) -> None:
-    job = done(world, kind, "add", tenant=world.other)
-    assert job["result"] == {"seen": ["Ana"], "schema": world.other.schema}
-    assert kept(world) == []
+    job = done(example, kind, "add", tenant=example.other)
+    assert job["result"] == {"seen": ["Ana"], "schema": example.other.schema}
+    assert kept(example) == []
 
 
 @pytest.mark.parametrize(("name", "left"), [("add", ["Ana"]), ("keep one of two", ["Ana"]), ("nest", ["Ana"])])
 @KINDS
 def test_commit_and_rollback_of_a_session_are_savepoints(
-    world: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, left: list[str]
+    example: ExampleInstallation, kind: type[JobHandler[Deed]], name: str, left: list[str]
 ) -> None:
-    job = done(world, kind, name)
-    assert (job["status"], job["result"]["seen"], kept(world)) == ("completed", left, left)
+    job = done(example, kind, name)
+    assert (job["status"], job["result"]["seen"], kept(example)) == ("completed", left, left)
 
 
 @KINDS
-def test_error_rolls_back_the_orm_session(world: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
-    job = done(world, kind, "fail")
-    assert (job["status"], kept(world)) == ("pending", [])
+def test_error_rolls_back_the_orm_session(example: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
+    job = done(example, kind, "fail")
+    assert (job["status"], kept(example)) == ("pending", [])
 
 
 @KINDS
-def test_the_connection_beneath_cannot_be_committed(world: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
-    job = done(world, kind, "commit underneath")
-    assert (job["status"], job["error"]["class"], kept(world)) == ("failed", "HandlerMisuse", [])
+def test_the_connection_beneath_cannot_be_committed(example: ExampleInstallation, kind: type[JobHandler[Deed]]) -> None:
+    job = done(example, kind, "commit underneath")
+    assert (job["status"], job["error"]["class"], kept(example)) == ("failed", "HandlerMisuse", [])

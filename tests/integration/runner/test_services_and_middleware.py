@@ -47,7 +47,7 @@ def in_the_table(job: JobContext) -> Iterator[None]:
     for when in ("before", "after"):
         job.connection.execute(
             "INSERT INTO customers (id, company_name, tax_condition, country)"
-            " VALUES (%s, 'Odd', 'registered', 'around')",
+            " VALUES (%s, 'Faulty', 'registered', 'around')",
             (when,),
         )
         if when == "before":
@@ -103,52 +103,52 @@ def build_registry() -> Registry:
 
 
 @pytest.fixture(autouse=True)
-def shop(world: ExampleInstallation) -> None:
+def shop(example: ExampleInstallation) -> None:
     SAID.clear()
     POST.sent.clear()
-    world.rows("DELETE FROM customers WHERE country = 'around'")
-    world.registry = f"{__name__}:build_registry"
+    example.rows("DELETE FROM customers WHERE country = 'around'")
+    example.registry = f"{__name__}:build_registry"
 
 
-def send(world: ExampleInstallation, to: str, handler: type[JobHandler[Any]] = SendLetter) -> UUID:
-    return world.enqueue({"to": to}, handler=handler)
+def send(example: ExampleInstallation, to: str, handler: type[JobHandler[Any]] = SendLetter) -> UUID:
+    return example.enqueue({"to": to}, handler=handler)
 
 
-def around(world: ExampleInstallation) -> list[str]:
-    return sorted(row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'around'"))
+def around(example: ExampleInstallation) -> list[str]:
+    return sorted(row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'around'"))
 
 
-def test_a_handler_has_the_services_it_was_listed_with(world: ExampleInstallation) -> None:
-    job = world.attempt(send(world, "Ana"))
+def test_a_handler_has_the_services_it_was_listed_with(example: ExampleInstallation) -> None:
+    job = example.attempt(send(example, "Ana"))
     assert job["result"] == {"sender": "the shop"}
     assert POST.sent == ["Hello Ana"]
 
 
-def test_middleware_stands_around_the_attempt_in_its_transaction(world: ExampleInstallation) -> None:
-    world.attempt(send(world, "Ana"))
+def test_middleware_stands_around_the_attempt_in_its_transaction(example: ExampleInstallation) -> None:
+    example.attempt(send(example, "Ana"))
     assert SAID == ["1 begins", "inner begins", "1 before", "1 after", "inner ended", "1 ended"]
-    assert around(world) == ["after", "before"]
+    assert around(example) == ["after", "before"]
 
 
-def test_middleware_sees_failure_and_its_writes_roll_back(world: ExampleInstallation) -> None:
-    job_id = send(world, "Eva")
-    assert world.attempt(job_id)["status"] == "pending"
+def test_middleware_sees_failure_and_its_writes_roll_back(example: ExampleInstallation) -> None:
+    job_id = send(example, "Eva")
+    assert example.attempt(job_id)["status"] == "pending"
     assert SAID == ["1 begins", "inner begins", "1 before", "1 failed: Eva is away"]
-    assert around(world) == []
-    assert world.make_due() == 1
-    assert world.attempt(job_id)["status"] == "completed"
+    assert around(example) == []
+    assert example.make_due() == 1
+    assert example.attempt(job_id)["status"] == "completed"
     assert SAID[-1] == "2 ended"
-    assert around(world) == ["after", "before"]
+    assert around(example) == ["after", "before"]
 
 
-def test_an_error_that_middleware_keeps_is_not_taken_for_success(world: ExampleInstallation) -> None:
-    job = world.attempt(send(world, "Eva", Silent))
+def test_an_error_that_middleware_keeps_is_not_taken_for_success(example: ExampleInstallation) -> None:
+    job = example.attempt(send(example, "Eva", Silent))
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert job["error"]["class"] == "HandlerMisuse"
 
 
-def test_work_inside_a_request_has_services_and_middleware_too(world: ExampleInstallation) -> None:
-    assert world.run(SendLetter.using(POST), {"to": "Bea"}) == {"sender": "the shop"}
+def test_work_inside_a_request_has_services_and_middleware_too(example: ExampleInstallation) -> None:
+    assert example.run(SendLetter.using(POST), {"to": "Bea"}) == {"sender": "the shop"}
     assert SAID[0] == "1 begins"
     assert SAID[-1] == "1 ended"
 

@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from tests.attempt_here import attempt, claim_here
 from tests.batch_here import sessions_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import Odd
+from tests.misbehaving_handlers import Faulty
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
@@ -24,8 +24,8 @@ from turno.tenancy.identity.tenant import HandlerLogin
 
 
 @pytest.fixture
-def lent(world: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions_here(world, keep=1)
+def lent(example: ExampleInstallation) -> Iterator[Sessions]:
+    lent = sessions_here(example, keep=1)
     yield lent
     lent.close()
 
@@ -36,8 +36,8 @@ def setting(session: HandlerConnection) -> object:
     return row[0]
 
 
-def test_a_session_is_cleaned_after_each_use(world: ExampleInstallation, lent: Sessions) -> None:
-    login = world.handler_login()
+def test_a_session_is_cleaned_after_each_use(example: ExampleInstallation, lent: Sessions) -> None:
+    login = example.handler_login()
     session = lent.take(login)
     backend, usual = session.info.backend_pid, setting(session)
     session.clean()
@@ -51,9 +51,9 @@ def test_a_session_is_cleaned_after_each_use(world: ExampleInstallation, lent: S
 
 @pytest.mark.parametrize("answer", [("another", True), (None, False)], ids=["of", "under"])
 def test_a_session_of_or_under_another_role_is_ended(
-    world: ExampleInstallation, lent: Sessions, answer: tuple[str | None, bool]
+    example: ExampleInstallation, lent: Sessions, answer: tuple[str | None, bool]
 ) -> None:
-    login = world.handler_login()
+    login = example.handler_login()
     session = lent.take(login)
     session.clean()
     session.cleaned = (answer[0] or login.role, answer[1])
@@ -70,16 +70,16 @@ def transaction_of(lent: Sessions, *claims: Claim) -> Iterator[BatchTransaction]
         yield transaction
 
 
-def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, lent: Sessions) -> None:
-    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+def test_the_end_of_a_job_leaves_its_session_clean(example: ExampleInstallation, lent: Sessions) -> None:
+    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
     with transaction_of(lent, claim) as transaction:
         usual = setting(transaction.connection)
         transaction.connection.execute("SET work_mem = '5MB'; LISTEN to_others")
         transaction.connection.execute("UPDATE customers SET country = 'W' WHERE id = (SELECT min(id) FROM customers)")
         transaction.keep("{}", monotonic())
         transaction.finish()
-    assert world.job(claim.job_id)["status"] == "completed"
-    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'W'")) == 1
+    assert example.job(claim.job_id)["status"] == "completed"
+    assert len(example.rows("SELECT 1 FROM customers WHERE country = 'W'")) == 1
     session = lent.take(claim.login)
     assert setting(session) == usual
     assert session.execute("SELECT * FROM pg_listening_channels()").fetchall() == []
@@ -87,10 +87,10 @@ def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, l
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_next_job_is_fetched_with_the_previous_end(world: ExampleInstallation, lent: Sessions, *, held: bool) -> None:
-    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
+def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation, lent: Sessions, *, held: bool) -> None:
+    first, second = [claim_here(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
     if not held:
-        world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
+        example.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
     with transaction_of(lent, first) as transaction:
         backend = transaction.connection.info.backend_pid
         # Settings that hold from the next transaction on, which is the next job's.
@@ -106,13 +106,13 @@ def test_next_job_is_fetched_with_the_previous_end(world: ExampleInstallation, l
             transaction.connection.execute("DELETE FROM customers WHERE false")
             transaction.keep("{}", monotonic())
             transaction.finish()
-    statuses = [world.job(claim.job_id)["status"] for claim in (first, second)]
+    statuses = [example.job(claim.job_id)["status"] for claim in (first, second)]
     assert statuses == ["completed", "completed" if held else "pending"]
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "in a transaction"])
-def test_session_given_back_is_cleaned_again(world: ExampleInstallation, lent: Sessions, *, used: bool) -> None:
-    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
+def test_session_given_back_is_cleaned_again(example: ExampleInstallation, lent: Sessions, *, used: bool) -> None:
+    first, second = [claim_here(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
     with transaction_of(lent, first) as transaction:
         transaction.keep("{}", monotonic())
         transaction.finish((second,))
@@ -126,12 +126,12 @@ def test_session_given_back_is_cleaned_again(world: ExampleInstallation, lent: S
     lent.give_back(first.login, session)
 
 
-def test_job_sessions_are_kept_and_first_is_lent_first(world: ExampleInstallation) -> None:
-    login = world.handler_login()
+def test_job_sessions_are_kept_and_first_is_lent_first(example: ExampleInstallation) -> None:
+    login = example.handler_login()
     logged_in: list[HandlerConnection] = []
 
     def log_in(login: HandlerLogin) -> HandlerConnection:
-        logged_in.append(handler_session(world.logins, login, application="test", kind=HandlerConnection))
+        logged_in.append(handler_session(example.logins, login, application="test", kind=HandlerConnection))
         return logged_in[-1]
 
     with closing(Sessions(log_in, keep=3)) as lent:
@@ -144,9 +144,9 @@ def test_job_sessions_are_kept_and_first_is_lent_first(world: ExampleInstallatio
         assert len(lent) == 2
 
 
-def test_session_cache_is_bounded_and_keeps_the_latest(world: ExampleInstallation) -> None:
-    one, other = world.handler_login(), world.handler_login(world.other)
-    with closing(sessions_here(world, keep=2)) as lent:
+def test_session_cache_is_bounded_and_keeps_the_latest(example: ExampleInstallation) -> None:
+    one, other = example.handler_login(), example.handler_login(example.other)
+    with closing(sessions_here(example, keep=2)) as lent:
         lendings = [(login, lent.take(login)) for login in (one, one, other)]
         for login, session in lendings:
             lent.give_back(login, session)
@@ -159,40 +159,40 @@ def test_session_cache_is_bounded_and_keeps_the_latest(world: ExampleInstallatio
 
 
 @pytest.fixture
-def open_locks(world: ExampleInstallation) -> Iterator[None]:
+def open_locks(example: ExampleInstallation) -> Iterator[None]:
     """Advisory locks granted to PUBLIC, as where the provisioner is no superuser."""
     functions = "pg_advisory_lock(bigint), pg_advisory_unlock_all()"
-    world.admin.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO PUBLIC")
+    example.admin.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO PUBLIC")
     yield
-    world.admin.execute(f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
+    example.admin.execute(f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
 
 
 @pytest.mark.usefixtures("open_locks")
 @pytest.mark.parametrize("ended", [True, False], ids=["with the job's end", "when it is given back"])
-def test_a_cleaned_session_holds_no_advisory_lock(world: ExampleInstallation, lent: Sessions, *, ended: bool) -> None:
-    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+def test_a_cleaned_session_holds_no_advisory_lock(example: ExampleInstallation, lent: Sessions, *, ended: bool) -> None:
+    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
     with transaction_of(lent, claim) as transaction:
         transaction.connection.execute("SELECT pg_advisory_lock(42)")
         if ended:
             transaction.keep("{}", monotonic())
             transaction.finish()
     assert len(lent) == 1  # it was kept
-    assert world.rows("SELECT pg_try_advisory_lock(42) AS free, pg_advisory_unlock(42) AS freed") == [
+    assert example.rows("SELECT pg_try_advisory_lock(42) AS free, pg_advisory_unlock(42) AS freed") == [
         {"free": True, "freed": True}
     ]
 
 
-def test_a_timeout_that_a_role_gives_itself_ends_no_login(world: ExampleInstallation) -> None:
+def test_a_timeout_that_a_role_gives_itself_ends_no_login(example: ExampleInstallation) -> None:
     """On PostgreSQL 17 and newer: older servers do not know the setting, and nothing has to be pinned."""
-    since_17 = world.admin.info.server_version >= 170000
-    session = handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+    since_17 = example.admin.info.server_version >= 170000
+    session = handler_session(example.logins, example.handler_login(), application="test", kind=psycopg.Connection)
     with closing(session):
         if since_17:
             session.execute("ALTER ROLE CURRENT_USER SET transaction_timeout = '1ms'")
     try:
-        job = attempt(world, world.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Odd))
+        job = attempt(example, example.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Faulty))
         assert (job["status"], job["errors"]) == ("completed", 0)
     finally:
         if since_17:
-            role = sql.Identifier(world.one.handler_role)
-            world.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))
+            role = sql.Identifier(example.one.handler_role)
+            example.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))

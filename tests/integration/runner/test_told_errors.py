@@ -98,9 +98,9 @@ REGISTRY = Registry({"clumsy": f"{__name__}:Clumsy"})
 class Reader:
     """A reader of a job's complete texts in the API and the pages."""
 
-    def __init__(self, world: ExampleInstallation, client: FlaskClient, *, operator: bool) -> None:
+    def __init__(self, example: ExampleInstallation, client: FlaskClient, *, operator: bool) -> None:
         token = development_token(
-            world.settings,
+            example.settings,
             user="eva" if operator else "ana",
             tenants=("suc0001",),
             role="operator" if operator else None,
@@ -126,15 +126,15 @@ class Reader:
 
 
 @pytest.fixture
-def readers(world: ExampleInstallation) -> Iterator[tuple[Reader, Reader]]:
-    with web_of(world, REGISTRY) as web:
+def readers(example: ExampleInstallation) -> Iterator[tuple[Reader, Reader]]:
+    with web_of(example, REGISTRY) as web:
         client = web.test_client()
-        yield Reader(world, client, operator=False), Reader(world, client, operator=True)
+        yield Reader(example, client, operator=False), Reader(example, client, operator=True)
 
 
-def run(world: ExampleInstallation, raises: str, items: int = 0) -> UUID:
-    job = world.enqueue({"raises": raises, "items": items}, handler=Clumsy, max_attempts=1)
-    here = InProcessWorker(world, REGISTRY)
+def run(example: ExampleInstallation, raises: str, items: int = 0) -> UUID:
+    job = example.enqueue({"raises": raises, "items": items}, handler=Clumsy, max_attempts=1)
+    here = InProcessWorker(example, REGISTRY)
     claim = here.claim(job)
     assert claim is not None
     here.execute(claim)
@@ -148,10 +148,10 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("raises", ["bug", "value", "misuse", "database"])
 def test_internal_error_is_a_reference_for_users(
-    world: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
+    example: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
 ) -> None:
     ana, eva = readers
-    job = run(world, raises)
+    job = run(example, raises)
     seen, all_of_it = (reader.get(f"/api/jobs/{job}")["error"] for reader in readers)
     assert (seen["class"], seen["traceback"]) == ("UnexpectedError", None)
     assert seen["reference"] in seen["message"]
@@ -171,9 +171,9 @@ def test_internal_error_is_a_reference_for_users(
     assert not [one for one in caplog.records if SECRET in one.getMessage() and one.levelname == "WARNING"]
 
 
-def test_an_error_s_group_has_no_secret(world: ExampleInstallation, readers: tuple[Reader, Reader]) -> None:
-    run(world, "credentials")
-    [letter] = world.rows("SELECT error FROM turno.dead_letters")
+def test_an_error_s_group_has_no_secret(example: ExampleInstallation, readers: tuple[Reader, Reader]) -> None:
+    run(example, "credentials")
+    [letter] = example.rows("SELECT error FROM turno.dead_letters")
     assert letter["error"] == f"ValueError: refused: … Bearer {LEFT_OUT}"
     assert SECRET not in readers[1].client.get("/admin/failures", headers=readers[1].headers).text
 
@@ -187,50 +187,50 @@ def test_an_error_s_group_has_no_secret(world: ExampleInstallation, readers: tup
     ],
 )
 def test_text_for_users_is_shown_to_them(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     readers: tuple[Reader, Reader],
     caplog: pytest.LogCaptureFixture,
     raises: str,
     message: str,
 ) -> None:
-    job = run(world, raises)
+    job = run(example, raises)
     for reader in readers:
         error = reader.get(f"/api/jobs/{job}")["error"]
         assert (error["message"], error["reference"]) == (message, None)
         assert message in reader.told(job)
     assert logged(caplog) == []
-    batch = run(world, raises, items=2)
+    batch = run(example, raises, items=2)
     errors = [item["error"] for item in readers[0].get(f"/api/jobs/{batch}/items")["items"]]
     assert [error["message"] for error in errors] == [message] * 2
 
 
 def test_items_that_failed_of_one_bug_share_a_reference(
-    world: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture
+    example: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture
 ) -> None:
     ana, eva = readers
-    job = run(world, "bug", items=60)
+    job = run(example, "bug", items=60)
     errors = [item["error"] for item in ana.get(f"/api/jobs/{job}/items?limit=200")["items"]]
     [reference] = {error["reference"] for error in errors}
     assert len(errors) == 60
     assert logged(caplog) == [reference]
     assert SECRET not in ana.told(job)
     assert SECRET in eva.told(job)
-    again = run(world, "bug", items=1)
+    again = run(example, "bug", items=1)
     [other] = [item["error"]["reference"] for item in ana.get(f"/api/jobs/{again}/items")["items"]]
     assert other != reference
 
 
 def test_an_outside_call_s_own_words_are_for_operators(
-    world: ExampleInstallation, readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
+    example: ExampleInstallation, readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ana, eva = readers
-    job = run(world, "outside")
-    assert world.find_job(job)["run_at"].year > 9000  # parked for a person
+    job = run(example, "outside")
+    assert example.find_job(job)["run_at"].year > 9000  # parked for a person
     said = ana.told(job)
     assert f"effect of {job} may have happened" in said
     assert SECRET not in said
     assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
-    for name, value in world.environment.items():
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TURNO_HANDLERS", f"{__name__}:REGISTRY")
     shown = CliRunner().invoke(main, ["job", "show", "--tenant", "suc0001", str(job)], catch_exceptions=False)
@@ -238,10 +238,10 @@ def test_an_outside_call_s_own_words_are_for_operators(
 
 
 def test_unexpected_error_is_shown_to_operators_alone(
-    world: ExampleInstallation, readers: tuple[Reader, Reader]
+    example: ExampleInstallation, readers: tuple[Reader, Reader]
 ) -> None:
     ana, eva = readers
-    job = run(world, "closed")
+    job = run(example, "closed")
     for stored in (
         {},
         {"class": "Crash", "message": SECRET, "traceback": "x"},
@@ -249,8 +249,8 @@ def test_unexpected_error_is_shown_to_operators_alone(
         {"for_users": "yes"},
     ):
         kept = json.dumps(stored)
-        world.rows("UPDATE background_jobs SET error = %s WHERE id = %s", kept, job)
-        world.rows("UPDATE background_job_attempt_rows SET error = %s WHERE job_id = %s", kept, job)
+        example.rows("UPDATE background_jobs SET error = %s WHERE id = %s", kept, job)
+        example.rows("UPDATE background_job_attempt_rows SET error = %s WHERE job_id = %s", kept, job)
         assert SECRET not in ana.told(job)
         assert (SECRET in eva.told(job)) == (SECRET in kept)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from tests import attempt_steps, claiming
-from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from tests.installation import LOOK_ALIKE, ExampleInstallation, build_example
 from turno.capabilities.effects import once as intents
 from turno.capabilities.effects import review
 from turno.capabilities.rabbitmq import message as messages
@@ -59,7 +59,7 @@ class Scene:
     `known` are the names that calls may use.
     """
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     session: HandlerConnection
     operator: psycopg.Connection[Any]
     signatures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Scene:
 
     def set(self) -> None:
         """Drop the old state, and begin."""
-        self.world.forget()
-        worker = self.world.engine.start_worker(backend="pool", host="here", pid=1)
+        self.example.forget()
+        worker = self.example.engine.start_worker(backend="pool", host="here", pid=1)
         ended, self.claim = (self._start(worker) for _ in range(2))
         attempts.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
-        waiting = self.world.enqueue({"order_ids": [1]}, idempotency_key="waits")
+        waiting = self.example.enqueue({"order_ids": [1]}, idempotency_key="waits")
         self.fresh = self._claim(worker)
         self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]
         self.known += [self.fresh.job_id, self.fresh.token]
@@ -83,7 +83,7 @@ class Scene:
         psycopg.Connection.commit(self.session)
 
     def _claim(self, worker: UUID) -> Claim:
-        claim = self.world.engine.claim_job(worker, self.world.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
+        claim = self.example.engine.claim_job(worker, self.example.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
         assert claim is not None
         return claim
 
@@ -95,7 +95,7 @@ class Scene:
     def signature(self, function: str) -> list[tuple[str, str]]:
         """Return the name and the type of each parameter."""
         if function not in self.signatures:
-            rows = self.world.rows(SIGNATURE, self.world.one.schema, function)
+            rows = self.example.rows(SIGNATURE, self.example.one.schema, function)
             self.signatures[function] = [(rows[0]["names"][i], row["kind"]) for i, row in enumerate(rows)]
         return self.signatures[function]
 
@@ -104,10 +104,10 @@ class Scene:
         assert self.claim is not None
         kinds = [kind for _, kind in self.signature(function)]
         marks = sql.SQL(", ").join(sql.SQL("%s::" + kind) for kind in kinds)
-        statement = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(self.world.one.schema, function), marks)
+        statement = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(self.example.one.schema, function), marks)
         try:
             if role is Role.API:
-                with as_api(self.world.web, self.world.one) as cursor:
+                with as_api(self.example.web, self.example.one) as cursor:
                     cursor.execute(statement, values)
                 return True
             attempt_steps.begin(self.session)
@@ -125,9 +125,9 @@ class Scene:
 
     def shared_functions_work(self) -> None:
         """Everything that engine and operators call, for all tenants at once; nothing may raise."""
-        engine, schema = self.world.engine, self.world.one.schema
+        engine, schema = self.example.engine, self.example.one.schema
         worker = engine.start_worker(backend="pool", host="here", pid=2)
-        rows = self.world.rows("SELECT job_id, queue, type, version, backend FROM turno.tickets")
+        rows = self.example.rows("SELECT job_id, queue, type, version, backend FROM turno.tickets")
         lanes = [(row["type"], row["version"]) for row in rows] or [(TYPE, 1)]
         queues = sorted({row["queue"] for row in rows})
         engine.promote(1000)
@@ -146,10 +146,10 @@ class Scene:
         engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
         engine.prune_workers(-timedelta(hours=1))
         # Their backend is this test's own session, which a rescue would end.
-        self.world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
+        self.example.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")
         for orphan in engine.orphans():
             engine.rescue(orphan.login.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
-        self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
+        self.example.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
         engine.repair(schema, "pool")
         engine.expire(schema)
         engine.purge(schema, NOW, 1000)
@@ -163,7 +163,7 @@ class Scene:
 
     def readers_work(self) -> None:
         """The reads of the API, the pages and the streams; nothing may raise, and all of it can be rendered."""
-        with as_api(self.world.web, self.world.one) as reader:
+        with as_api(self.example.web, self.example.one) as reader:
             found = jobs.search(reader, jobs.JobFilter(limit=100))
             users = sorted({row["user_id"] for row in found})
             told: list[Any] = [job_body(row, "", operator=True) for row in found]
@@ -184,16 +184,16 @@ class Scene:
 
     def time_passes(self) -> None:
         """Let everything be due that ever will be."""
-        self.world.rows("UPDATE turno.tickets SET run_at = least(run_at, now()) WHERE isfinite(run_at)")
+        self.example.rows("UPDATE turno.tickets SET run_at = least(run_at, now()) WHERE isfinite(run_at)")
 
 
 @pytest.fixture(scope="module")
 def each_scene(each_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A scene on each server."""
-    with build_world(each_database, tmp_path_factory.mktemp("accepted"), LOOK_ALIKE) as world:
-        session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
-        with service_session(world.logins, world.logins.operator, application="test") as operator:
-            yield Scene(world, session, operator)
+    with build_example(each_database, tmp_path_factory.mktemp("accepted"), LOOK_ALIKE) as example:
+        session = handler_session(example.logins, example.handler_login(), application="test", kind=HandlerConnection)
+        with service_session(example.logins, example.logins.operator, application="test") as operator:
+            yield Scene(example, session, operator)
         psycopg.Connection.close(session)
 
 

@@ -13,19 +13,19 @@ from turno.store.engine.engine import Engine
 DAY = timedelta(days=1)
 
 
-def test_type_stays_while_announced_or_with_open_jobs(world: ExampleInstallation) -> None:
+def test_type_stays_while_announced_or_with_open_jobs(example: ExampleInstallation) -> None:
     """`turno db migrate` of a release without the type does not refuse the SQL of the release that has it."""
-    world.engine.announce(of(Registry.of((Ledger, Pay))), 20)
-    Engine.on(world.admin).announce(of(Registry.of((Ledger,))), 20, replace_newer=True)
-    (made,) = world.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
+    example.engine.announce(of(Registry.of((Ledger, Pay))), 20)
+    Engine.on(example.admin).announce(of(Registry.of((Ledger,))), 20, replace_newer=True)
+    (made,) = example.rows("SELECT job_id FROM turno.enqueue('suc0001', 'pay', '{\"order_id\": 1}')")
     known = "SELECT type FROM turno.handlers WHERE type IN ('pay', 'ledger') ORDER BY 1"
-    world.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
-    world.engine.prune(DAY, DAY, 1000)
-    assert world.rows(known) == [{"type": "pay"}]
-    world.cancel(made["job_id"])
-    worker = world.engine.start_worker(backend="exec", host="test", pid=1, types=[("pay", 1)])
-    world.engine.prune(DAY, DAY, 1000)
-    assert world.rows(known) == [{"type": "pay"}]
-    world.rows("DELETE FROM turno.workers WHERE id = %s", worker)
-    world.engine.prune(DAY, DAY, 1000)
-    assert world.rows(known) == []
+    example.rows("UPDATE turno.handlers SET seen_at = seen_at - interval '25 hours' WHERE type IN ('pay', 'ledger')")
+    example.engine.prune(DAY, DAY, 1000)
+    assert example.rows(known) == [{"type": "pay"}]
+    example.cancel(made["job_id"])
+    worker = example.engine.start_worker(backend="exec", host="test", pid=1, types=[("pay", 1)])
+    example.engine.prune(DAY, DAY, 1000)
+    assert example.rows(known) == [{"type": "pay"}]
+    example.rows("DELETE FROM turno.workers WHERE id = %s", worker)
+    example.engine.prune(DAY, DAY, 1000)
+    assert example.rows(known) == []

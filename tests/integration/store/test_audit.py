@@ -11,11 +11,11 @@ UPDATE background_jobs SET status = CASE WHEN id = ANY (%s) THEN 'cancelled' ELS
 TRAIL = "SELECT old_status, new_status, reason FROM background_job_events WHERE job_id = %s ORDER BY id"
 
 
-def test_a_statement_s_transitions_are_audited_and_nothing_else(world: ExampleInstallation) -> None:
-    jobs = [world.enqueue({"order_ids": [1]}) for _ in range(4)]
+def test_a_statement_s_transitions_are_audited_and_nothing_else(example: ExampleInstallation) -> None:
+    jobs = [example.enqueue({"order_ids": [1]}) for _ in range(4)]
     moved = jobs[:3]
-    world.rows(MOVE, moved, moved, tenant=world.one)
+    example.rows(MOVE, moved, moved, tenant=example.one)
     began = {"old_status": None, "new_status": "pending", "reason": None}
     ended = {"old_status": "pending", "new_status": "cancelled", "reason": "by hand"}
-    trails = [world.rows(TRAIL, job_id, tenant=world.one) for job_id in jobs]
+    trails = [example.rows(TRAIL, job_id, tenant=example.one) for job_id in jobs]
     assert trails == [[began, ended]] * 3 + [[began]]

@@ -36,32 +36,32 @@ WRITES: dict[str, Write] = {
 class Hands:
     """Claims jobs and opens handler sessions, closed after the test."""
 
-    def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
-        self._world = world
+    def __init__(self, example: ExampleInstallation, stack: ExitStack) -> None:
+        self._example = example
         self._stack = stack
-        self.worker = world.engine.start_worker(backend="exec", host="test", pid=1)
+        self.worker = example.engine.start_worker(backend="exec", host="test", pid=1)
 
     def claim(self, **options: Any) -> Claim:
-        job_id = self._world.enqueue({"order_ids": [1]}, **options)
+        job_id = self._example.enqueue({"order_ids": [1]}, **options)
         return self.claim_again(job_id)
 
     def claim_again(self, job_id: Any) -> Claim:
-        claim = self._world.engine.claim_job(self.worker, job_id, types=[("batch_invoicing", 1)])
+        claim = self._example.engine.claim_job(self.worker, job_id, types=[("batch_invoicing", 1)])
         assert claim is not None
         return claim
 
     def claim_next(self) -> list[Claim]:
         return claiming.claim(
-            self._world.engine, self.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
+            self._example.engine, self.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
     def session(self, claim: Claim, application: str = "test") -> HandlerConnection:
-        session = handler_session(self._world.logins, claim.login, application=application, kind=HandlerConnection)
+        session = handler_session(self._example.logins, claim.login, application=application, kind=HandlerConnection)
         self._stack.callback(psycopg.Connection.close, session)
         return session
 
     def rescue(self, claim: Claim, *, counted: bool | None = True, child: int | None = None) -> str:
-        return self._world.engine.rescue(
+        return self._example.engine.rescue(
             claim.login.schema,
             claim.job_id,
             claim.token,
@@ -72,7 +72,7 @@ class Hands:
         )
 
     def show(self, claim: Claim, backend: int = 0) -> bool:
-        return self._world.engine.show_running(
+        return self._example.engine.show_running(
             claim.login.schema,
             claim.job_id,
             claim.token,
@@ -83,87 +83,87 @@ class Hands:
 
 
 @pytest.fixture
-def hands(world: ExampleInstallation) -> Iterator[Hands]:
+def hands(example: ExampleInstallation) -> Iterator[Hands]:
     with ExitStack() as stack:
-        yield Hands(world, stack)
+        yield Hands(example, stack)
 
 
-def snapshot(world: ExampleInstallation, claim: Claim) -> tuple[Any, ...]:
+def snapshot(example: ExampleInstallation, claim: Claim) -> tuple[Any, ...]:
     return (
-        world.job(claim.job_id),
-        world.ticket(claim.job_id),
-        world.rows("SELECT * FROM background_job_attempts ORDER BY attempt"),
-        world.rows("SELECT * FROM background_job_items"),
-        world.rows("SELECT * FROM background_job_progress"),
-        world.rows("SELECT * FROM background_job_checkpoints"),
-        world.rows("SELECT * FROM notifications"),
+        example.job(claim.job_id),
+        example.ticket(claim.job_id),
+        example.rows("SELECT * FROM background_job_attempts ORDER BY attempt"),
+        example.rows("SELECT * FROM background_job_items"),
+        example.rows("SELECT * FROM background_job_progress"),
+        example.rows("SELECT * FROM background_job_checkpoints"),
+        example.rows("SELECT * FROM notifications"),
     )
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_zombie_writes_nothing_while_another_attempt_runs(
-    world: ExampleInstallation, hands: Hands, name: str
+    example: ExampleInstallation, hands: Hands, name: str
 ) -> None:
     old = hands.claim()
     attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
     new = hands.claim_again(old.job_id)
     attempt_steps.start(hands.session(new), new, "new")
-    before = snapshot(world, new)
+    before = snapshot(example, new)
     zombie = hands.session(old)
     attempt_steps.begin(zombie)
     with pytest.raises(ClaimLost):
         WRITES[name](zombie, old)
     psycopg.Connection.rollback(zombie)
-    assert snapshot(world, new) == before
+    assert snapshot(example, new) == before
 
 
-def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_zombie_does_not_start_a_job_that_another_has_claimed(example: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
     new = hands.claim_again(old.job_id)
-    before = snapshot(world, new)
+    before = snapshot(example, new)
     with pytest.raises(ClaimLost):
         attempt_steps.start(hands.session(old), old, "old")
-    assert snapshot(world, new) == before
+    assert snapshot(example, new) == before
 
 
-def test_lost_claim_does_not_start_to_fail(world: ExampleInstallation, hands: Hands) -> None:
+def test_lost_claim_does_not_start_to_fail(example: ExampleInstallation, hands: Hands) -> None:
     """Before any end but completion an attempt is shown as running; its session may have lost it since."""
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
     hands.claim_again(old.job_id)
-    before = snapshot(world, old)
+    before = snapshot(example, old)
     with pytest.raises(ClaimLost):
         attempts.start(hands.session(old), old, "old", datetime.now(UTC))
-    assert snapshot(world, old) == before
+    assert snapshot(example, old) == before
 
 
-def test_a_job_is_shown_as_running_once(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_job_is_shown_as_running_once(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    before = snapshot(world, claim)
+    before = snapshot(example, claim)
     attempt_steps.start(session, claim, "again")
-    assert snapshot(world, claim) == before
+    assert snapshot(example, claim) == before
 
 
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - {"progress"}))
-def test_token_serves_only_its_session(world: ExampleInstallation, hands: Hands, name: str) -> None:
+def test_token_serves_only_its_session(example: ExampleInstallation, hands: Hands, name: str) -> None:
     """Such as that of an attacker in the same tenant, while the session of the attempt is there."""
     claim = hands.claim()
     session, thief = hands.session(claim), hands.session(claim)
     assert hands.show(claim, session.info.backend_pid)
-    before = snapshot(world, claim)
+    before = snapshot(example, claim)
     attempt_steps.begin(thief)
     thief.execute("SET LOCAL statement_timeout = '300ms'")  # else it waits for the end of the competing session
     with pytest.raises(psycopg.errors.QueryCanceled):
         WRITES[name](thief, claim)
     psycopg.Connection.rollback(thief)
-    assert snapshot(world, claim) == before
+    assert snapshot(example, claim) == before
 
 
-def test_a_session_takes_over_the_attempt_of_an_ended_one(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_session_takes_over_the_attempt_of_an_ended_one(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session, later = hands.session(claim), hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -172,72 +172,72 @@ def test_a_session_takes_over_the_attempt_of_an_ended_one(world: ExampleInstalla
     attempts.items(later, claim, [{"key": "1", "state": "done"}], 1)
     attempt_steps.complete(later, claim, "{}")
     psycopg.Connection.commit(later)
-    assert world.job(claim.job_id)["status"] == "completed"
-    assert world.rows("SELECT backend_pid FROM background_job_attempts") == [{"backend_pid": later.info.backend_pid}]
+    assert example.job(claim.job_id)["status"] == "completed"
+    assert example.rows("SELECT backend_pid FROM background_job_attempts") == [{"backend_pid": later.info.backend_pid}]
 
 
-def test_lost_claim_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
+def test_lost_claim_is_not_shown_as_running(example: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     assert hands.rescue(old, counted=False) == "pending"
     hands.claim_again(old.job_id)
-    before = snapshot(world, old)
+    before = snapshot(example, old)
     assert not hands.show(old)
-    assert snapshot(world, old) == before
+    assert snapshot(example, old) == before
 
 
-def test_ending_job_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
+def test_ending_job_is_not_shown_as_running(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.begin(session)
     attempt_steps.complete(session, claim, "{}")
     assert not hands.show(claim)
     psycopg.Connection.commit(session)
-    assert world.job(claim.job_id)["status"] == "completed"
-    events = world.rows("SELECT new_status FROM background_job_events ORDER BY id")
+    assert example.job(claim.job_id)["status"] == "completed"
+    events = example.rows("SELECT new_status FROM background_job_events ORDER BY id")
     assert [row["new_status"] for row in events] == ["pending", "completed"]
 
 
-def test_shown_attempt_stays_one_until_its_end(world: ExampleInstallation, hands: Hands) -> None:
+def test_shown_attempt_stays_one_until_its_end(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.begin(session)
     assert hands.show(claim, session.info.backend_pid)
-    (row,) = world.rows("SELECT backend_pid, finished_at FROM background_job_attempts")
+    (row,) = example.rows("SELECT backend_pid, finished_at FROM background_job_attempts")
     assert row == {"backend_pid": session.info.backend_pid, "finished_at": None}
-    assert world.job(claim.job_id)["status"] == "running"
+    assert example.job(claim.job_id)["status"] == "running"
     attempt_steps.complete(session, claim, "{}")
     psycopg.Connection.commit(session)
-    (row,) = world.rows("SELECT outcome, finished_at > started_at AS later FROM background_job_attempts")
+    (row,) = example.rows("SELECT outcome, finished_at > started_at AS later FROM background_job_attempts")
     assert row == {"outcome": "completed", "later": True}
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_an_attempt_writes_nothing_after_its_job_ended(world: ExampleInstallation, hands: Hands, name: str) -> None:
+def test_an_attempt_writes_nothing_after_its_job_ended(example: ExampleInstallation, hands: Hands, name: str) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
     attempt_steps.begin(session)
     attempt_steps.complete(session, claim, "{}")
     psycopg.Connection.commit(session)
-    before = snapshot(world, claim)
+    before = snapshot(example, claim)
     attempt_steps.begin(session)
     with pytest.raises(ClaimLost):
         WRITES[name](session, claim)
     psycopg.Connection.rollback(session)
-    assert snapshot(world, claim) == before
+    assert snapshot(example, claim) == before
 
 
-def test_work_outside_the_job_s_transaction_is_refused_by_name(world: ExampleInstallation, hands: Hands) -> None:
+def test_work_outside_the_job_s_transaction_is_refused_by_name(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    before = snapshot(world, claim)
+    before = snapshot(example, claim)
     with pytest.raises(HandlerMisuse, match="ended the job's transaction itself"):
         WRITES["complete"](session, claim)
-    assert snapshot(world, claim) == before
+    assert snapshot(example, claim) == before
 
 
-def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_rescue_ends_the_old_backend_and_frees_its_locks(example: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     session = hands.session(old)
     attempt_steps.start(session, old, "old")
@@ -246,18 +246,18 @@ def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: ExampleInstall
     assert hands.rescue(old) == "pending"
     with pytest.raises(psycopg.OperationalError):
         psycopg.Connection.commit(session)
-    assert world.rows("SELECT 1 FROM background_job_items") == []
+    assert example.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_second_rescue_with_the_same_token_does_nothing(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_second_rescue_with_the_same_token_does_nothing(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     attempt_steps.start(hands.session(claim), claim, "test")
     assert hands.rescue(claim) == "pending"
     assert hands.rescue(claim) == "gone"
-    assert world.job(claim.job_id)["crashes"] == 1
+    assert example.job(claim.job_id)["crashes"] == 1
 
 
-def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_late_rescue_harms_no_later_attempt(example: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
@@ -265,25 +265,25 @@ def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands:
     session = hands.session(new)
     attempt_steps.start(session, new, "new")
     # As if the first rescue had died before it closed the old attempt; the new attempt has its backend's place.
-    world.rows("UPDATE background_job_attempt_rows SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
-    before = snapshot(world, new)
+    example.rows("UPDATE background_job_attempt_rows SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
+    before = snapshot(example, new)
     assert hands.rescue(old) == "gone"
-    assert snapshot(world, new) == before
+    assert snapshot(example, new) == before
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_rescue_ends_no_stranger_with_a_reused_pid(world: ExampleInstallation, hands: Hands) -> None:
+def test_rescue_ends_no_stranger_with_a_reused_pid(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
-    world.rows("UPDATE background_job_attempt_rows SET backend_start = backend_start - interval '1 s'")
+    example.rows("UPDATE background_job_attempt_rows SET backend_start = backend_start - interval '1 s'")
     assert hands.rescue(claim) == "pending"
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("renewed", [True, False])
 def test_a_rescue_waits_for_a_session_that_it_cannot_end(
-    world: ExampleInstallation, hands: Hands, *, renewed: bool
+    example: ExampleInstallation, hands: Hands, *, renewed: bool
 ) -> None:
     """The commit that names the new session of an attempt is still open.
 
@@ -292,52 +292,52 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(
     claim = hands.claim()
     first = hands.session(claim)
     attempt_steps.start(first, claim, "test")
-    world.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")  # as of a session that has ended
+    example.rows("UPDATE background_job_attempt_rows SET backend_start = 'epoch'")  # as of a session that has ended
     session = hands.session(claim) if renewed else first
     attempt_steps.begin(session)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
-    with world.engine.transaction(force_rollback=True):
-        world.engine.execute("SET LOCAL statement_timeout = '2s'")
+    with example.engine.transaction(force_rollback=True):
+        example.engine.execute("SET LOCAL statement_timeout = '2s'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             hands.rescue(claim)
     psycopg.Connection.commit(session)
     assert hands.rescue(claim) == "pending"
-    assert len(world.rows("SELECT 1 FROM background_job_items")) == 1
+    assert len(example.rows("SELECT 1 FROM background_job_items")) == 1
 
 
-def test_the_third_crash_is_the_last(world: ExampleInstallation, hands: Hands) -> None:
+def test_the_third_crash_is_the_last(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
         attempt_steps.start(hands.session(claim), claim, "test")
         assert hands.rescue(claim) == ("failed" if crash == 3 else "pending")
-        assert world.job(claim.job_id)["crashes"] == crash
+        assert example.job(claim.job_id)["crashes"] == crash
         if crash < 3:
             claim = hands.claim_again(claim.job_id)
-    (letter,) = world.rows("SELECT cause, attempts FROM background_jobs_dead_letter")
+    (letter,) = example.rows("SELECT cause, attempts FROM background_jobs_dead_letter")
     assert (letter["cause"], len(letter["attempts"])) == ("test", 3)
 
 
-def test_a_job_taken_back_without_blame_is_never_worn_out(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_job_taken_back_without_blame_is_never_worn_out(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for _ in range(5):
         attempt_steps.start(hands.session(claim), claim, "test")
         assert hands.rescue(claim, counted=False) == "pending"
         claim = hands.claim_again(claim.job_id)
-    job = world.job(claim.job_id)
+    job = example.job(claim.job_id)
     assert (job["crashes"], job["errors"], job["attempt"]) == (0, 0, 5)
 
 
-def test_a_job_that_has_ended_does_not_end_again(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
+def test_a_job_that_has_ended_does_not_end_again(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
     end = "SELECT job_end(%s, 'cancelled', 'because', NULL, NULL) AS ended"
-    assert world.rows(end, job_id) == [{"ended": True}]
-    before = world.job(job_id)
-    assert world.rows(end, job_id) == [{"ended": False}]
-    assert world.job(job_id) == before
-    assert len(world.rows("SELECT 1 FROM notifications")) == 1
+    assert example.rows(end, job_id) == [{"ended": True}]
+    before = example.job(job_id)
+    assert example.rows(end, job_id) == [{"ended": False}]
+    assert example.job(job_id) == before
+    assert len(example.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, hands: Hands) -> None:
+def test_an_item_is_entered_into_the_ledger_once(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -346,46 +346,48 @@ def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, han
     with pytest.raises(psycopg.errors.UniqueViolation):
         attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
     psycopg.Connection.rollback(session)
-    assert world.rows("SELECT 1 FROM background_job_items") == []
+    assert example.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_death_counts_before_the_job_was_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_death_counts_before_the_job_was_shown_as_running(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
         assert hands.rescue(claim, child=1) == ("failed" if crash == 3 else "pending")
-        job = world.job(claim.job_id)
+        job = example.job(claim.job_id)
         assert (job["crashes"], job["attempt"], job["error"]["class"]) == (crash, crash, "Crash")
         if crash < 3:
-            assert world.rows("SELECT crashes, attempt FROM turno.tickets") == [{"crashes": crash, "attempt": crash}]
+            assert example.rows("SELECT crashes, attempt FROM turno.tickets") == [{"crashes": crash, "attempt": crash}]
             claim = hands.claim_again(claim.job_id)
-    assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
-    history = world.rows("SELECT attempt, outcome, error ->> 'class' AS error FROM background_job_attempts ORDER BY 1")
+    assert len(example.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
+    history = example.rows(
+        "SELECT attempt, outcome, error ->> 'class' AS error FROM background_job_attempts ORDER BY 1"
+    )
     assert history == [{"attempt": number, "outcome": "crashed", "error": "Crash"} for number in (1, 2, 3)]
 
 
-def test_blameless_job_returns_uncounted(world: ExampleInstallation, hands: Hands) -> None:
+def test_blameless_job_returns_uncounted(example: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     assert hands.rescue(claim, counted=False, child=1) == "pending"
-    job = world.job(claim.job_id)
+    job = example.job(claim.job_id)
     assert (job["status"], job["crashes"], job["attempt"]) == ("pending", 0, 0)
-    assert world.rows("SELECT crashes FROM turno.tickets") == [{"crashes": 0}]
+    assert example.rows("SELECT crashes FROM turno.tickets") == [{"crashes": 0}]
 
 
-def test_host_killer_before_its_start_ends_as_dead_letter(world: ExampleInstallation, hands: Hands) -> None:
+def test_host_killer_before_its_start_ends_as_dead_letter(example: ExampleInstallation, hands: Hands) -> None:
     """The guilty job of a lost host is unknown: each runs alone next time, and then it is known."""
     claim = hands.claim()
     for death, (status, crashes) in enumerate([("pending", 0), ("pending", 1), ("pending", 2), ("failed", 3)]):
         assert hands.rescue(claim, counted=None) == status
-        assert world.job(claim.job_id)["crashes"] == crashes
+        assert example.job(claim.job_id)["crashes"] == crashes
         if status == "pending":
-            assert world.rows("SELECT crashes FROM turno.tickets") == [{"crashes": death + 1}]
+            assert example.rows("SELECT crashes FROM turno.tickets") == [{"crashes": death + 1}]
             claim = hands.claim_again(claim.job_id)
-    assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
+    assert len(example.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
 
 
 @pytest.mark.parametrize(("child", "ended"), [(None, ["1", "2"]), (2, ["2"])], ids=["host", "child"])
 def test_dead_worker_backends_are_ended_by_name(
-    world: ExampleInstallation, hands: Hands, child: int | None, ended: list[str]
+    example: ExampleInstallation, hands: Hands, child: int | None, ended: list[str]
 ) -> None:
     claim = hands.claim()
     named = {
@@ -394,7 +396,7 @@ def test_dead_worker_backends_are_ended_by_name(
         "another worker's": hands.session(claim, f"turno-handler {claim.token} 2"),
     }
     other = handler_session(
-        world.logins, world.handler_login(world.other), application=f"turno-handler {hands.worker} 2",
+        example.logins, example.handler_login(example.other), application=f"turno-handler {hands.worker} 2",
         kind=HandlerConnection,
     )  # fmt: skip
     attempt_steps.begin(named["2"])
@@ -414,43 +416,45 @@ def answers(session: HandlerConnection) -> bool:
 
 
 @pytest.mark.parametrize("wait", [0, 30])
-def test_unhanded_claim_is_given_back_despite_tenant_locks(world: ExampleInstallation, hands: Hands, wait: int) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    before = world.rows("SELECT * FROM turno.tickets")[0]
+def test_unhanded_claim_is_given_back_despite_tenant_locks(
+    example: ExampleInstallation, hands: Hands, wait: int
+) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    before = example.rows("SELECT * FROM turno.tickets")[0]
     claim = hands.claim_again(job_id)
-    with psycopg.connect(world.url) as rival:
-        name = sql.Identifier(world.one.schema, "background_jobs")
+    with psycopg.connect(example.url) as rival:
+        name = sql.Identifier(example.one.schema, "background_jobs")
         rival.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
-        world.engine.unclaim(job_id, claim.token, timedelta(seconds=wait))
+        example.engine.unclaim(job_id, claim.token, timedelta(seconds=wait))
         rival.rollback()
-    after = world.rows("SELECT * FROM turno.tickets")[0]
+    after = example.rows("SELECT * FROM turno.tickets")[0]
     if wait:
         assert (after["state"], after["run_at"] > before["run_at"]) == ("scheduled", True)
     else:
         assert after == before  # its place among all files included
-    assert world.job(job_id)["status"] == "pending"
+    assert example.job(job_id)["status"] == "pending"
 
 
-def test_a_claim_that_another_has_is_not_given_back(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_claim_that_another_has_is_not_given_back(example: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
-    world.engine.unclaim(old.job_id, old.token, timedelta(0))
+    example.engine.unclaim(old.job_id, old.token, timedelta(0))
     new = hands.claim_again(old.job_id)
-    before = snapshot(world, new)
-    world.engine.unclaim(old.job_id, old.token, timedelta(0))
-    assert snapshot(world, new) == before
+    before = snapshot(example, new)
+    example.engine.unclaim(old.job_id, old.token, timedelta(0))
+    assert snapshot(example, new) == before
 
 
-def test_a_buried_worker_claims_nothing(world: ExampleInstallation, hands: Hands) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    world.engine.prune_workers(timedelta(0))
-    assert world.engine.claim_job(hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
+def test_a_buried_worker_claims_nothing(example: ExampleInstallation, hands: Hands) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    example.engine.prune_workers(timedelta(0))
+    assert example.engine.claim_job(hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
         claiming.claim(
-            world.engine, hands.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=5
+            example.engine, hands.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=5
         )
         == []
     )
-    assert world.engine.keep_alive(hands.worker) is None
+    assert example.engine.keep_alive(hands.worker) is None
 
 
 ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
@@ -461,9 +465,9 @@ ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
 
 @pytest.mark.parametrize("road", ROADS)
 def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
-    world: ExampleInstallation, hands: Hands, road: str
+    example: ExampleInstallation, hands: Hands, road: str
 ) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
+    job_id = example.enqueue({"order_ids": [1]})
     claims = [ROADS[road](hands, job_id)]
     session = hands.session(claims[0])
     for _ in range(3):
@@ -472,15 +476,15 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
         claims.append(ROADS[road](hands, job_id))
     assert [claim.attempt for claim in claims] == [1, 2, 3, 4]
     assert len({claim.token for claim in claims}) == 4
-    assert (world.job(job_id)["errors"], world.job(job_id)["crashes"]) == (0, 0)
+    assert (example.job(job_id)["errors"], example.job(job_id)["crashes"]) == (0, 0)
 
 
 @pytest.mark.parametrize("road", ROADS)
-def test_claiming_worker_is_not_buried_and_may_beat(world: ExampleInstallation, hands: Hands, road: str) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    with service_session(world.logins, world.logins.engine, application="test") as cron:
+def test_claiming_worker_is_not_buried_and_may_beat(example: ExampleInstallation, hands: Hands, road: str) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    with service_session(example.logins, example.logins.engine, application="test") as cron:
         cron.execute("SET lock_timeout = '100ms'")
-        with world.engine.transaction():
+        with example.engine.transaction():
             ROADS[road](hands, job_id)
             assert Engine.on(cron).keep_alive(hands.worker) is not None
             with pytest.raises(psycopg.errors.LockNotAvailable):

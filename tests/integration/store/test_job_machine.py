@@ -89,10 +89,10 @@ class JobMachine(RuleBasedStateMachine):
     """Two tenants' jobs under every function that can touch them."""
 
     def __init__(
-        self, world: ExampleInstallation, judges: dict[str, Judge], sessions: dict[str, HandlerConnection]
+        self, example: ExampleInstallation, judges: dict[str, Judge], sessions: dict[str, HandlerConnection]
     ) -> None:
         super().__init__()
-        self.world = world
+        self.example = example
         self.judges = judges
         self.sessions = sessions
         self.jobs: list[Job] = []
@@ -100,10 +100,10 @@ class JobMachine(RuleBasedStateMachine):
         self.claims: list[Held] = []
         self.keys: dict[tuple[str, str, str], tuple[Job, dict[str, Any]]] = {}
         self.buried: set[int] = set()
-        world.forget()
-        world.engine.execute("RESET ALL")  # a session remembers its place in the turn: each example begins alike
-        for tenant in world.tenants.values():
-            world.rows("DELETE FROM customers WHERE country = 'effect'", tenant=tenant)
+        example.forget()
+        example.engine.execute("RESET ALL")  # a session remembers its place in the turn: each example begins alike
+        for tenant in example.tenants.values():
+            example.rows("DELETE FROM customers WHERE country = 'effect'", tenant=tenant)
         self.workers: list[UUID] = []
         self.worker_starts()
 
@@ -127,10 +127,10 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(slug=SLUGS, user=USERS, payload=PAYLOADS, later=st.booleans(), expires=st.booleans())
     def enqueue(self, slug: str, user: str, payload: dict[str, Any], *, later: bool, expires: bool) -> None:
-        tenant, soon = self.world.tenants[slug], datetime.now(UTC) + HOUR
+        tenant, soon = self.example.tenants[slug], datetime.now(UTC) + HOUR
         options: dict[str, Any] = {"run_at": soon if later else None, "expires_at": soon if expires else None}
-        new = self.world.new_job(payload, user_id=user, **options)
-        row = self.world.call(ENQUEUE, submission(new), tenant=tenant)
+        new = self.example.new_job(payload, user_id=user, **options)
+        row = self.example.call(ENQUEUE, submission(new), tenant=tenant)
         assert row["verdict"] == "accepted"
         job = self._accept(row["job_id"], tenant, user)
         if later:
@@ -139,10 +139,10 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(slug=SLUGS, user=USERS, payload=PAYLOADS, key=st.sampled_from("kl"), limited=st.booleans())
     def enqueue_under_a_key(self, slug: str, user: str, payload: dict[str, Any], key: str, *, limited: bool) -> None:
-        tenant = self.world.tenants[slug]
-        new = self.world.new_job(payload, user_id=user, idempotency_key=key)
+        tenant = self.example.tenants[slug]
+        new = self.example.new_job(payload, user_id=user, idempotency_key=key)
         given = submission(new, pending_limit=QUOTA if limited else None)
-        row = self.world.call(ENQUEUE, given, tenant=tenant)
+        row = self.example.call(ENQUEUE, given, tenant=tenant)
         if known := self.keys.get((tenant.slug, user, key)):
             job, first = known
             assert said(row) == (job.id, "replayed" if first == payload else "conflict")
@@ -159,7 +159,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]), limited=st.booleans())
     def retry(self, job: Job, user: str | None, *, limited: bool) -> None:
         limit = QUOTA if limited else None
-        row = self.world.call(RETRY, (job.id, user, "exec", None, limit, None), tenant=job.tenant)
+        row = self.example.call(RETRY, (job.id, user, "exec", None, limit, None), tenant=job.tenant)
         if user not in (None, job.user):
             assert said(row) == (None, "unknown")
         elif job.successor:
@@ -182,7 +182,7 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))
     def cancel(self, job: Job, user: str | None) -> None:
-        row = self.world.call(CANCEL, (job.id, user, "cancelled by the machine"), tenant=job.tenant)
+        row = self.example.call(CANCEL, (job.id, user, "cancelled by the machine"), tenant=job.tenant)
         assert row["verdict"] == (job.cancel() if user in (None, job.user) else "unknown")
 
     # Claiming --------------------------------------------------------------------------------
@@ -190,16 +190,16 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(job=JOBS, worker=WORKERS)
     def claim_by_id(self, job: Job, worker: int) -> None:
-        claim = self.world.engine.claim_job(self.workers[worker], job.id, types=TYPES)
+        claim = self.example.engine.claim_job(self.workers[worker], job.id, types=TYPES)
         assert (claim is not None) == (job.claimable and worker not in self.buried)
         if claim:
             self._hold(claim, worker)
 
     @rule(worker=WORKERS, slots=st.integers(1, 3), chance=st.integers(0, 9))
     def claim_next(self, worker: int, slots: int, chance: int) -> None:
-        self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
+        self.example.engine.execute("SELECT setseed(%s)", (chance / 10,))
         claims = claiming.claim(
-            self.world.engine, self.workers[worker], queues=["cold"], types=TYPES, backend="exec", slots=slots
+            self.example.engine, self.workers[worker], queues=["cold"], types=TYPES, backend="exec", slots=slots
         )
         may_run = {job.id for job in self.claimable()}
         assert {claim.job_id for claim in claims} <= may_run
@@ -249,7 +249,7 @@ class JobMachine(RuleBasedStateMachine):
     def show_as_running(self, held: Held) -> None:
         """The supervisor does, for a job that is long."""
         claim, session = held.claim, self._session(held.job.tenant)
-        shown = self.world.engine.show_running(claim.login.schema, claim.job_id, claim.token,
+        shown = self.example.engine.show_running(claim.login.schema, claim.job_id, claim.token,
             worker="worker", backend=session.info.backend_pid, since=NOW,
         )  # fmt: skip
         assert shown
@@ -352,9 +352,9 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, slots=st.integers(1, 2), size=st.integers(1, MOST), chance=st.integers(0, 9))
     def claim_batches(self, worker: int, slots: int, size: int, chance: int) -> None:
-        self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
+        self.example.engine.execute("SELECT setseed(%s)", (chance / 10,))
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
-        found = claimer.claim(self.world.engine, self.workers[worker], slots=slots, sizes=lambda _: size)
+        found = claimer.claim(self.example.engine, self.workers[worker], slots=slots, sizes=lambda _: size)
         may_run = {job.id: job for job in self.claimable()}
         for job in self.claimable():
             job.ticket = "ready"
@@ -379,7 +379,7 @@ class JobMachine(RuleBasedStateMachine):
     def run_a_batch(self, slug: str, ends: list[str], meanwhile: str) -> None:
         members = [one for one in self.held(started=False) if one.job.tenant.slug == slug][:MOST]
         zombies = [one for one in self.zombies() if one.job.tenant.slug == slug][:1]
-        session = self._session(self.world.tenants[slug])
+        session = self._session(self.example.tenants[slug])
         found = attempt_steps.fetch_batch(session, [one.claim for one in zombies + members])
         assert set(found) == {one.job.id for one in members}
         for one in members:
@@ -467,7 +467,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def sweep_orphans(self) -> None:
         mine = {one.claim.token: one for one in self.held() if one.worker in self.buried}
-        orphans = self.world.engine.orphans()
+        orphans = self.example.engine.orphans()
         assert {orphan.token for orphan in orphans} == set(mine)
         for held in mine.values():
             self.rescue(held, NOW, counted=None)
@@ -483,28 +483,28 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held())
     @rule(held=LIVE)
     def another_tenant_shows_the_token(self, held: Held) -> None:
-        (other,) = (tenant for tenant in self.world.tenants.values() if tenant != held.job.tenant)
+        (other,) = (tenant for tenant in self.example.tenants.values() if tenant != held.job.tenant)
         for name in WRITES:
             self._refused(self._session(other), held.claim, name, (ClaimLost, psycopg.errors.InsufficientPrivilege))
-        assert self.world.engine.rescue(other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
+        assert self.example.engine.rescue(other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
         ) == "gone"  # fmt: skip
 
     @precondition(lambda self: any(job.ticket for job in self.jobs))
     @rule(job=one_of(lambda machine: [job for job in machine.jobs if job.ticket]))
     def ticket_is_lost(self, job: Job) -> None:
-        self.world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job.id)
+        self.example.rows("DELETE FROM turno.tickets WHERE job_id = %s", job.id)
         job.lose_ticket()
 
     @precondition(lambda self: self.jobs)
     @rule(slug=SLUGS, ghost=st.booleans(), lose=st.booleans())
     def repair(self, slug: str, *, ghost: bool, lose: bool) -> None:
-        tenant = self.world.tenants[slug]
+        tenant = self.example.tenants[slug]
         for job in [job for job in self.of(tenant) if job.ticket] if lose else []:
             self.ticket_is_lost(job)
         broken = [job for job in self.of(tenant) if job.open and not job.ticket]
         ended = [job for job in self.of(tenant) if not job.open][:1] if ghost else []
         for job in ended:
-            self.world.rows(
+            self.example.rows(
                 "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
                 " SELECT id, %s, queue, type, version, priority, run_at, 'ready', 'exec' FROM background_jobs"
                 " WHERE id = %s",
@@ -513,10 +513,10 @@ class JobMachine(RuleBasedStateMachine):
                 tenant=tenant,
             )
         count = len(broken) + len(ended)
-        with self.world.engine.transaction(force_rollback=True):
-            assert self.world.engine.repair(tenant.schema, "exec") == count
-        assert self.world.engine.repair(tenant.schema, "exec") == count
-        assert self.world.engine.repair(tenant.schema, "exec") == 0
+        with self.example.engine.transaction(force_rollback=True):
+            assert self.example.engine.repair(tenant.schema, "exec") == count
+        assert self.example.engine.repair(tenant.schema, "exec") == count
+        assert self.example.engine.repair(tenant.schema, "exec") == 0
         for job in broken:
             event(f"repaired: {job.status}")
             job.repair()
@@ -524,12 +524,12 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(slug=SLUGS)
     def expire(self, slug: str) -> None:
-        tenant = self.world.tenants[slug]
+        tenant = self.example.tenants[slug]
         late = [job for job in self.of(tenant) if job.late and job.status == "pending"]
         mine = [job for job in late if job.ticket in {"scheduled", "ready", "review"}]
-        with self.world.engine.transaction(force_rollback=True):
-            assert self.world.engine.expire(tenant.schema) == len(mine)
-        assert self.world.engine.expire(tenant.schema) == len(mine)
+        with self.example.engine.transaction(force_rollback=True):
+            assert self.example.engine.expire(tenant.schema) == len(mine)
+        assert self.example.engine.expire(tenant.schema) == len(mine)
         for job in mine:
             event("expired")
             job.end("cancelled")
@@ -537,9 +537,9 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(slug=SLUGS, aged=st.booleans(), limit=st.integers(1, 5))
     def purge(self, slug: str, *, aged: bool, limit: int) -> None:
-        tenant = self.world.tenants[slug]
+        tenant = self.example.tenants[slug]
         if aged:
-            self.world.rows(
+            self.example.rows(
                 "UPDATE background_jobs SET finished_at = finished_at - interval '31 days'"
                 " WHERE finished_at IS NOT NULL",
                 tenant=tenant,
@@ -547,9 +547,9 @@ class JobMachine(RuleBasedStateMachine):
             for job in self.of(tenant):
                 job.old = not job.open
         month, count = timedelta(days=30), sum(job.purgeable for job in self.of(tenant))
-        with self.world.engine.transaction(force_rollback=True):
-            assert self.world.engine.purge(tenant.schema, month, limit) == min(count, limit)
-        assert self.world.engine.purge(tenant.schema, month, limit) == min(count, limit)
+        with self.example.engine.transaction(force_rollback=True):
+            assert self.example.engine.purge(tenant.schema, month, limit) == min(count, limit)
+        assert self.example.engine.purge(tenant.schema, month, limit) == min(count, limit)
         gone = {job.id for job in self.of(tenant)} - {row["id"] for row in self._rows(tenant)}
         assert len(gone) == min(count, limit)
         for job in [job for job in self.of(tenant) if job.id in gone]:
@@ -563,34 +563,34 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.workers) < 4)
     @rule()
     def worker_starts(self) -> None:
-        self.workers.append(self.world.engine.start_worker(backend="exec", host="test", pid=1))
+        self.workers.append(self.example.engine.start_worker(backend="exec", host="test", pid=1))
 
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
         mine = [one for one in self.held() if one.worker == worker]
-        orders = self.world.engine.keep_alive(self.workers[worker])
+        orders = self.example.engine.keep_alive(self.workers[worker])
         to_stop = None if orders is None else set(orders.to_stop)
         assert to_stop == (None if worker in self.buried else {one.job.id for one in mine if one.job.to_stop})
-        found = self.world.engine.held(self.workers[worker])
+        found = self.example.engine.held(self.workers[worker])
         assert {claim.token for claim in found} == {one.claim.token for one in mine}
 
     @rule(worker=WORKERS)
     def worker_is_buried(self, worker: int) -> None:
-        self.world.rows(
+        self.example.rows(
             "UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE id = %s", self.workers[worker]
         )
         silent = timedelta(minutes=30)
         found = int(worker not in self.buried)
-        assert (self.world.engine.silence_left(silent) is not None) == bool(found)
-        assert self.world.engine.prune_workers(silent) == found
+        assert (self.example.engine.silence_left(silent) is not None) == bool(found)
+        assert self.example.engine.prune_workers(silent) == found
         if found:
             self.buried.add(worker)
 
     @precondition(lambda self: self.jobs)
     @rule()
     def time_passes(self) -> None:
-        for tenant in self.world.tenants.values():
-            self.world.rows(
+        for tenant in self.example.tenants.values():
+            self.example.rows(
                 """
                 UPDATE background_jobs SET expires_at = clock_timestamp()
                 WHERE status IN ('pending', 'running') AND expires_at > clock_timestamp();
@@ -610,7 +610,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         due = [job for job in self.claimable() if job.ticket == "scheduled"]
-        assert self.world.engine.promote(100) == len(due)
+        assert self.example.engine.promote(100) == len(due)
         for job in due:
             job.ticket = "ready"
 
@@ -618,7 +618,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_model_agrees(self) -> None:
-        for tenant in self.world.tenants.values():
+        for tenant in self.example.tenants.values():
             found = {row.pop("id"): tuple(row.values()) for row in self._rows(tenant)}
             assert found == {job.id: job.row() for job in self.of(tenant)}
 
@@ -630,7 +630,7 @@ class JobMachine(RuleBasedStateMachine):
             assert judge.broken(accepted=[job.id for job in mine], lost=lost) == []
 
     def _rows(self, tenant: Tenant) -> list[dict[str, Any]]:
-        return self.world.rows(
+        return self.example.rows(
             """
             SELECT j.id, j.status, j.attempt, j.errors, j.crashes, j.cancel_requested_at IS NOT NULL AS cancelled,
                    (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = j.id) AS checkpoint,
@@ -667,14 +667,14 @@ class JobMachine(RuleBasedStateMachine):
         session = self.sessions.get(tenant.slug)
         if session is None or session.closed:
             session = handler_session(
-                self.world.logins, self.world.handler_login(tenant), application="machine", kind=HandlerConnection
+                self.example.logins, self.example.handler_login(tenant), application="machine", kind=HandlerConnection
             )
             self.sessions[tenant.slug] = session
         return session
 
     def _rescue(self, held: Held, *, counted: bool | None, retry_in: timedelta) -> str:
         claim = held.claim
-        status = self.world.engine.rescue(claim.login.schema, claim.job_id, claim.token,
+        status = self.example.engine.rescue(claim.login.schema, claim.job_id, claim.token,
             cause="crashed", retry_in=retry_in, counted=counted,
         )  # fmt: skip
         self._drop_if_ended(held.job.tenant)
@@ -707,32 +707,32 @@ class JobMachine(RuleBasedStateMachine):
 
 
 @contextmanager
-def machine_of(world: ExampleInstallation) -> Iterator[type[RuleBasedStateMachine]]:
-    """Give the machine of a world, with the judges and handler sessions that all its runs share."""
+def machine_of(example: ExampleInstallation) -> Iterator[type[RuleBasedStateMachine]]:
+    """Give the machine of an example, with the judges and handler sessions that all its runs share."""
     with ExitStack() as stack:
         open_judges = {
-            slug: stack.enter_context(judge_of(world.url, of, EFFECTS)) for slug, of in world.tenants.items()
+            slug: stack.enter_context(judge_of(example.url, of, EFFECTS)) for slug, of in example.tenants.items()
         }
         open_sessions: dict[str, HandlerConnection] = {}
 
-        class MachineOfWorld(JobMachine):
+        class MachineOfExample(JobMachine):
             def __init__(self) -> None:
-                super().__init__(world, open_judges, open_sessions)
+                super().__init__(example, open_judges, open_sessions)
 
         try:
-            yield MachineOfWorld
+            yield MachineOfExample
         finally:
             for session in open_sessions.values():
                 psycopg.Connection.close(session)
 
 
 @pytest.mark.timeout(900)  # finding the smallest failing run takes a while
-def test_any_order_of_calls_keeps_every_promise(world: ExampleInstallation) -> None:
+def test_any_order_of_calls_keeps_every_promise(example: ExampleInstallation) -> None:
     bounded = settings(
         max_examples=settings().max_examples // 3,
         stateful_step_count=STEPS,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
-    with machine_of(world) as machine:
+    with machine_of(example) as machine:
         run_state_machine_as_test(machine, settings=bounded)

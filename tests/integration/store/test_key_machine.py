@@ -30,22 +30,22 @@ EVERY_TIME = ("two at a time", "both")
 class KeyMachine(RuleBasedStateMachine):
     """One tenant's jobs under two keys."""
 
-    def __init__(self, world: ExampleInstallation, judge: Judge, sessions: list[HandlerConnection]) -> None:
+    def __init__(self, example: ExampleInstallation, judge: Judge, sessions: list[HandlerConnection]) -> None:
         super().__init__()
-        self.world, self.judge, self.sessions = world, judge, sessions
-        world.forget()
-        world.rows(
+        self.example, self.judge, self.sessions = example, judge, sessions
+        example.forget()
+        example.rows(
             "INSERT INTO turno.subscriptions (event, type, ordered)"
             " VALUES ('told', 'batch_invoicing', true) ON CONFLICT DO NOTHING"
         )
-        self.worker = world.engine.start_worker(backend="exec", host="test", pid=1)
+        self.worker = example.engine.start_worker(backend="exec", host="test", pid=1)
         self.jobs: list[UUID] = []
         self.claims: list[Claim] = []
         self.ending: Claim | None = None  # in a transaction that is open
         self.limited(*RULES["one at a time"])
 
     def limited(self, limit: int | None, rate: int | None) -> None:
-        self.world.rows(
+        self.example.rows(
             "UPDATE turno.handlers SET key_limit = %s, key_rate = %s, key_period = 3600 WHERE type = 'batch_invoicing'",
             limit, rate,
         )  # fmt: skip
@@ -54,22 +54,22 @@ class KeyMachine(RuleBasedStateMachine):
     def enqueue(self, key: str | None, band: Priority, *, later: bool) -> None:
         run_at = datetime.now(UTC) + HOUR if later else None
         work = {"order_ids": [1]}
-        self.jobs.append(self.world.enqueue(work, concurrency_key=key, priority=band, run_at=run_at))
+        self.jobs.append(self.example.enqueue(work, concurrency_key=key, priority=band, run_at=run_at))
 
     @rule(key=st.sampled_from(["a", "a", "b"]))
     def publish(self, key: str) -> None:
-        (event,) = self.world.rows("SELECT * FROM turno.publish('suc0001', 'told', '{\"order_ids\": [1]}', %s)", key)
-        (job,) = self.world.rows("SELECT job_id FROM background_event_jobs WHERE event_id = %s", event["event_id"])
+        (event,) = self.example.rows("SELECT * FROM turno.publish('suc0001', 'told', '{\"order_ids\": [1]}', %s)", key)
+        (job,) = self.example.rows("SELECT job_id FROM background_event_jobs WHERE event_id = %s", event["event_id"])
         self.jobs.append(job["job_id"])
 
     @rule()
     def promote(self) -> None:
-        self.world.engine.promote(100)
+        self.example.engine.promote(100)
 
     @rule(slots=st.integers(1, 3))
     def claim(self, slots: int) -> None:
         self.claims += claiming.claim(
-            self.world.engine, self.worker, queues=["cold"], types=TYPES, backend="exec", slots=slots
+            self.example.engine, self.worker, queues=["cold"], types=TYPES, backend="exec", slots=slots
         )
 
     @precondition(lambda self: self.jobs)
@@ -77,7 +77,7 @@ class KeyMachine(RuleBasedStateMachine):
     def claim_by_id(self, which: int) -> None:
         job = self.jobs[which % len(self.jobs)]
         if self.ending is None or job != self.ending.job_id:
-            claim = self.world.engine.claim_job(self.worker, job, types=TYPES)
+            claim = self.example.engine.claim_job(self.worker, job, types=TYPES)
             self.claims += [claim] if claim else []
 
     @precondition(lambda self: self.claims)
@@ -95,12 +95,12 @@ class KeyMachine(RuleBasedStateMachine):
                 wait = {"again": NOW, "later": HOUR, "failed": None}[how]
                 attempts.fail(session, one, "error", {"class": "Oops"}, wait)
             case "rescued":
-                self.world.engine.rescue(one.login.schema, one.job_id, one.token,
+                self.example.engine.rescue(one.login.schema, one.job_id, one.token,
                     cause="killed", retry_in=NOW, counted=False,
                 )  # fmt: skip
             case _:
                 wait = NOW if how == "back" else timedelta(seconds=20)
-                self.world.engine.unclaim(one.job_id, one.token, wait)
+                self.example.engine.unclaim(one.job_id, one.token, wait)
 
     @precondition(lambda self: self.claims and self.ending is None)
     @rule(which=ANY)
@@ -123,24 +123,24 @@ class KeyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs and self.ending is None)
     @rule(which=ANY)
     def cancel(self, which: int) -> None:
-        self.world.cancel(self.jobs[which % len(self.jobs)])
+        self.example.cancel(self.jobs[which % len(self.jobs)])
 
     @precondition(lambda self: self.jobs and self.ending is None)
     @rule(which=ANY, how=st.sampled_from(["job_retry(%s, NULL, 'exec', NULL, NULL, NULL)", "job_discard(%s, 'ana')"]))
     def settle(self, which: int, how: LiteralString) -> None:
-        self.world.rows(f"SELECT {how}", self.jobs[which % len(self.jobs)])
+        self.example.rows(f"SELECT {how}", self.jobs[which % len(self.jobs)])
 
     @precondition(lambda self: self.ending is None)
     @rule()
     def time_passes(self) -> None:
-        self.world.make_due()
-        self.world.rows("UPDATE turno.key_looks SET at = at - interval '1 hour'")
+        self.example.make_due()
+        self.example.rows("UPDATE turno.key_looks SET at = at - interval '1 hour'")
 
     @precondition(lambda self: self.ending is None)
     @rule()
     def tickets_are_lost_and_repaired(self) -> None:
-        self.world.rows("DELETE FROM turno.tickets WHERE state <> 'running'")
-        self.world.engine.repair(self.world.one.schema, "exec")
+        self.example.rows("DELETE FROM turno.tickets WHERE state <> 'running'")
+        self.example.engine.repair(self.example.one.schema, "exec")
 
     @invariant()
     def the_judge_finds_nothing(self) -> None:
@@ -167,15 +167,15 @@ class KeyMachine(RuleBasedStateMachine):
         for name, limits in RULES.items()
     ],
 )
-def test_any_order_of_calls_keeps_the_keys(world: ExampleInstallation, limits: tuple[int | None, int | None]) -> None:
-    login = world.handler_login()
-    sessions = [handler_session(world.logins, login, application="machine", kind=HandlerConnection) for _ in range(2)]
+def test_any_order_of_calls_keeps_the_keys(example: ExampleInstallation, limits: tuple[int | None, int | None]) -> None:
+    login = example.handler_login()
+    sessions = [handler_session(example.logins, login, application="machine", kind=HandlerConnection) for _ in range(2)]
 
-    with judge_of(world.url, world.one) as judge:
+    with judge_of(example.url, example.one) as judge:
 
-        class OfWorld(KeyMachine):
+        class OfExample(KeyMachine):
             def __init__(self) -> None:
-                super().__init__(world, judge, sessions)
+                super().__init__(example, judge, sessions)
                 self.limited(*limits)
 
         few: Any = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -184,9 +184,9 @@ def test_any_order_of_calls_keeps_the_keys(world: ExampleInstallation, limits: t
             suppress_health_check=few,
         )  # fmt: skip
         try:
-            run_state_machine_as_test(OfWorld, settings=bounded)
+            run_state_machine_as_test(OfExample, settings=bounded)
         finally:
             for session in sessions:
                 psycopg.Connection.close(session)
-            world.rows("UPDATE turno.handlers SET key_limit = NULL, key_rate = NULL, key_period = NULL")
-            world.rows("DELETE FROM turno.subscriptions")
+            example.rows("UPDATE turno.handlers SET key_limit = NULL, key_rate = NULL, key_period = NULL")
+            example.rows("DELETE FROM turno.subscriptions")

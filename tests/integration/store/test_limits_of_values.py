@@ -46,32 +46,32 @@ FIELDS = (
 
 
 @pytest.fixture
-def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
-    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+def session(example: ExampleInstallation) -> Iterator[HandlerConnection]:
+    session = handler_session(example.logins, example.handler_login(), application="test", kind=HandlerConnection)
     yield session
     psycopg.Connection.close(session)
 
 
 @pytest.fixture
-def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
+def running(example: ExampleInstallation, session: HandlerConnection) -> Claim:
     """A job at work in the session's open transaction."""
-    worker = world.engine.start_worker(backend="exec", host="here", pid=1)
-    claim = world.engine.claim_job(worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
+    worker = example.engine.start_worker(backend="exec", host="here", pid=1)
+    claim = example.engine.claim_job(worker, example.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
     assert claim is not None
     attempt_steps.start(session, claim, "here/1")
     attempt_steps.begin(session)
     return claim
 
 
-ODD_RESULT = {"text": 'quoted "so", \\ and {, }\n', "null": None, "names": ["NULL", "", "ñandú 🦤"]}
+FAULTY_RESULT = {"text": 'quoted "so", \\ and {, }\n', "null": None, "names": ["NULL", "", "ñandú 🦤"]}
 
 
 def test_a_completed_job_keeps_its_result_to_the_letter(
-    world: ExampleInstallation, session: HandlerConnection, running: Claim
+    example: ExampleInstallation, session: HandlerConnection, running: Claim
 ) -> None:
-    attempt_steps.complete(session, running, json.dumps(ODD_RESULT, ensure_ascii=False))
+    attempt_steps.complete(session, running, json.dumps(FAULTY_RESULT, ensure_ascii=False))
     psycopg.Connection.commit(session)
-    assert world.job(running.job_id)["result"] == ODD_RESULT
+    assert example.job(running.job_id)["result"] == FAULTY_RESULT
 
 
 ENQUEUED = {
@@ -93,24 +93,24 @@ ENQUEUED = {
 
 
 @pytest.mark.parametrize("case", ENQUEUED)
-def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleInstallation, case: str) -> None:
+def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(example: ExampleInstallation, case: str) -> None:
     value, limit = ENQUEUED[case]
     field = max(name for name in FIELDS if name in case)
     changed: dict[str, Any] = {field: "given"}
-    given = as_json([replace(world.new_job({"order_ids": [1]}), **changed)])
+    given = as_json([replace(example.new_job({"order_ids": [1]}), **changed)])
     given = given.replace('"given"', value if field == "payload" else json.dumps(value))
     with pytest.raises(LimitExceeded) as refused, named_refusals():
-        world.call(ENQUEUE, (given, None, None, None))
+        example.call(ENQUEUE, (given, None, None, None))
     assert str(refused.value) == limit
-    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert example.rows("SELECT 1 FROM turno.tickets") == []
 
 
-def test_ticket_enforces_its_limits(world: ExampleInstallation) -> None:
+def test_ticket_enforces_its_limits(example: ExampleInstallation) -> None:
     """Shared tables do not depend on the checks of a tenant's functions."""
-    job_id = world.enqueue({"order_ids": [1]})
+    job_id = example.enqueue({"order_ids": [1]})
     for column, value in {"queue": LONG, "type": LONG, "run_at": "-infinity"}.items():
         with pytest.raises(psycopg.errors.CheckViolation, match=column):
-            world.rows(f"UPDATE turno.tickets SET {column} = %s WHERE job_id = %s", value, job_id)  # noqa: S608
+            example.rows(f"UPDATE turno.tickets SET {column} = %s WHERE job_id = %s", value, job_id)  # noqa: S608
 
 
 Write = Callable[[HandlerConnection, Claim], object]
@@ -158,11 +158,11 @@ ERRORS: dict[str, Any] = {
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("retry_in", [NOW, None])
 def test_no_error_is_too_large_to_end_an_attempt(
-    world: ExampleInstallation, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
+    example: ExampleInstallation, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
 ) -> None:
     status = attempts.fail(session, running, "because " * 1000, ERRORS[error], retry_in)
     psycopg.Connection.commit(session)
-    job = world.job(running.job_id)
+    job = example.job(running.job_id)
     assert (job["status"], status) == (("pending",) * 2 if retry_in is not None else ("failed",) * 2)
     assert len(job["reason"]) == 1000
     assert job["reason"].endswith("…")
@@ -170,41 +170,41 @@ def test_no_error_is_too_large_to_end_an_attempt(
     assert len(job["error"]["class"]) <= 200
 
 
-def test_a_reason_for_cancelling_is_shortened(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    row = world.call("SELECT {}.job_cancel(%s, NULL, %s) AS verdict", (job_id, LONG))
+def test_a_reason_for_cancelling_is_shortened(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    row = example.call("SELECT {}.job_cancel(%s, NULL, %s) AS verdict", (job_id, LONG))
     assert row["verdict"] == "cancelled"
-    (told,) = world.rows("SELECT data ->> 'reason' AS reason FROM notifications")
-    assert world.job(job_id)["reason"] == told["reason"] == LONG[:999] + "…"
+    (told,) = example.rows("SELECT data ->> 'reason' AS reason FROM notifications")
+    assert example.job(job_id)["reason"] == told["reason"] == LONG[:999] + "…"
 
 
 def test_a_progress_message_is_shortened(
-    world: ExampleInstallation, session: HandlerConnection, running: Claim
+    example: ExampleInstallation, session: HandlerConnection, running: Claim
 ) -> None:
     attempts.progress(session, running, 1, 2, LONG)
     psycopg.Connection.commit(session)
-    (row,) = world.rows("SELECT message FROM background_job_progress")
+    (row,) = example.rows("SELECT message FROM background_job_progress")
     assert row["message"] == LONG[:999] + "…"
 
 
 def test_a_ledger_is_full_before_it_is_too_large_to_be_purged(
-    world: ExampleInstallation, session: HandlerConnection, running: Claim
+    example: ExampleInstallation, session: HandlerConnection, running: Claim
 ) -> None:
     attempts.progress(session, running, 1_000_000, 1_000_000, None)
     with pytest.raises(HandlerMisuse, match="room for a million items"):
         attempts.items(session, running, [item()], 1)
     psycopg.Connection.rollback(session)
-    assert world.rows("SELECT 1 FROM background_job_items") == []
+    assert example.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_submission_beyond_a_limit_names_the_field(world: ExampleInstallation) -> None:
+def test_submission_beyond_a_limit_names_the_field(example: ExampleInstallation) -> None:
     @contextmanager
     def connection() -> Iterator[psycopg.Connection[Any]]:
-        yield world.web
+        yield example.web
 
     dispatcher = Dispatcher(connection=connection, queue=RecordingQueue(), pending_limit=9)
     with pytest.raises(LimitExceeded, match="user has 1 to 255 characters"):
-        dispatcher.submit(world.one, NewJob.of(BatchInvoicing, {}, user_id="u" * 256))
+        dispatcher.submit(example.one, NewJob.of(BatchInvoicing, {}, user_id="u" * 256))
 
 
 def test_the_web_answers_a_broken_limit_with_the_field() -> None:
@@ -217,42 +217,44 @@ def test_the_web_answers_a_broken_limit_with_the_field() -> None:
 
 
 @contextmanager
-def refusing(world: ExampleInstallation, job_id: UUID, condition: str) -> Iterator[None]:
+def refusing(example: ExampleInstallation, job_id: UUID, condition: str) -> Iterator[None]:
     """Have the ticket of this job refuse rows against the condition: an unexpected limit."""
-    world.admin.execute(f"ALTER TABLE turno.tickets ADD CONSTRAINT odd CHECK (job_id <> '{job_id}' OR {condition})")
+    example.admin.execute(
+        f"ALTER TABLE turno.tickets ADD CONSTRAINT faulty CHECK (job_id <> '{job_id}' OR {condition})"
+    )
     yield
-    world.admin.execute("ALTER TABLE turno.tickets DROP CONSTRAINT odd")
+    example.admin.execute("ALTER TABLE turno.tickets DROP CONSTRAINT faulty")
 
 
 @contextmanager
-def engine_of(world: ExampleInstallation) -> Iterator[Engine]:
-    with Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine:
+def engine_of(example: ExampleInstallation) -> Iterator[Engine]:
+    with Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine:
         yield engine
 
 
-def test_unpromotable_ticket_blocks_no_ticket(world: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
+def test_unpromotable_ticket_blocks_no_ticket(example: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
-    bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
-    with refusing(world, bad, "state <> 'ready'"), engine_of(world) as engine, caplog.at_level(logging.WARNING):
-        world.make_due()
+    bad, *good = (example.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
+    with refusing(example, bad, "state <> 'ready'"), engine_of(example) as engine, caplog.at_level(logging.WARNING):
+        example.make_due()
         assert engine.promote(10) == 2
         assert engine.promote(10) == 0
     assert f"job {bad} of suc0001 was set aside" in caplog.text
-    states = {row["job_id"]: row["state"] for row in world.rows("SELECT job_id, state FROM turno.tickets")}
+    states = {row["job_id"]: row["state"] for row in example.rows("SELECT job_id, state FROM turno.tickets")}
     assert states == {bad: "review", good[0]: "ready", good[1]: "ready"}
 
 
-def test_ticket_refusing_every_change_blocks_no_other(world: ExampleInstallation) -> None:
+def test_ticket_refusing_every_change_blocks_no_other(example: ExampleInstallation) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
-    bad, good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(2))
-    world.make_due()
-    due = world.ticket(bad)
+    bad, good = (example.enqueue({"order_ids": [n]}, run_at=soon) for n in range(2))
+    example.make_due()
+    due = example.ticket(bad)
     assert due is not None
-    with refusing(world, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
-        assert world.engine.promote(10) == 1
+    with refusing(example, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
+        assert example.engine.promote(10) == 1
         claimed = claiming.claim(
-            world.engine,
-            world.engine.start_worker(backend="exec", host="here", pid=1),
+            example.engine,
+            example.engine.start_worker(backend="exec", host="here", pid=1),
             queues=["cold"],
             types=[("batch_invoicing", 1)],
             backend="exec",
@@ -262,37 +264,37 @@ def test_ticket_refusing_every_change_blocks_no_other(world: ExampleInstallation
 
 
 @pytest.mark.parametrize("way", ["move_unserved", "reroute"])
-def test_ticket_with_stuck_backend_blocks_no_other(world: ExampleInstallation, way: str) -> None:
-    bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
-    with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
+def test_ticket_with_stuck_backend_blocks_no_other(example: ExampleInstallation, way: str) -> None:
+    bad, good = (example.enqueue({"order_ids": [n]}) for n in range(2))
+    with refusing(example, bad, "backend <> 'pool' OR state <> 'ready'"):
         if way == "move_unserved":
-            world.engine.start_worker(backend="pool", host="here", pid=1)
-            moved = world.engine.move_unserved("pool", NOW)
+            example.engine.start_worker(backend="pool", host="here", pid=1)
+            moved = example.engine.move_unserved("pool", NOW)
         else:
-            with service_session(world.logins, world.logins.operator, application="test") as operator:
+            with service_session(example.logins, example.logins.operator, application="test") as operator:
                 moved = routing.reroute(operator, "pool")
     assert moved >= 1
-    first, second = world.ticket(good), world.ticket(bad)
+    first, second = example.ticket(good), example.ticket(bad)
     assert first is not None
     assert second is not None
     assert (first["backend"], first["state"]) == ("pool", "ready")
     assert second["state"] == "review"
 
 
-def test_inexpirable_job_blocks_no_job_of_its_tenant(world: ExampleInstallation) -> None:
+def test_inexpirable_job_blocks_no_job_of_its_tenant(example: ExampleInstallation) -> None:
     past = datetime.now(UTC) - timedelta(hours=1)
-    bad, good = (world.enqueue({"order_ids": [n]}, expires_at=past) for n in range(2))
-    table = f'"{world.one.schema}".background_jobs'
-    world.admin.execute(f"ALTER TABLE {table} ADD CONSTRAINT odd CHECK (id <> '{bad}' OR status <> 'cancelled')")
+    bad, good = (example.enqueue({"order_ids": [n]}, expires_at=past) for n in range(2))
+    table = f'"{example.one.schema}".background_jobs'
+    example.admin.execute(f"ALTER TABLE {table} ADD CONSTRAINT faulty CHECK (id <> '{bad}' OR status <> 'cancelled')")
     try:
-        assert world.engine.expire(world.one.schema) == 1
+        assert example.engine.expire(example.one.schema) == 1
     finally:
-        world.admin.execute(f"ALTER TABLE {table} DROP CONSTRAINT odd")
-    assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")
+        example.admin.execute(f"ALTER TABLE {table} DROP CONSTRAINT faulty")
+    assert (example.job(good)["reason"], example.job(bad)["status"]) == ("expired", "pending")
 
 
-def test_parked_ticket_has_a_readable_time(world: ExampleInstallation) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
-    with service_session(world.logins, world.logins.operator, application="test") as operator:
+def test_parked_ticket_has_a_readable_time(example: ExampleInstallation) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
+    example.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
+    with service_session(example.logins, example.logins.operator, application="test") as operator:
         assert operator.execute("SELECT oldest FROM ticket_counts").fetchall() == [(None,)]

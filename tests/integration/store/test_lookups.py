@@ -54,17 +54,17 @@ def tuples(session: psycopg.Connection[Any]) -> int:
 class Clerk:
     """Claims jobs and leads them through a life in one session, with kept plans."""
 
-    def __init__(self, world: ExampleInstallation, session: HandlerConnection) -> None:
-        self._world = world
+    def __init__(self, example: ExampleInstallation, session: HandlerConnection) -> None:
+        self._example = example
         self._session = session
-        self._worker = worker_here(world)
+        self._worker = worker_here(example)
 
     def reads(self, life: Life, size: int) -> int:
         """Return the number of entries and rows that the lives of these new jobs read."""
         for _ in range(size):
-            self._world.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
+            self._example.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
         claims = claiming.claim(
-            self._world.engine, self._worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="pool",
+            self._example.engine, self._worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="pool",
             slots=size,
         )  # fmt: skip
         assert len(claims) == size
@@ -77,29 +77,29 @@ class Clerk:
 
 
 @pytest.fixture
-def clerk(world: ExampleInstallation) -> Iterator[Clerk]:
-    world.backend = "pool"
-    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
-    yield Clerk(world, session)
+def clerk(example: ExampleInstallation) -> Iterator[Clerk]:
+    example.backend = "pool"
+    session = handler_session(example.logins, example.handler_login(), application="test", kind=HandlerConnection)
+    yield Clerk(example, session)
     psycopg.Connection.close(session)
 
 
 @pytest.mark.parametrize(("life", "size"), [(alone, 1), (together, 4)], ids=["alone", "together"])
 def test_life_of_a_job_reads_no_more_beside_many_jobs(
-    world: ExampleInstallation, clerk: Clerk, life: Life, size: int
+    example: ExampleInstallation, clerk: Clerk, life: Life, size: int
 ) -> None:
     # Plans are made where all has ended, as after a quiet night, and are kept; autovacuum would analyze the other
     # tables.
-    world.rows("ALTER TABLE background_jobs SET (autovacuum_enabled = off)")
-    world.rows(ENDED, OTHERS)
-    world.rows("VACUUM ANALYZE")
+    example.rows("ALTER TABLE background_jobs SET (autovacuum_enabled = off)")
+    example.rows(ENDED, OTHERS)
+    example.rows("VACUUM ANALYZE")
     by_itself = max(clerk.reads(life, size) for _ in range(3))
-    world.rows("UPDATE turno.tenants SET weight = 100")
+    example.rows("UPDATE turno.tenants SET weight = 100")
     for _ in range(OTHERS):
-        world.enqueue({"order_ids": [1]})
+        example.enqueue({"order_ids": [1]})
     beside_many = clerk.reads(life, size)
-    world.rows("UPDATE turno.tenants SET weight = 1")
-    world.rows("ALTER TABLE background_jobs RESET (autovacuum_enabled)")
+    example.rows("UPDATE turno.tenants SET weight = 1")
+    example.rows("ALTER TABLE background_jobs RESET (autovacuum_enabled)")
     assert beside_many < by_itself + OTHERS / 4
 
 
@@ -112,10 +112,10 @@ OF_TICKETS = {
 }  # fmt: skip
 
 
-def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) -> None:
+def test_no_plan_made_for_a_small_table_outlives_it(example: ExampleInstallation) -> None:
     """CREATE OR REPLACE forgets the settings of ALTER FUNCTION: a replacement must repeat them."""
-    for schema, functions in ((world.one.schema, TENANT.functions.keys() - SWEEPS), ("turno", OF_TICKETS)):
-        settled = world.rows(
+    for schema, functions in ((example.one.schema, TENANT.functions.keys() - SWEEPS), ("turno", OF_TICKETS)):
+        settled = example.rows(
             "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s) AND proname = ANY (%s)"
             " AND 'enable_seqscan=off' = ANY (proconfig)",
             schema,
@@ -124,15 +124,15 @@ def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) 
         assert {row["proname"] for row in settled} == set(functions)
 
 
-def test_tenant_of_a_role_is_found_without_a_scan(world: ExampleInstallation) -> None:
+def test_tenant_of_a_role_is_found_without_a_scan(example: ExampleInstallation) -> None:
     """Row-level security runs this for each statement about tickets."""
-    world.rows(
+    example.rows(
         "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)"
         " SELECT 'more' || n, (SELECT min(id) FROM turno.companies), 't_' || lpad(to_hex(n), 12, '0'),"
         " 'owner' || n, 'handler' || n, 'api' || n FROM generate_series(1, %s) AS n",
         OTHERS,
     )
-    with psycopg.connect(world.url) as session:
+    with psycopg.connect(example.url) as session:
         before = tuples(session)
-        assert session.execute("SELECT turno.tenant_of(%s)", [world.one.owner_role]).fetchone() == (world.one.id,)
+        assert session.execute("SELECT turno.tenant_of(%s)", [example.one.owner_role]).fetchone() == (example.one.id,)
         assert tuples(session) - before < OTHERS / 4

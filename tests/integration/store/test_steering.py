@@ -12,8 +12,8 @@ from psycopg import errors
 
 from tests.attempt_here import attempt, claim_here
 from tests.fakes import RecordingQueue
-from tests.misbehaving_handlers import Odd
-from tests.misdeeds.deed import DEEDS, OddPayload
+from tests.misbehaving_handlers import Faulty
+from tests.misdeeds.deed import DEEDS, FaultyPayload
 from turno.capabilities.audit.stored import list_audit
 from turno.capabilities.effects.command import set_doubt
 from turno.dispatch.across_tenants import command_across
@@ -41,21 +41,21 @@ CANCEL = OperatorCommand(name="cancel")
 
 
 @pytest.fixture
-def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.operator, application="turno-admin") as session:
+def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.operator, application="turno-admin") as session:
         yield session
 
 
 class Steering:
     """Commands across tenants in the test's own process; `queue` receives their hints."""
 
-    def __init__(self, world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
-        self.world, self.operator, self.queue = world, operator, RecordingQueue()
+    def __init__(self, example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+        self.example, self.operator, self.queue = example, operator, RecordingQueue()
 
     def run(self, command: OperatorCommand, wanted: JobsWanted | None = None, **more: Any) -> CommandReport:
         from contextlib import nullcontext  # noqa: PLC0415
 
-        with service_session(self.world.logins, self.world.logins.web, application="turno-cli") as web:
+        with service_session(self.example.logins, self.example.logins.web, application="turno-cli") as web:
             dispatcher = Dispatcher(connection=lambda: nullcontext(web), queue=self.queue, pending_limit=1)
             directory = Directory(lambda: nullcontext(web))
             return command_across(
@@ -68,14 +68,14 @@ class Steering:
 
 
 @pytest.fixture
-def steering(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> Steering:
-    return Steering(world, operator)
+def steering(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> Steering:
+    return Steering(example, operator)
 
 
-def failed(world: ExampleInstallation, tenant: Tenant | None = None) -> UUID:
+def failed(example: ExampleInstallation, tenant: Tenant | None = None) -> UUID:
     """A job that failed for good, as its handler's error has it."""
-    job_id = world.enqueue({"how": "permanent"}, handler=Odd, tenant=tenant)
-    assert attempt(world, job_id)["status"] == "failed"
+    job_id = example.enqueue({"how": "permanent"}, handler=Faulty, tenant=tenant)
+    assert attempt(example, job_id)["status"] == "failed"
     return job_id
 
 
@@ -83,25 +83,28 @@ def open_failures(operator: psycopg.Connection[Any]) -> int:
     return int(value_of(operator, "SELECT open_dead_letters FROM backlogs"))
 
 
-def statuses(world: ExampleInstallation, tenant: Tenant) -> list[str]:
-    return [row["status"] for row in world.rows("SELECT status FROM background_jobs ORDER BY id", tenant=tenant)]
+def statuses(example: ExampleInstallation, tenant: Tenant) -> list[str]:
+    return [row["status"] for row in example.rows("SELECT status FROM background_jobs ORDER BY id", tenant=tenant)]
 
 
-def everything(world: ExampleInstallation) -> list[Any]:
+def everything(example: ExampleInstallation) -> list[Any]:
     """All that a command could change, row for row."""
-    control = [world.rows(f"SELECT * FROM turno.{name} ORDER BY 1") for name in ("tickets", "dead_letters", "outcomes")]  # noqa: S608
+    control = [
+        example.rows(f"SELECT * FROM turno.{name} ORDER BY 1")  # noqa: S608
+        for name in ("tickets", "dead_letters", "outcomes")
+    ]
     own = [
-        world.rows(f"SELECT * FROM {name} ORDER BY 1", tenant=tenant)  # noqa: S608
-        for tenant in world.tenants.values()
+        example.rows(f"SELECT * FROM {name} ORDER BY 1", tenant=tenant)  # noqa: S608
+        for tenant in example.tenants.values()
         for name in ("background_jobs", "background_jobs_dead_letter", "background_job_events", "notifications")
     ]
-    return [control, own, world.rows("SELECT * FROM turno.operator_audit")]
+    return [control, own, example.rows("SELECT * FROM turno.operator_audit")]
 
 
-def half_done(world: ExampleInstallation, tenant: Tenant | None = None, *, number: int = 3) -> UUID:
+def half_done(example: ExampleInstallation, tenant: Tenant | None = None, *, number: int = 3) -> UUID:
     """A batch of which two items failed."""
-    job_id = world.enqueue({"how": "items", "number": number, "text": "0,1"}, handler=Odd, tenant=tenant)
-    assert attempt(world, job_id)["status"] == "completed"
+    job_id = example.enqueue({"how": "items", "number": number, "text": "0,1"}, handler=Faulty, tenant=tenant)
+    assert attempt(example, job_id)["status"] == "completed"
     return job_id
 
 
@@ -109,7 +112,7 @@ def half_done(world: ExampleInstallation, tenant: Tenant | None = None, *, numbe
 def plain_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches write nothing, so that they may follow each other."""
 
-    def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    def items(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
         for step in job.each(range(payload.number)):
             with step:
                 if str(step.value) in payload.text.split(","):
@@ -120,9 +123,13 @@ def plain_items(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("plain_items")
-def test_failed_items_are_found_grouped_and_retried(world: ExampleInstallation, steering: Steering) -> None:
-    jobs = [half_done(world, world.one), half_done(world, world.other), half_done(world, world.other, number=2)]
-    dead, good = failed(world, world.one), half_done(world, world.one)
+def test_failed_items_are_found_grouped_and_retried(example: ExampleInstallation, steering: Steering) -> None:
+    jobs = [
+        half_done(example, example.one),
+        half_done(example, example.other),
+        half_done(example, example.other, number=2),
+    ]
+    dead, good = failed(example, example.one), half_done(example, example.one)
     steering.run(DISCARD, JobsWanted(outcomes=FAILURES, until=datetime.now(UTC) + timedelta(hours=1)), after=dead)
     operator = steering.operator
     assert good not in [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))]
@@ -140,23 +147,23 @@ def test_failed_items_are_found_grouped_and_retried(world: ExampleInstallation, 
             ("ValueError: item # is bad", 3, 6, 2),
             ("PermanentFailure: never again", 1, 0, 1),
         ]
-        world.engine.execute("SELECT fold_dead_letter_counts()")
+        example.engine.execute("SELECT fold_dead_letter_counts()")
     by_tenant = group_jobs(operator, JobsWanted(outcomes=("nothing_done",), waiting=True), "tenant")
-    assert [(row["name"], row["jobs"]) for row in by_tenant] == [(world.other.slug, 1)]
+    assert [(row["name"], row["jobs"]) for row in by_tenant] == [(example.other.slug, 1)]
     only_items = JobsWanted(outcomes=("completed_with_failures", "nothing_done"))
     for dry_run in (True, False):
         report = steering.run(RETRY, only_items, dry_run=dry_run)
         assert (report.changed, report.of_items, report.items) == ({"accepted": 3}, 3, 6)
-        assert report.tenants == {world.one.slug: 1, world.other.slug: 2}
+        assert report.tenants == {example.one.slug: 1, example.other.slug: 2}
     assert steering.run(RETRY, only_items).changed.total() == 0
     assert [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))] == [dead]
 
 
 def test_failures_are_found_and_grouped_over_all_tenants(
-    world: ExampleInstallation, operator: psycopg.Connection[Any]
+    example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
-    jobs = [failed(world, world.one), failed(world, world.other), failed(world, world.other)]
-    waiting = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
+    jobs = [failed(example, example.one), failed(example, example.other), failed(example, example.other)]
+    waiting = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.one)
     found = find_jobs(operator, JobsWanted(statuses=("failed",)))
     assert [(row["job_id"], row["tenant"]) for row in found] == [
         (jobs[2], "suc0002"), (jobs[1], "suc0002"), (jobs[0], "suc0001")
@@ -174,12 +181,12 @@ def test_failures_are_found_and_grouped_over_all_tenants(
     assert seen == [row["job_id"] for row in everybody]
 
 
-def test_groups_count_failures_of_any_time(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+def test_groups_count_failures_of_any_time(example: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     moments = [midnight - timedelta(hours=7 * back) for back in range(12)]
     for number, at in enumerate(moments):
-        tenant = world.one if number % 3 else world.other
-        world.rows(
+        tenant = example.one if number % 3 else example.other
+        example.rows(
             "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)"
             " VALUES (gen_random_uuid(), %s, 'import', %s, %s)",
             tenant.id, f"Refused: {'yz'[number % 2]}", at,
@@ -208,28 +215,30 @@ def test_groups_count_failures_of_any_time(world: ExampleInstallation, operator:
         assert open_failures(operator) == len(find_jobs(operator, JobsWanted(waiting=True), limit=100))
 
     all_exact()
-    assert world.engine.value("SELECT fold_dead_letter_counts()") == 12
+    assert example.engine.value("SELECT fold_dead_letter_counts()") == 12
     all_exact()
-    world.rows("UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE died_at = %s", moments[0])
-    world.rows(
+    example.rows(
+        "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE died_at = %s", moments[0]
+    )
+    example.rows(
         "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'discarded' WHERE died_at = %s", moments[5]
     )
     all_exact()
-    assert world.engine.value("SELECT fold_dead_letter_counts()") == 2
+    assert example.engine.value("SELECT fold_dead_letter_counts()") == 2
     all_exact()
-    world.rows("DELETE FROM turno.dead_letters WHERE died_at <= %s OR closed_at IS NOT NULL", moments[8])
+    example.rows("DELETE FROM turno.dead_letters WHERE died_at <= %s OR closed_at IS NOT NULL", moments[8])
     all_exact()
-    world.engine.execute("SELECT fold_dead_letter_counts()")
+    example.engine.execute("SELECT fold_dead_letter_counts()")
     all_exact()
-    world.rows("DELETE FROM turno.dead_letters")
-    world.engine.execute("SELECT fold_dead_letter_counts()")
-    assert world.rows("SELECT * FROM turno.dead_letter_counts") == []
+    example.rows("DELETE FROM turno.dead_letters")
+    example.engine.execute("SELECT fold_dead_letter_counts()")
+    assert example.rows("SELECT * FROM turno.dead_letter_counts") == []
 
 
 @pytest.mark.parametrize(
     ("narrowed", "count"),
     [
-        ({"types": ("odd",)}, 2),
+        ({"types": ("faulty",)}, 2),
         ({"types": ("other",)}, 0),
         ({"tenants": ("suc0002",)}, 1),
         ({"companies": ("northwind",)}, 2),
@@ -243,33 +252,33 @@ def test_groups_count_failures_of_any_time(world: ExampleInstallation, operator:
     ],
 )
 def test_a_filter_narrows_the_list_and_every_command(steering: Steering, narrowed: dict[str, Any], count: int) -> None:
-    for tenant in (steering.world.one, steering.world.other):
-        failed(steering.world, tenant)
+    for tenant in (steering.example.one, steering.example.other):
+        failed(steering.example, tenant)
     wanted = JobsWanted(statuses=("failed",), **narrowed)
     assert len(find_jobs(steering.operator, wanted)) == count
     assert steering.run(RETRY, wanted, dry_run=True).changed.total() == count
 
 
-def test_error_group_omits_variable_and_tenant_parts(world: ExampleInstallation) -> None:
+def test_error_group_omits_variable_and_tenant_parts(example: ExampleInstallation) -> None:
     told = """Customer 'Juan' <juan@x.example> owes 12.50 of 2026-11-22T10:00 in 0192d3a4-5b6c-7d8e-9f01-23456789abcd
 second line"""
-    (row,) = world.rows(
+    (row,) = example.rows(
         "SELECT turno.error_group(jsonb_build_object('class', 'Boom', 'message', %s::text)) AS name", told
     )
     assert row["name"] == "Boom: Customer … … owes # of #T# in #"
-    (row,) = world.rows(
+    (row,) = example.rows(
         "SELECT turno.error_group(jsonb_build_object('class', repeat('x', 300), 'message', '')) AS name"
     )
     assert row["name"] == "x" * 100
 
 
 def test_retry_across_tenants_is_counted_hinted_and_audited(steering: Steering) -> None:
-    world = steering.world
-    for tenant in (world.one, world.other, world.other):
-        failed(world, tenant)
+    example = steering.example
+    for tenant in (example.one, example.other, example.other):
+        failed(example, tenant)
     report = steering.run(RETRY)
     assert (dict(report.changed), dict(report.tenants)) == ({"accepted": 3}, {"suc0001": 1, "suc0002": 2})
-    assert statuses(world, world.other) == ["failed", "failed", "pending", "pending"]
+    assert statuses(example, example.other) == ["failed", "failed", "pending", "pending"]
     assert sorted(ref.tenant for ref in steering.queue.offered) == ["suc0001", "suc0002", "suc0002"]
     assert steering.audit() == [("eva", "retry", "suc0001", 1), ("eva", "retry", "suc0002", 2)]
     # Again there is nothing left, and nothing is on record.
@@ -292,13 +301,13 @@ def test_retry_across_tenants_is_counted_hinted_and_audited(steering: Steering) 
     ids=lambda command: command.name,
 )
 def test_dry_run_counts_the_later_changes(steering: Steering, command: OperatorCommand) -> None:
-    world = steering.world
-    for tenant in (world.one, world.other):
-        failed(world, tenant)
-        world.enqueue({"how": "ok"}, handler=Odd, tenant=tenant)
-    before = everything(world)
+    example = steering.example
+    for tenant in (example.one, example.other):
+        failed(example, tenant)
+        example.enqueue({"how": "ok"}, handler=Faulty, tenant=tenant)
+    before = everything(example)
     tried = steering.run(command, dry_run=True)
-    assert everything(world) == before
+    assert everything(example) == before
     assert not steering.queue.offered
     done = steering.run(command)
     assert done.changed == tried.changed
@@ -307,70 +316,73 @@ def test_dry_run_counts_the_later_changes(steering: Steering, command: OperatorC
 
 
 def test_an_operator_of_one_company_changes_nothing_of_another(steering: Steering) -> None:
-    failed(steering.world)
-    steering.world.enqueue({"how": "ok"}, handler=Odd)
-    before = everything(steering.world)
+    failed(steering.example)
+    steering.example.enqueue({"how": "ok"}, handler=Faulty)
+    before = everything(steering.example)
     foreign = JobsWanted(companies=("umbrella",))
     for command in (RETRY, DISCARD, CANCEL):
         assert steering.run(command, foreign).changed.total() == 0
     assert not set_tenant(steering.operator, "suc0001", {"weight": 3}, by="eva", companies=("umbrella",))
-    assert everything(steering.world) == before
+    assert everything(steering.example) == before
 
 
 def test_claimed_job_keeps_its_place_with_a_named_refusal(steering: Steering) -> None:
-    world = steering.world
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    claim_here(world, job_id)
-    before = everything(world)
-    with service_session(world.logins, world.logins.web, application="turno-cli") as web, as_api(web, world.one) as api:
+    example = steering.example
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
+    claim_here(example, job_id)
+    before = everything(example)
+    with (
+        service_session(example.logins, example.logins.web, application="turno-cli") as web,
+        as_api(web, example.one) as api,
+    ):
         asked = "SELECT verdict FROM jobs_command(%s, %s, 'eva', 'pool', 0::smallint, NULL, NULL, NULL, NULL, NULL)"
         for command in ("reprioritise", "reschedule"):
             assert api.execute(asked, (command, [job_id])).fetchall() == [{"verdict": "running"}]
-    assert everything(world) == before
+    assert everything(example) == before
 
 
 def test_a_job_that_waits_for_a_person_is_not_run_by_the_clock(steering: Steering) -> None:
-    world = steering.world
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    world.rows("UPDATE background_jobs SET run_at = 'infinity'", tenant=world.one)
-    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
+    example = steering.example
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
+    example.rows("UPDATE background_jobs SET run_at = 'infinity'", tenant=example.one)
+    example.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
     report = steering.run(OperatorCommand(name="reschedule"))
     assert (report.changed.total(), dict(report.refused)) == (0, {"needs review": 1})
 
 
 def test_a_job_is_run_now_or_later_and_the_ticket_follows(steering: Steering) -> None:
-    world = steering.world
+    example = steering.example
     later = datetime.now(UTC) + timedelta(hours=1)
-    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     ticket = "SELECT state, priority, run_at FROM turno.tickets"
     assert steering.run(OperatorCommand(name="reschedule", run_at=later)).changed == {"changed": 1}
-    assert world.rows(ticket) == [{"state": "scheduled", "priority": 1, "run_at": later}]
+    assert example.rows(ticket) == [{"state": "scheduled", "priority": 1, "run_at": later}]
     assert steering.run(OperatorCommand(name="reschedule", run_at=later)).skipped == {"unchanged": 1}
     assert steering.run(OperatorCommand(name="reprioritise", priority=Priority.URGENT)).changed == {"changed": 1}
     assert steering.run(OperatorCommand(name="reschedule")).changed == {"changed": 1}
-    (row,) = world.rows(ticket)
+    (row,) = example.rows(ticket)
     assert (row["state"], row["priority"]) == ("ready", 0)
-    assert attempt(world, job_id)["status"] == "completed"
+    assert attempt(example, job_id)["status"] == "completed"
 
 
 def test_discarded_dead_letter_is_purged_with_its_job(steering: Steering) -> None:
-    world = steering.world
-    kept, job_id = failed(world), failed(world)
+    example = steering.example
+    kept, job_id = failed(example), failed(example)
     wanted = JobsWanted(until=datetime.now(UTC) + timedelta(hours=1))
-    world.rows("UPDATE turno.dead_letters SET error = 'Other' WHERE job_id = %s", job_id)
+    example.rows("UPDATE turno.dead_letters SET error = 'Other' WHERE job_id = %s", job_id)
     assert steering.run(DISCARD, JobsWanted(error="Other")).changed == {"discarded": 1}
     assert steering.run(DISCARD, JobsWanted(error="Other")).changed.total() == 0
     assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [kept]
-    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'", tenant=world.one)
-    world.engine.execute(f"SELECT {world.one.schema}.job_purge('30 days', 10)".encode())
+    example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'", tenant=example.one)
+    example.engine.execute(f"SELECT {example.one.schema}.job_purge('30 days', 10)".encode())
     assert [row["job_id"] for row in find_jobs(steering.operator, wanted)] == [kept]
 
 
 def test_locked_job_is_skipped_and_the_rest_continue(steering: Steering) -> None:
-    world = steering.world
-    locked, free = failed(world), failed(world)
-    with psycopg.connect(world.url) as other:
-        other.execute(f"SELECT FROM {world.one.schema}.background_jobs WHERE id = '{locked}' FOR UPDATE".encode())
+    example = steering.example
+    locked, free = failed(example), failed(example)
+    with psycopg.connect(example.url) as other:
+        other.execute(f"SELECT FROM {example.one.schema}.background_jobs WHERE id = '{locked}' FOR UPDATE".encode())
         report = steering.run(RETRY)
     assert (dict(report.changed), dict(report.refused)) == ({"accepted": 1}, {"locked": 1})
     assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [locked]
@@ -378,31 +390,33 @@ def test_locked_job_is_skipped_and_the_rest_continue(steering: Steering) -> None
 
 
 def test_trouble_of_a_tenant_is_reported_and_stops_no_tenant(steering: Steering) -> None:
-    world = steering.world
-    for tenant in (world.one, world.other):
-        failed(world, tenant)
+    example = steering.example
+    for tenant in (example.one, example.other):
+        failed(example, tenant)
     rename = "ALTER FUNCTION {}.jobs_command RENAME TO {}"
-    world.rows(rename.format(world.one.schema, "jobs_command_gone"))
+    example.rows(rename.format(example.one.schema, "jobs_command_gone"))
     try:
         report = steering.run(RETRY)
     finally:
-        world.rows(f"ALTER FUNCTION {world.one.schema}.jobs_command_gone RENAME TO jobs_command")
+        example.rows(f"ALTER FUNCTION {example.one.schema}.jobs_command_gone RENAME TO jobs_command")
     assert list(report.troubles) == ["suc0001"]
     assert dict(report.tenants) == {"suc0002": 1}
 
 
-def test_a_locked_tenant_stops_no_doubt_of_another(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_tenant_stops_no_doubt_of_another(
+    example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("turno.tenancy.schema_migrations.locks.LOCK_TIMEOUT", "100ms")
-    with psycopg.connect(world.url) as locking:
-        locking.execute(f'LOCK TABLE "{world.one.schema}".external_doubt')
-        found = set_doubt(world.admin, None, doubt=True)
+    with psycopg.connect(example.url) as locking:
+        locking.execute(f'LOCK TABLE "{example.one.schema}".external_doubt')
+        found = set_doubt(example.admin, None, doubt=True)
     assert (found.changed, list(found.troubles)) == (["suc0002"], ["suc0001"])
-    assert set_doubt(world.admin, None, doubt=False).changed == ["suc0001", "suc0002"]
+    assert set_doubt(example.admin, None, doubt=False).changed == ["suc0001", "suc0002"]
 
 
 def test_limited_command_returns_where_to_continue(steering: Steering) -> None:
     for _ in range(3):
-        failed(steering.world)
+        failed(steering.example)
     first = steering.run(RETRY, dry_run=True, limit=2)
     assert (first.changed.total(), first.next_cursor is not None) == (2, True)
     second = steering.run(RETRY, dry_run=True, limit=2, after=first.next_cursor)
@@ -433,4 +447,4 @@ def test_a_value_that_cannot_be_is_refused(operator: psycopg.Connection[Any]) ->
     with pytest.raises(ValueError, match="expected some of"):
         set_tenant(operator, "suc0001", {"slug": "x"}, by="eva")
     with pytest.raises(ValueError, match="expected some of"):
-        set_type(operator, "odd", {}, by="eva")
+        set_type(operator, "faulty", {}, by="eva")

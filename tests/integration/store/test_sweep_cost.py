@@ -21,29 +21,29 @@ FROM generate_series(1, %s) AS n
 
 
 @pytest.fixture(autouse=True)
-def nothing_decided(world: ExampleInstallation) -> Iterator[None]:
-    world.backend = "pool"
+def nothing_decided(example: ExampleInstallation) -> Iterator[None]:
+    example.backend = "pool"
     yield
-    world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
-    world.rows("DELETE FROM turno.job_types")
+    example.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
+    example.rows("DELETE FROM turno.job_types")
 
 
-def offered(world: ExampleInstallation, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
+def offered(example: ExampleInstallation, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
     return len(
-        world.engine.unclaimed(backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit)
+        example.engine.unclaimed(backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit)
     )
 
 
-def wait(world: ExampleInstallation, count: int = 1, **options: Any) -> None:
+def wait(example: ExampleInstallation, count: int = 1, **options: Any) -> None:
     for _ in range(count):
-        world.enqueue({"order_ids": [1]}, **options)
-    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 minutes'")
+        example.enqueue({"order_ids": [1]}, **options)
+    example.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 minutes'")
 
 
-def run_one(world: ExampleInstallation) -> None:
-    worker = world.engine.start_worker(backend="pool", host="here", pid=1)
-    job_id = world.enqueue({"order_ids": [1]})
-    assert world.engine.claim_job(worker, job_id, types=KNOWN)
+def run_one(example: ExampleInstallation) -> None:
+    worker = example.engine.start_worker(backend="pool", host="here", pid=1)
+    job_id = example.enqueue({"order_ids": [1]})
+    assert example.engine.claim_job(worker, job_id, types=KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -71,36 +71,36 @@ def run_one(world: ExampleInstallation) -> None:
         "not for long",
     ],
 )
-def test_unserved_job_is_not_offered(world: ExampleInstallation, decision: str) -> None:
-    run_one(world)
-    wait(world, 2)
-    assert offered(world) == 2
-    world.rows(decision.encode())
-    assert offered(world) == 0
+def test_unserved_job_is_not_offered(example: ExampleInstallation, decision: str) -> None:
+    run_one(example)
+    wait(example, 2)
+    assert offered(example) == 2
+    example.rows(decision.encode())
+    assert offered(example) == 0
 
 
-def test_paused_or_capped_jobs_hide_no_job(world: ExampleInstallation) -> None:
-    run_one(world)
-    wait(world, 3)
-    wait(world, 2, tenant=world.other)
-    world.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
-    assert offered(world) == 2
-    assert offered(world, limit=1) == 1
-    assert offered(world, waiting_for=timedelta(hours=1)) == 0
+def test_paused_or_capped_jobs_hide_no_job(example: ExampleInstallation) -> None:
+    run_one(example)
+    wait(example, 3)
+    wait(example, 2, tenant=example.other)
+    example.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
+    assert offered(example) == 2
+    assert offered(example, limit=1) == 1
+    assert offered(example, waiting_for=timedelta(hours=1)) == 0
 
 
 @pytest.mark.parametrize(
     "look",
     [
-        lambda world: world.engine.move_unserved("pool", AT_ONCE),
-        lambda world: offered(world, limit=1),
-        lambda world: sum(one.waiting for one in world.engine.unserved(AT_ONCE)),
+        lambda example: example.engine.move_unserved("pool", AT_ONCE),
+        lambda example: offered(example, limit=1),
+        lambda example: sum(one.waiting for one in example.engine.unserved(AT_ONCE)),
     ],
     ids=["move_unserved", "offer", "unserved"],
 )
-def test_sweep_reads_no_waiting_jobs(world: ExampleInstallation, look: Callable[[ExampleInstallation], int]) -> None:
-    world.engine.start_worker(backend="pool", host="here", pid=1, types=KNOWN)
-    world.rows(FILL, world.one.id, "batch_invoicing", "ready", MANY)
+def test_sweep_reads_no_waiting_jobs(example: ExampleInstallation, look: Callable[[ExampleInstallation], int]) -> None:
+    example.engine.start_worker(backend="pool", host="here", pid=1, types=KNOWN)
+    example.rows(FILL, example.one.id, "batch_invoicing", "ready", MANY)
     read = "SELECT sum(pg_stat_get_xact_tuples_returned(i::regclass)) AS n FROM unnest(%s::text[]) AS i"
     relations = [
         "turno.tickets",
@@ -109,18 +109,18 @@ def test_sweep_reads_no_waiting_jobs(world: ExampleInstallation, look: Callable[
         "turno.tickets_due",
         "turno.tickets_running",
     ]
-    with world.engine.transaction():
-        look(world)
-        row = world.engine.execute(read, [relations]).fetchone()
+    with example.engine.transaction():
+        look(example)
+        row = example.engine.execute(read, [relations]).fetchone()
     assert row is not None
     assert row[0] < 200
 
 
-def test_due_jobs_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
-    world.rows(FILL, world.one.id, "batch_invoicing", "scheduled", 2_000)
-    job_id = world.enqueue({"order_ids": [1]}, tenant=world.other, run_at=datetime.now(UTC) + timedelta(hours=1))
-    world.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)
-    worker = world.engine.start_worker(backend="pool", host="here", pid=1)
+def test_due_jobs_of_a_tenant_delay_no_tenant(example: ExampleInstallation) -> None:
+    example.rows(FILL, example.one.id, "batch_invoicing", "scheduled", 2_000)
+    job_id = example.enqueue({"order_ids": [1]}, tenant=example.other, run_at=datetime.now(UTC) + timedelta(hours=1))
+    example.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)
+    worker = example.engine.start_worker(backend="pool", host="here", pid=1)
     claimer = claiming.claimer(queues=["cold"], types=KNOWN, backend="pool")
-    claims = [claim for _ in range(2) for (claim,) in claimer.claim(world.engine, worker, slots=1)]
+    claims = [claim for _ in range(2) for (claim,) in claimer.claim(example.engine, worker, slots=1)]
     assert job_id in {claim.job_id for claim in claims}

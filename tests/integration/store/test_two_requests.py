@@ -17,13 +17,13 @@ Parameters = tuple[Any, ...]
 
 
 @pytest.fixture
-def second(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
-    with service_session(world.logins, world.logins.web, application="second") as session:
+def second(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(example.logins, example.logins.web, application="second") as session:
         yield session
 
 
 def one_after_the_other(
-    world: ExampleInstallation,
+    example: ExampleInstallation,
     second: psycopg.Connection[Any],
     statement: LiteralString,
     first: Parameters,
@@ -31,70 +31,72 @@ def one_after_the_other(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Ask twice, the second time while the first one's transaction is still open."""
     with ThreadPoolExecutor(1) as threads:
-        with as_api(world.web, world.one) as cursor:
-            cursor.execute(of(world, statement), first)
+        with as_api(example.web, example.one) as cursor:
+            cursor.execute(of(example, statement), first)
             one = cursor.fetchone()
             assert one is not None
-            other = threads.submit(call_as_api, second, world.one, statement, then)
-            assert wait_until(lambda: other.done() or waits(world), within=20)
+            other = threads.submit(call_as_api, second, example.one, statement, then)
+            assert wait_until(lambda: other.done() or waits(example), within=20)
         return one, other.result(timeout=20)
 
 
-def of(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
-    return sql.SQL(statement).format(sql.Identifier(world.one.schema))
+def of(example: ExampleInstallation, statement: LiteralString) -> sql.Composed:
+    return sql.SQL(statement).format(sql.Identifier(example.one.schema))
 
 
-def waits(world: ExampleInstallation) -> bool:
+def waits(example: ExampleInstallation) -> bool:
     query = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
-    return world.admin.execute(query).rowcount == 1
+    return example.admin.execute(query).rowcount == 1
 
 
 def test_the_second_of_two_submissions_counts_the_first(
-    world: ExampleInstallation, second: psycopg.Connection[Any]
+    example: ExampleInstallation, second: psycopg.Connection[Any]
 ) -> None:
-    new = submission(world.new_job({"order_ids": [1]}), pending_limit=1)
-    one, other = one_after_the_other(world, second, ENQUEUE, new, new)
+    new = submission(example.new_job({"order_ids": [1]}), pending_limit=1)
+    one, other = one_after_the_other(example, second, ENQUEUE, new, new)
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
 def test_the_second_of_two_retries_counts_the_first(
-    world: ExampleInstallation, second: psycopg.Connection[Any]
+    example: ExampleInstallation, second: psycopg.Connection[Any]
 ) -> None:
-    made = [world.enqueue({"order_ids": [number]}) for number in (1, 2)]
+    made = [example.enqueue({"order_ids": [number]}) for number in (1, 2)]
     for job_id in made:
-        world.cancel(job_id)
+        example.cancel(job_id)
     retries = [(job_id, "ana", "exec", None, 1, None) for job_id in made]
-    one, other = one_after_the_other(world, second, RETRY, *retries)
+    one, other = one_after_the_other(example, second, RETRY, *retries)
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
-def test_another_user_s_submission_does_not_wait(world: ExampleInstallation, second: psycopg.Connection[Any]) -> None:
+def test_another_user_s_submission_does_not_wait(example: ExampleInstallation, second: psycopg.Connection[Any]) -> None:
     mine, theirs = (
-        submission(world.new_job({"order_ids": [1]}, user_id=user), pending_limit=1) for user in ("ana", "ben")
+        submission(example.new_job({"order_ids": [1]}, user_id=user), pending_limit=1) for user in ("ana", "ben")
     )
-    with as_api(world.web, world.one) as cursor:
-        cursor.execute(of(world, ENQUEUE), mine)
+    with as_api(example.web, example.one) as cursor:
+        cursor.execute(of(example, ENQUEUE), mine)
         second.execute("SET lock_timeout = '2s'")
-        assert call_as_api(second, world.one, ENQUEUE, theirs)["verdict"] == "accepted"
+        assert call_as_api(second, example.one, ENQUEUE, theirs)["verdict"] == "accepted"
 
 
 @pytest.mark.parametrize(("order", "verdict"), [(1, "replayed"), (2, "conflict")], ids=["same body", "another body"])
 def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
-    world: ExampleInstallation, second: psycopg.Connection[Any], order: int, verdict: str
+    example: ExampleInstallation, second: psycopg.Connection[Any], order: int, verdict: str
 ) -> None:
-    first, then = (submission(world.new_job({"order_ids": [number]}, idempotency_key="once")) for number in (1, order))
-    one, other = one_after_the_other(world, second, ENQUEUE, first, then)
+    first, then = (
+        submission(example.new_job({"order_ids": [number]}, idempotency_key="once")) for number in (1, order)
+    )
+    one, other = one_after_the_other(example, second, ENQUEUE, first, then)
     assert one["verdict"] == "accepted"
     assert (other["job_id"], other["verdict"]) == (one["job_id"], verdict)
 
 
 def test_the_second_of_two_retries_finds_the_first_one_s_job(
-    world: ExampleInstallation, second: psycopg.Connection[Any]
+    example: ExampleInstallation, second: psycopg.Connection[Any]
 ) -> None:
-    job_id = world.enqueue({"order_ids": [1]})
-    world.cancel(job_id)
+    job_id = example.enqueue({"order_ids": [1]})
+    example.cancel(job_id)
     again = (job_id, "ana", "exec", None, None, None)
-    one, other = one_after_the_other(world, second, RETRY, again, again)
+    one, other = one_after_the_other(example, second, RETRY, again, again)
     assert one["verdict"] == "accepted"
     assert (other["job_id"], other["verdict"]) == (one["job_id"], "replayed")
-    assert len(world.rows("SELECT 1 FROM background_jobs WHERE parent_id = %s", job_id)) == 1
+    assert len(example.rows("SELECT 1 FROM background_jobs WHERE parent_id = %s", job_id)) == 1

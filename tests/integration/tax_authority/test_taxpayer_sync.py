@@ -24,8 +24,8 @@ from turno.testing.build import FOREVER
 
 
 @pytest.fixture
-def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
-    with fiscal_branch(world) as branch:
+def branch(example: ExampleInstallation) -> Iterator[FiscalBranch]:
+    with fiscal_branch(example) as branch:
         yield branch
 
 
@@ -44,7 +44,7 @@ def test_invoices_are_authorised_in_the_order_of_their_numbers(branch: FiscalBra
     assert [item["ref"] for item in branch.items(job["id"])] == [
         f"B 00001-{one.number:08}: CAE {one.cae}" for one in granted
     ]
-    (kept,) = branch.world.rows("SELECT cae_expires_on FROM invoices WHERE number = 1")
+    (kept,) = branch.example.rows("SELECT cae_expires_on FROM invoices WHERE number = 1")
     assert kept["cae_expires_on"] == granted[0].expires_on
     again = branch.attempt(branch.enqueue(*ids))
     assert (again["result"]["done"], len(branch.granted())) == (3, 3)
@@ -70,7 +70,7 @@ def test_refused_invoice_blocks_later_ones_until_corrected(branch: FiscalBranch)
     (first, why), (second, _) = refusals(branch, job)
     assert (first, second, "10243" in why) == ("NotAuthorised", "EarlierMissing", True)
     branch.set_condition("final_consumer")
-    mended = branch.attempt(branch.world.retry(job["id"])["job_id"])
+    mended = branch.attempt(branch.example.retry(job["id"])["job_id"])
     assert (mended["result"]["done"], len(branch.granted())) == (2, 2)
 
 
@@ -102,12 +102,12 @@ def test_unanswered_request_is_sent_again_after_its_limit(branch: FiscalBranch) 
 def test_other_voucher_under_our_number_waits_for_person(branch: FiscalBranch) -> None:
     ids = branch.invoices(2)
     branch.attempt(branch.enqueue(ids[0]))
-    branch.world.rows(
+    branch.example.rows(
         "UPDATE invoices SET cae = NULL, cae_expires_on = NULL, authorised_at = NULL,"
         " net_total = 200, iva_total = 42, total = 242 WHERE id = %s",
         ids[0],
     )
-    branch.world.rows("DELETE FROM external_effects")
+    branch.example.rows("DELETE FROM external_effects")
     job = branch.attempt(branch.enqueue(*ids))
     assert (job["status"], job["error"]["class"]) == ("pending", "EffectInDoubt")
     job = branch.attempt(job["id"])
@@ -132,30 +132,30 @@ def test_authority_outage_counts_no_attempt_and_no_call(branch: FiscalBranch) ->
     branch.stub.faults.set("*", "unavailable")
     job = branch.enqueue(first)
     for times in (1, 2, 3):
-        branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
+        branch.example.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
         waiting = branch.attempt(job)
         assert (waiting["status"], waiting["errors"], waiting["reason"]) == ("pending", 0, "rescheduled by its handler")
-        (outage,) = branch.world.rows("SELECT service, failures FROM tax_authority_outages")
+        (outage,) = branch.example.rows("SELECT service, failures FROM tax_authority_outages")
         assert (outage["service"], outage["failures"]) == ("wsfe", times)
         assert waiting["run_at"] > datetime.now(UTC) + timedelta(seconds=5)
     asked = branch.stub.faults.asked.total()
     branch.stub.faults.set("*")
-    (until,) = branch.world.rows("SELECT ask_again_at FROM tax_authority_outages")
+    (until,) = branch.example.rows("SELECT ask_again_at FROM tax_authority_outages")
     other = branch.enqueue(second)
     assert branch.attempt(other)["run_at"] == until["ask_again_at"]
     assert branch.stub.faults.asked.total() == asked
-    branch.world.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
+    branch.example.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
     assert [branch.attempt(one)["status"] for one in (job, other)] == ["completed"] * 2
-    assert branch.world.rows("SELECT FROM tax_authority_outages") == []
+    assert branch.example.rows("SELECT FROM tax_authority_outages") == []
 
 
 def test_branch_without_valid_certificate_fails_at_once(branch: FiscalBranch) -> None:
     (invoice,) = branch.invoices(1)
-    branch.world.rows("UPDATE private_tax_authority_access SET expires_at = now() - interval '1 day'")
+    branch.example.rows("UPDATE private_tax_authority_access SET expires_at = now() - interval '1 day'")
     job = branch.attempt(branch.enqueue(invoice))
     assert (job["status"], job["error"]["class"]) == ("failed", "CertificateExpired")
     assert "turno tax-authority certificate --tenant suc0001" in job["error"]["message"]
-    branch.world.rows("DELETE FROM private_tax_authority_access")
+    branch.example.rows("DELETE FROM private_tax_authority_access")
     job = branch.attempt(branch.enqueue(invoice))
     assert (job["status"], job["error"]["class"], branch.granted()) == ("failed", "NoCertificate", [])
 
@@ -172,10 +172,10 @@ def test_ticket_serves_all_jobs_of_branch_until_refused(branch: FiscalBranch) ->
 
 
 def test_one_process_renews_a_ticket_for_all(branch: FiscalBranch) -> None:
-    world = branch.world
+    example = branch.example
     renewed = Ticket("token", "sign", datetime.now(UTC) + timedelta(hours=12))
     first, second = (
-        handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+        handler_session(example.logins, example.handler_login(), application="test", kind=psycopg.Connection)
         for _ in range(2)
     )
     with first, second:
@@ -194,25 +194,28 @@ def test_one_process_renews_a_ticket_for_all(branch: FiscalBranch) -> None:
 
 def test_one_job_of_a_branch_runs_at_once(branch: FiscalBranch) -> None:
     limit = "UPDATE turno.handlers SET key_limit = %s WHERE type = 'taxpayer_sync' RETURNING type"
-    assert branch.world.rows(limit, TaxpayerSync.key_limit) != []
+    assert branch.example.rows(limit, TaxpayerSync.key_limit) != []
     for invoice in branch.invoices(2):
         key = TaxpayerSync.concurrency_key(TaxpayerSyncPayload(invoice_ids=(invoice,)))
         branch.enqueue(invoice, concurrency_key=key)
-    branch.world.engine.promote(1000)
-    assert sorted(row["state"] for row in branch.world.rows("SELECT state FROM turno.tickets")) == ["ready", "waiting"]
+    branch.example.engine.promote(1000)
+    assert sorted(row["state"] for row in branch.example.rows("SELECT state FROM turno.tickets")) == [
+        "ready",
+        "waiting",
+    ]
 
 
 def test_the_registry_s_word_on_a_customer_is_taken_over(branch: FiscalBranch) -> None:
-    world, cuit = branch.world, cuit_of(7)
+    example, cuit = branch.example, cuit_of(7)
     branch.stub.books.register(Taxpayer(cuit, "Ejemplo SA", (20,)))
-    world.rows("UPDATE customers SET tax_id = %s WHERE id = 'ALFKI'", cuit)
-    world.rows("UPDATE customers SET tax_id = %s WHERE id = 'ANATR'", cuit_of(8))
+    example.rows("UPDATE customers SET tax_id = %s WHERE id = 'ALFKI'", cuit)
+    example.rows("UPDATE customers SET tax_id = %s WHERE id = 'ANATR'", cuit_of(8))
     asked = {"customer_ids": ["ALFKI", "ANATR", "ANTON"]}
-    job = branch.attempt(world.enqueue(asked, handler=TaxpayerSync))
+    job = branch.attempt(example.enqueue(asked, handler=TaxpayerSync))
     assert [kind for kind, _ in refusals(branch, job)] == ["NotThere", "UnknownCustomer"]
-    (customer,) = world.rows("SELECT tax_condition FROM customers WHERE id = 'ALFKI'")
+    (customer,) = example.rows("SELECT tax_condition FROM customers WHERE id = 'ALFKI'")
     assert customer == {"tax_condition": "monotributo"}
-    world.rows("UPDATE customers SET tax_id = NULL, tax_condition = 'registered' WHERE id IN ('ALFKI', 'ANTON')")
+    example.rows("UPDATE customers SET tax_id = NULL, tax_condition = 'registered' WHERE id IN ('ALFKI', 'ANTON')")
 
 
 def test_an_a_needs_the_customers_cuit(branch: FiscalBranch) -> None:
@@ -222,15 +225,15 @@ def test_an_a_needs_the_customers_cuit(branch: FiscalBranch) -> None:
 
 
 def test_a_credit_note_names_the_invoice_that_it_takes_back(branch: FiscalBranch) -> None:
-    world = branch.world
+    example = branch.example
     (invoice,) = branch.invoices(1)
-    (note,) = world.rows(
+    (note,) = example.rows(
         "INSERT INTO invoices (order_id, kind, point_of_sale, letter, number, customer_id, issued_on, net_total,"
         " iva_total, total, currency) SELECT order_id, 'credit_note', point_of_sale, letter, 1, customer_id, issued_on,"
         " net_total, iva_total, total, currency FROM invoices WHERE id = %s RETURNING id",
         invoice,
     )
-    world.rows(
+    example.rows(
         "INSERT INTO invoice_lines SELECT %s, line_no, product_id, quantity, unit_price, discount, net, iva_rate, iva"
         " FROM invoice_lines WHERE invoice_id = %s",
         note["id"],
@@ -243,19 +246,19 @@ def test_a_credit_note_names_the_invoice_that_it_takes_back(branch: FiscalBranch
 
 def test_invoices_in_another_currency_are_not_sent(branch: FiscalBranch) -> None:
     (invoice,) = branch.invoices(1)
-    branch.world.rows("UPDATE invoices SET currency = 'USD' WHERE id = %s", invoice)
+    branch.example.rows("UPDATE invoices SET currency = 'USD' WHERE id = %s", invoice)
     job = branch.attempt(branch.enqueue(invoice))
     assert refusals(branch, job) == [("CannotAuthorise", "B 00001-00000001 is in USD: only invoices in pesos are sent")]
 
 
 def test_only_handlers_of_the_branch_read_its_key(branch: FiscalBranch) -> None:
-    world, tenant = branch.world, branch.world.one
-    roles = world.rows("SELECT rolname FROM pg_roles WHERE NOT rolsuper")
+    example, tenant = branch.example, branch.example.one
+    roles = example.rows("SELECT rolname FROM pg_roles WHERE NOT rolsuper")
     readers = {
         row["rolname"]
         for row in roles
         for table in ("private_tax_authority_access", "private_tax_authority_tickets")
-        if world.rows("SELECT has_table_privilege(%s, %s, 'SELECT') AS may", row["rolname"], table)[0]["may"]
+        if example.rows("SELECT has_table_privilege(%s, %s, 'SELECT') AS may", row["rolname"], table)[0]["may"]
     }
     assert readers - {"pg_read_all_data"} == {tenant.handler_role, tenant.owner_role}
 
@@ -268,13 +271,13 @@ def test_certificate_command_stores_or_refuses_access(branch: FiscalBranch, tmp_
     given = ["--tenant", "suc0001", *(str(one) for pair in files.items() for one in pair)]
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["tax-authority", *arguments], env=branch.world.environment)
+        return CliRunner().invoke(main, ["tax-authority", *arguments], env=branch.example.environment)
 
-    branch.world.rows("DELETE FROM private_tax_authority_access")
+    branch.example.rows("DELETE FROM private_tax_authority_access")
     assert run("show", "--tenant", "suc0001").exit_code == 1
     refused = run("certificate", *given, "--cuit", cuit_of(2))
     assert (refused.exit_code, f"for CUIT {branch.cuit}, not for CUIT {cuit_of(2)}" in refused.output) == (1, True)
-    assert branch.world.rows("SELECT FROM private_tax_authority_access") == []
+    assert branch.example.rows("SELECT FROM private_tax_authority_access") == []
     kept = run("certificate", *given, "--cuit", f"{branch.cuit[:2]}-{branch.cuit[2:10]}-{branch.cuit[10]}")
     assert f"suc0001 uses CUIT {branch.cuit} until 20" in kept.output
     assert run("show", "--tenant", "suc0001").output == kept.output

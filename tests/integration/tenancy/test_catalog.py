@@ -171,9 +171,9 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
 
 
 @pytest.fixture
-def names(module_world: ExampleInstallation) -> dict[str, str]:
-    logins, one, other = module_world.logins, module_world.one, module_world.other
-    row = module_world.admin.execute("SELECT report_role, current_user FROM turno.companies").fetchone()
+def names(module_example: ExampleInstallation) -> dict[str, str]:
+    logins, one, other = module_example.logins, module_example.one, module_example.other
+    row = module_example.admin.execute("SELECT report_role, current_user FROM turno.companies").fetchone()
     assert row
     return {
         "schema": one.schema,
@@ -188,7 +188,7 @@ def names(module_world: ExampleInstallation) -> dict[str, str]:
         "web": logins.web,
         "owners": logins.owners,
         "stray": logins.role("r_stray"),
-        "database": module_world.admin.info.dbname,
+        "database": module_example.admin.info.dbname,
     }
 
 
@@ -201,59 +201,59 @@ def tampered(admin: psycopg.Connection[Any], statement: LiteralString, names: Ma
         yield
 
 
-def findings(world: ExampleInstallation) -> list[Finding]:
-    return check(world.admin, world.logins)
+def findings(example: ExampleInstallation) -> list[Finding]:
+    return check(example.admin, example.logins)
 
 
-def test_a_fresh_installation_is_as_designed(module_world: ExampleInstallation) -> None:
-    assert findings(module_world) == []
+def test_a_fresh_installation_is_as_designed(module_example: ExampleInstallation) -> None:
+    assert findings(module_example) == []
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_tampering_is_found(module_world: ExampleInstallation, names: dict[str, str], what: str) -> None:
+def test_tampering_is_found(module_example: ExampleInstallation, names: dict[str, str], what: str) -> None:
     statement, said = TAMPERED[what]
-    with tampered(module_world.admin, statement, names):
-        found = findings(module_world)
+    with tampered(module_example.admin, statement, names):
+        found = findings(module_example)
     assert any(said.format(**names) in str(finding) for finding in found), found
     assert all(finding.remedy for finding in found)
 
 
 def test_narrow_grants_are_distinguished_from_wider_ones(
-    module_world: ExampleInstallation, names: dict[str, str]
+    module_example: ExampleInstallation, names: dict[str, str]
 ) -> None:
-    if module_world.admin.info.server_version < 160000:
+    if module_example.admin.info.server_version < 160000:
         statement: LiteralString = "ALTER ROLE {web} INHERIT"
         said = "{web}: LOGIN is True, INHERIT is True"
     else:
         statement = "GRANT {api} TO {web} WITH INHERIT TRUE"
         said = "{web}: is a member of {api}"
-    with tampered(module_world.admin, statement, names):
-        found = findings(module_world)
+    with tampered(module_example.admin, statement, names):
+        found = findings(module_example)
     assert any(said.format(**names) in str(finding) for finding in found), found
 
 
-def test_values_of_settings_are_hidden(module_world: ExampleInstallation, names: dict[str, str]) -> None:
-    with tampered(module_world.admin, "ALTER ROLE {handler} SET application_name = 'secret'", names):
-        assert "secret" not in str(findings(module_world))
+def test_values_of_settings_are_hidden(module_example: ExampleInstallation, names: dict[str, str]) -> None:
+    with tampered(module_example.admin, "ALTER ROLE {handler} SET application_name = 'secret'", names):
+        assert "secret" not in str(findings(module_example))
 
 
-def test_the_operator_may_ask(module_world: ExampleInstallation) -> None:
-    logins = module_world.logins
+def test_the_operator_may_ask(module_example: ExampleInstallation) -> None:
+    logins = module_example.logins
     with service_session(logins, logins.operator, application="test") as operator:
-        assert check(operator, module_world.logins) == []
+        assert check(operator, module_example.logins) == []
 
 
-def test_check_covers_the_checking_role(module_world: ExampleInstallation) -> None:
-    logins = module_world.logins
+def test_check_covers_the_checking_role(module_example: ExampleInstallation) -> None:
+    logins = module_example.logins
     names = {"operator": logins.operator, "owners": logins.owners, "schema": ""}
-    with tampered(module_world.admin, "GRANT {owners} TO {operator}; SET LOCAL ROLE {operator}", names):
-        found = findings(module_world)
+    with tampered(module_example.admin, "GRANT {owners} TO {operator}; SET LOCAL ROLE {operator}", names):
+        found = findings(module_example)
     assert [finding.object for finding in found] == [f"role {logins.operator}"]
 
 
-def test_all_that_the_matrix_names_exists(module_world: ExampleInstallation) -> None:
-    for schema, matrix in (("turno", CONTROL), (module_world.one.schema, TENANT)):
-        live = {found.thing for found in live_objects(module_world.admin, [schema])}
+def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -> None:
+    for schema, matrix in (("turno", CONTROL), (module_example.one.schema, TENANT)):
+        live = {found.thing for found in live_objects(module_example.admin, [schema])}
         functions = {thing.name for thing in live if thing.kind is Kind.FUNCTION}
         relations = {thing.name for thing in live if thing.kind in {Kind.TABLE, Kind.VIEW}}
         assert matrix.functions.keys() | matrix.invokers <= functions
@@ -261,8 +261,8 @@ def test_all_that_the_matrix_names_exists(module_world: ExampleInstallation) -> 
         assert {table for table, _ in matrix.columns} <= relations
 
 
-def test_every_table_of_jobs_is_named_in_the_matrix(module_world: ExampleInstallation) -> None:
-    live = [found.thing for found in live_objects(module_world.admin, [module_world.one.schema])]
+def test_every_table_of_jobs_is_named_in_the_matrix(module_example: ExampleInstallation) -> None:
+    live = [found.thing for found in live_objects(module_example.admin, [module_example.one.schema])]
     tables = {thing.name for thing in live if thing.kind is Kind.TABLE}
     jobs = {name for name in tables if name.startswith(("background_", "job_", "schema_", "notification"))}
     assert jobs <= TENANT.relations.keys()

@@ -40,8 +40,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def lender(module_world: ExampleInstallation) -> Lender:
-    return Lender(module_world.web)
+def lender(module_example: ExampleInstallation) -> Lender:
+    return Lender(module_example.web)
 
 
 @pytest.fixture
@@ -49,19 +49,19 @@ def directory(lender: Lender, clock: Clock) -> Directory:
     return Directory(lender, ttl=2.0, clock=clock)
 
 
-def test_a_tenant_is_found_by_its_slug(module_world: ExampleInstallation, directory: Directory) -> None:
-    assert directory.find("suc0001") == module_world.one
-    assert directory.list_active() == [module_world.one, module_world.other]
+def test_a_tenant_is_found_by_its_slug(module_example: ExampleInstallation, directory: Directory) -> None:
+    assert directory.find("suc0001") == module_example.one
+    assert directory.list_active() == [module_example.one, module_example.other]
 
 
 def test_unknown_tenant_is_an_error_and_never_cached(
-    module_world: ExampleInstallation, directory: Directory, lender: Lender
+    module_example: ExampleInstallation, directory: Directory, lender: Lender
 ) -> None:
     for _ in range(2):
         with pytest.raises(UnknownTenant, match="nobody"):
             directory.find("nobody")
     assert lender.lent == 2
-    assert directory.find("suc0002") == module_world.other
+    assert directory.find("suc0002") == module_example.other
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_invalid_slug_is_not_looked_up(directory: Directory, lender: Lender, slu
     assert lender.lent == 0
 
 
-def test_a_schema_is_no_slug(module_world: ExampleInstallation, directory: Directory) -> None:
+def test_a_schema_is_no_slug(module_example: ExampleInstallation, directory: Directory) -> None:
     with pytest.raises(UnknownTenant):
-        directory.find(module_world.one.schema)
+        directory.find(module_example.one.schema)
 
 
 def test_an_answer_is_believed_for_a_while(directory: Directory, lender: Lender, clock: Clock) -> None:
@@ -89,34 +89,34 @@ def test_an_answer_is_believed_for_a_while(directory: Directory, lender: Lender,
 
 
 def test_a_tenant_that_is_no_longer_active_is_lost_after_that(
-    module_world: ExampleInstallation, directory: Directory, clock: Clock
+    module_example: ExampleInstallation, directory: Directory, clock: Clock
 ) -> None:
     directory.find("suc0001")
-    module_world.admin.execute("UPDATE turno.tenants SET state = 'provisioning' WHERE slug = 'suc0001'")
+    module_example.admin.execute("UPDATE turno.tenants SET state = 'provisioning' WHERE slug = 'suc0001'")
     try:
         assert directory.find("suc0001")
         clock.now = 2.0
         for _ in range(2):
             with pytest.raises(UnknownTenant):
                 directory.find("suc0001")
-        assert directory.list_active() == [module_world.other]
+        assert directory.list_active() == [module_example.other]
     finally:
-        module_world.admin.execute("UPDATE turno.tenants SET state = 'active'")
-    assert directory.find("suc0001") == module_world.one
+        module_example.admin.execute("UPDATE turno.tenants SET state = 'active'")
+    assert directory.find("suc0001") == module_example.one
 
 
 def test_revoked_tokens_come_with_the_tenant(
-    module_world: ExampleInstallation, directory: Directory, clock: Clock
+    module_example: ExampleInstallation, directory: Directory, clock: Clock
 ) -> None:
     assert directory.find("suc0001").tokens_valid_from == float("-inf")
-    revoke_tokens(module_world.admin, "suc0001")
+    revoke_tokens(module_example.admin, "suc0001")
     clock.now = 2.0
     assert directory.find("suc0001").tokens_valid_from > 1_500_000_000
     assert directory.find("suc0002").tokens_valid_from == float("-inf")
 
 
-def test_many_threads_ask_at_once(module_world: ExampleInstallation) -> None:
-    directory = Directory(lambda: psycopg.connect(module_world.url, autocommit=True), ttl=0.0)
+def test_many_threads_ask_at_once(module_example: ExampleInstallation) -> None:
+    directory = Directory(lambda: psycopg.connect(module_example.url, autocommit=True), ttl=0.0)
     found: list[int] = []
 
     def ask() -> None:
@@ -127,4 +127,4 @@ def test_many_threads_ask_at_once(module_world: ExampleInstallation) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [module_world.other.id] * 80
+    assert found == [module_example.other.id] * 80

@@ -13,31 +13,31 @@ from turno.tenancy.provisioning.provision import read_company
 
 
 @pytest.fixture(scope="module")
-def report(module_world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+def report(module_example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     """A session of the company's report login, in the first branch's schema."""
-    role = read_company(module_world.admin, "northwind").report_role
-    conninfo = module_world.logins.conninfo(
-        role, search_path=f"{module_world.one.schema},pg_temp", application="test-report", timeouts={}
+    role = read_company(module_example.admin, "northwind").report_role
+    conninfo = module_example.logins.conninfo(
+        role, search_path=f"{module_example.one.schema},pg_temp", application="test-report", timeouts={}
     )
     with psycopg.connect(conninfo, autocommit=True) as session:
         yield session
 
 
 def test_report_submits_nothing_for_any_user(
-    module_world: ExampleInstallation, report: psycopg.Connection[Any]
+    module_example: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
-    new = submission(module_world.new_job({"order_ids": [1], "point_of_sale": 1}))
-    for branch in module_world.tenants.values():
+    new = submission(module_example.new_job({"order_ids": [1], "point_of_sale": 1}))
+    for branch in module_example.tenants.values():
         enqueue = sql.SQL(ENQUEUE).format(sql.Identifier(branch.schema))
         with pytest.raises(errors.InsufficientPrivilege):
             report.execute(enqueue, new)
-        assert module_world.rows("SELECT id FROM background_jobs", tenant=branch) == []
+        assert module_example.rows("SELECT id FROM background_jobs", tenant=branch) == []
 
 
 def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
-    module_world: ExampleInstallation, report: psycopg.Connection[Any]
+    module_example: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
-    schemas = ["turno", *(branch.schema for branch in module_world.tenants.values())]
+    schemas = ["turno", *(branch.schema for branch in module_example.tenants.values())]
     callables = """
         SELECT p.oid::regprocedure::text FROM pg_proc p
         WHERE has_function_privilege(p.oid, 'EXECUTE')
@@ -55,9 +55,9 @@ def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
 
 
 def test_a_report_reads_business_and_no_jobs(
-    module_world: ExampleInstallation, report: psycopg.Connection[Any]
+    module_example: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
-    for branch in module_world.tenants.values():
+    for branch in module_example.tenants.values():
         report.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(branch.schema, "invoices")))
         for ours in ("background_jobs", "notifications", "external_effects"):
             with pytest.raises(errors.InsufficientPrivilege):

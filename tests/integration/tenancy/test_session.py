@@ -18,24 +18,24 @@ from turno.wiring.web import web_pool
 WHO = "SELECT current_user, current_setting('search_path')"
 
 
-def test_call_commits_on_return_and_resets_the_role(world: ExampleInstallation) -> None:
-    before = world.web.execute(WHO).fetchone()
-    job_id = world.enqueue({"order_ids": [1]})
-    assert world.job(job_id)["status"] == "pending"
-    assert world.web.execute(WHO).fetchone() == before
+def test_call_commits_on_return_and_resets_the_role(example: ExampleInstallation) -> None:
+    before = example.web.execute(WHO).fetchone()
+    job_id = example.enqueue({"order_ids": [1]})
+    assert example.job(job_id)["status"] == "pending"
+    assert example.web.execute(WHO).fetchone() == before
 
 
-def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: ExampleInstallation) -> None:
-    before = world.web.execute(WHO).fetchone()
+def test_an_error_undoes_the_call_and_leaves_the_session_usable(example: ExampleInstallation) -> None:
+    before = example.web.execute(WHO).fetchone()
     with pytest.raises(psycopg.errors.NotNullViolation):
-        world.enqueue({"order_ids": [1]}, user_id=None)
-    assert world.web.execute(WHO).fetchone() == before
-    assert world.rows("SELECT 1 FROM background_jobs") == []
-    world.enqueue({"order_ids": [1]})
+        example.enqueue({"order_ids": [1]}, user_id=None)
+    assert example.web.execute(WHO).fetchone() == before
+    assert example.rows("SELECT 1 FROM background_jobs") == []
+    example.enqueue({"order_ids": [1]})
 
 
-def test_refusal_at_commit_is_raised(world: ExampleInstallation) -> None:
-    world.rows(
+def test_refusal_at_commit_is_raised(example: ExampleInstallation) -> None:
+    example.rows(
         """
         CREATE FUNCTION refusal() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'refused at the end'; END $$;
@@ -45,33 +45,33 @@ def test_refusal_at_commit_is_raised(world: ExampleInstallation) -> None:
     )
     try:
         with pytest.raises(psycopg.errors.RaiseException, match="refused at the end"):
-            world.enqueue({"order_ids": [1]})
-        assert world.rows("SELECT 1 FROM background_jobs") == []
+            example.enqueue({"order_ids": [1]})
+        assert example.rows("SELECT 1 FROM background_jobs") == []
     finally:
-        world.rows("DROP TRIGGER refuse ON background_jobs; DROP FUNCTION refusal")
-    world.enqueue({"order_ids": [1]})
+        example.rows("DROP TRIGGER refuse ON background_jobs; DROP FUNCTION refusal")
+    example.enqueue({"order_ids": [1]})
 
 
-def test_each_call_is_its_own_tenant_s_however_they_alternate(world: ExampleInstallation) -> None:
-    jobs = [(tenant, world.enqueue({"order_ids": [1]}, tenant=tenant)) for tenant in [*world.tenants.values()] * 8]
+def test_each_call_is_its_own_tenant_s_however_they_alternate(example: ExampleInstallation) -> None:
+    jobs = [(tenant, example.enqueue({"order_ids": [1]}, tenant=tenant)) for tenant in [*example.tenants.values()] * 8]
     for tenant, job_id in jobs:
-        assert world.job(job_id, tenant=tenant)["id"] == job_id
+        assert example.job(job_id, tenant=tenant)["id"] == job_id
 
 
 def test_pooler_that_drops_startup_options_is_refused(
-    world: ExampleInstallation, pgbouncer: Path, tmp_path: Path
+    example: ExampleInstallation, pgbouncer: Path, tmp_path: Path
 ) -> None:
-    role = world.logins.web
-    world.admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'x'").format(sql.Identifier(role)))
+    role = example.logins.web
+    example.admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'x'").format(sql.Identifier(role)))
     try:
         dropping = "ignore_startup_parameters = options\n"
-        with pooled(pgbouncer, world.url, role, tmp_path, more=dropping) as conninfo:
-            logins = type(world.logins)(conninfo, world.logins.master_key, world.logins.installation)
+        with pooled(pgbouncer, example.url, role, tmp_path, more=dropping) as conninfo:
+            logins = type(example.logins)(conninfo, example.logins.master_key, example.logins.installation)
             with pytest.raises(StartupOptionsLost, match="a pooler drops them"):
                 service_session(logins, role, application="test")
             there = {"DATABASE_URL": conninfo, "TURNO_INSTALLATION_ID": logins.installation}
-            settings = Settings.read(world.environment | there)
+            settings = Settings.read(example.environment | there)
             with closing(web_pool(settings)) as pool, pytest.raises(PoolTimeout):
                 pool.getconn()
     finally:
-        set_password(world.admin, world.logins, role, 0)
+        set_password(example.admin, example.logins, role, 0)

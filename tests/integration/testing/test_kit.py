@@ -23,17 +23,17 @@ CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, country) VAL
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
 
 
-def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(world: ExampleInstallation) -> None:
-    leak_detector = LeakDetector(world.url, world.tenants.values(), world.folder)
-    marker = leak_detector.marker_of(world.one)
-    leak_detector.seen(f"{marker} at home", by=world.one)
-    world.rows(CUSTOMER, "X", marker)
+def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(example: ExampleInstallation) -> None:
+    leak_detector = LeakDetector(example.url, example.tenants.values(), example.folder)
+    marker = leak_detector.marker_of(example.one)
+    leak_detector.seen(f"{marker} at home", by=example.one)
+    example.rows(CUSTOMER, "X", marker)
     assert leak_detector.leaks() == []
-    leak_detector.seen({"customer": marker}, by=world.other)
+    leak_detector.seen({"customer": marker}, by=example.other)
     leak_detector.seen(marker.encode())
-    (world.folder / "log").write_text(f"written: {marker}")
-    world.rows(CUSTOMER, "Y", marker, tenant=world.other)
-    world.rows("INSERT INTO turno.leases (name, holder, until) VALUES (%s, '', now())", marker)
+    (example.folder / "log").write_text(f"written: {marker}")
+    example.rows(CUSTOMER, "Y", marker, tenant=example.other)
+    example.rows("INSERT INTO turno.leases (name, holder, until) VALUES (%s, '', now())", marker)
     assert leak_detector.leaks() == [
         "suc0001's marker was seen by suc0002",
         "suc0001's marker was seen by everybody",
@@ -41,14 +41,14 @@ def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(world: ExampleInstall
         "suc0001's marker is in customers of suc0002",
         f"suc0001's marker is in the file log: written: {marker}",
     ]
-    world.rows("DELETE FROM customers WHERE id = 'Y'", tenant=world.other)
-    world.rows("DELETE FROM customers WHERE id = 'X'")
+    example.rows("DELETE FROM customers WHERE id = 'Y'", tenant=example.other)
+    example.rows("DELETE FROM customers WHERE id = 'X'")
 
 
-def test_checker_holds_database_to_client_answers(world: ExampleInstallation) -> None:
+def test_checker_holds_database_to_client_answers(example: ExampleInstallation) -> None:
     log = ClientLog()
-    checker = Checker(world.url, [world.one], log=log)
-    first = world.enqueue({"order_ids": [10248]}, idempotency_key="a key")
+    checker = Checker(example.url, [example.one], log=log)
+    first = example.enqueue({"order_ids": [10248]}, idempotency_key="a key")
     assert checker.violations() == ["I1: a job without a submission: suc0001 batch_invoicing a key"]
     log.ask(ONCE)
     log.answer(ONCE, first)
@@ -62,18 +62,20 @@ def test_checker_holds_database_to_client_answers(world: ExampleInstallation) ->
 
 
 @pytest.mark.parametrize(("change", "broken"), [("30 s", False), ("2 min", True), ("-1 s", True)])
-def test_checker_allows_returned_claim_half_a_minute(world: ExampleInstallation, change: str, *, broken: bool) -> None:
-    job_id = world.enqueue({"order_ids": [10248]})
-    world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = run_at + %s::interval", change)
-    violations = Checker(world.url, [world.one], log=ClientLog()).violations()
+def test_checker_allows_returned_claim_half_a_minute(
+    example: ExampleInstallation, change: str, *, broken: bool
+) -> None:
+    job_id = example.enqueue({"order_ids": [10248]})
+    example.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = run_at + %s::interval", change)
+    violations = Checker(example.url, [example.one], log=ClientLog()).violations()
     assert (f"I1: job and ticket disagree: {job_id}" in violations) is broken
 
 
-def test_checker_reports_open_jobs_and_leftovers(world: ExampleInstallation) -> None:
-    checker = Checker(world.url, world.tenants.values())
-    job_id = world.enqueue({"order_ids": [10248]})
+def test_checker_reports_open_jobs_and_leftovers(example: ExampleInstallation) -> None:
+    checker = Checker(example.url, example.tenants.values())
+    job_id = example.enqueue({"order_ids": [10248]})
     assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
-    world.here.claim(job_id)
+    example.here.claim(job_id)
     found = checker.violations(settled=True)
     assert f"I7: a ticket is still held: {job_id}" in found
     assert any(line.startswith("I7: a worker is still on the list") for line in found)
@@ -90,40 +92,40 @@ def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
     assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
 
 
-def test_frozen_clock_decides_for_jobs_and_is_restored(world: ExampleInstallation) -> None:
-    clock = world.clock
+def test_frozen_clock_decides_for_jobs_and_is_restored(example: ExampleInstallation) -> None:
+    clock = example.clock
     then = datetime(2030, 1, 31, 12, tzinfo=UTC)
     clock.freeze(then)
-    job = world.job(world.enqueue({"order_ids": [10248]}, run_at=datetime(2030, 1, 31, 13, tzinfo=UTC)))
+    job = example.job(example.enqueue({"order_ids": [10248]}, run_at=datetime(2030, 1, 31, 13, tzinfo=UTC)))
     assert job["created_at"] == then
-    assert world.drain() == {}
+    assert example.drain() == {}
     assert clock.advance(hours=1) == datetime(2030, 1, 31, 13, tzinfo=UTC)
-    assert world.drain() == {"completed": 1}
-    assert world.job(job["id"])["finished_at"] == clock.now
+    assert example.drain() == {"completed": 1}
+    assert example.job(job["id"])["finished_at"] == clock.now
     clock.thaw()
     traces = "SELECT count(*) AS n FROM pg_proc WHERE pg_get_functiondef(oid) LIKE '%%frozen.%%' AND prokind = 'f'"
-    assert world.rows(traces) == [{"n": 0}]
-    assert world.rows("SELECT count(*) AS n FROM pg_namespace WHERE nspname = 'frozen'") == [{"n": 0}]
-    assert world.job(world.enqueue({"order_ids": [10249]}))["created_at"] < then
+    assert example.rows(traces) == [{"n": 0}]
+    assert example.rows("SELECT count(*) AS n FROM pg_namespace WHERE nspname = 'frozen'") == [{"n": 0}]
+    assert example.job(example.enqueue({"order_ids": [10249]}))["created_at"] < then
 
 
-def test_forget_removes_new_rows_and_keeps_given_ones(world: ExampleInstallation) -> None:
-    orders = world.order_ids()
-    world.enqueue({"order_ids": orders[:2]})
-    assert world.drain() == {"completed": 1}
-    world.forget()
+def test_forget_removes_new_rows_and_keeps_given_ones(example: ExampleInstallation) -> None:
+    orders = example.order_ids()
+    example.enqueue({"order_ids": orders[:2]})
+    assert example.drain() == {"completed": 1}
+    example.forget()
     left = "SELECT (SELECT count(*) FROM background_jobs) + (SELECT count(*) FROM invoices) AS n"
-    assert world.rows(left) == [{"n": 0}]
-    assert world.order_ids() == orders
+    assert example.rows(left) == [{"n": 0}]
+    assert example.order_ids() == orders
 
 
-def test_forget_ends_launched_workers(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.environment.items():
+def test_forget_ends_launched_workers(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     submit = "job", "submit", "batch_invoicing", "--tenant", "suc0001", "--payload", '{"order_ids": [10248]}'
     assert CliRunner().invoke(main, submit).exit_code == 0
-    [worker] = [pid for pid in marked("TURNO_RUN_FOLDER", world.environment["TURNO_RUN_FOLDER"]) if is_launched(pid)]
-    world.forget()
+    [worker] = [pid for pid in marked("TURNO_RUN_FOLDER", example.environment["TURNO_RUN_FOLDER"]) if is_launched(pid)]
+    example.forget()
     wait_until(lambda: state(worker) in {"", "Z"}, within=20)
 
 

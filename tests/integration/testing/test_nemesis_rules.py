@@ -64,17 +64,17 @@ SEEDS: dict[str, list[str]] = {
 
 
 @pytest.fixture(autouse=True)
-def without_customers(world: ExampleInstallation) -> Iterator[None]:
+def without_customers(example: ExampleInstallation) -> Iterator[None]:
     yield
-    world.rows("DELETE FROM customers WHERE country IN ('heard', 'told', 'overtaken', 'step')")
+    example.rows("DELETE FROM customers WHERE country IN ('heard', 'told', 'overtaken', 'step')")
 
 
 @pytest.mark.parametrize("rule", SEEDS)
-def test_the_judge_finds(world: ExampleInstallation, rule: str) -> None:
-    with judge_of(world.url, world.one, EFFECTS) as judge:
+def test_the_judge_finds(example: ExampleInstallation, rule: str) -> None:
+    with judge_of(example.url, example.one, EFFECTS) as judge:
         assert judge.broken() == []
         for seed in SEEDS[rule]:
-            world.rows(seed)
+            example.rows(seed)
         assert rule in {found.rpartition(": ")[0] for found in judge.broken()}
 
 
@@ -113,19 +113,19 @@ UNION ALL SELECT gen_random_uuid()::text, id::text, 'exempt', '2', '1', 'step' F
     ids=["unchanged", "own step missing", "step of the old job missing", "step of no attempt"],
 )
 def test_steps_of_a_retry_follow_the_steps_of_its_job(
-    world: ExampleInstallation, change: LiteralString, *, broken: bool
+    example: ExampleInstallation, change: LiteralString, *, broken: bool
 ) -> None:
-    world.rows(STEPS)
-    world.rows(change)
-    with judge_of(world.url, world.one, EFFECTS) as judge:
+    example.rows(STEPS)
+    example.rows(change)
+    with judge_of(example.url, example.one, EFFECTS) as judge:
         rules = {found.rpartition(": ")[0] for found in judge.broken()}
     assert ("I2: a step is doubled, missing or of no attempt" in rules) is broken
 
 
-def test_unique_job_after_the_previous_end_is_allowed(world: ExampleInstallation) -> None:
-    world.rows(JOBS.format("nemesis_sole", "NULL, NULL"))
+def test_unique_job_after_the_previous_end_is_allowed(example: ExampleInstallation) -> None:
+    example.rows(JOBS.format("nemesis_sole", "NULL, NULL"))
     sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
-    world.rows(sole)
-    with judge_of(world.url, world.one, EFFECTS) as judge:
+    example.rows(sole)
+    with judge_of(example.url, example.one, EFFECTS) as judge:
         found = [one for one in judge.broken() if one.startswith("I1: a unique job exists")]
     assert found == []

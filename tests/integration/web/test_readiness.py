@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     ],
     ids=["a step is missing", "the right to look is missing"],
 )  # fmt: skip
-def test_pending_migrations_are_reported(world: ExampleInstallation, before: str, after: str, named: str) -> None:
-    assert what_is_pending(world.web) is None
-    world.rows(before.format(web=world.logins.web))
+def test_pending_migrations_are_reported(example: ExampleInstallation, before: str, after: str, named: str) -> None:
+    assert what_is_pending(example.web) is None
+    example.rows(before.format(web=example.logins.web))
     try:
-        told = what_is_pending(world.web)
+        told = what_is_pending(example.web)
         assert told is not None
         assert named in told
         assert "`turno db migrate`" in told
     finally:
-        world.rows(after.format(web=world.logins.web))
+        example.rows(after.format(web=example.logins.web))
 
 
-def test_readyz_reports_pending_steps_and_then_recovers(world: ExampleInstallation) -> None:
-    with web_of(world) as web:
+def test_readyz_reports_pending_steps_and_then_recovers(example: ExampleInstallation) -> None:
+    with web_of(example) as web:
         assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
-        world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")
+        example.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")
         status, problem = ask(web, "GET", "/readyz", {})
         assert (status, problem["type"]) == (503, "/docs#unavailable")
         assert "0001" in problem["detail"]
-        world.rows("UPDATE turno.schema_migrations SET version = 1 WHERE version = 9999")
+        example.rows("UPDATE turno.schema_migrations SET version = 1 WHERE version = 9999")
         assert ask(web, "GET", "/readyz", {})[0] == 200

@@ -23,7 +23,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_written_values_are_read_back_only_by_the_owner(tmp_path: Path) -> None:
     folder = DemoFolder(tmp_path)
-    variables = folder.variables(os.environ, URL, 8080) | {"ODD": "a 'quoted' \\ thing"}
+    variables = folder.variables(os.environ, URL, 8080) | {"FAULTY": "a 'quoted' \\ thing"}
     folder.write(variables)
     folder.write(variables)
     assert dotenv_values(folder.environment_file) == variables

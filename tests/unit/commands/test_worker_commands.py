@@ -89,7 +89,7 @@ def test_a_wrong_option_of_work_is_named(option: tuple[str, str], said: str) -> 
 
 BROKEN = """
 from turno.jobs.handler import Registry
-LISTED = Registry({"gone": "no_such_shop:Gone", "odd": "json:Nothing"})
+LISTED = Registry({"gone": "no_such_shop:Gone", "faulty": "json:Nothing"})
 """
 STARTS = {
     "serve": ("-m", "turno.commands.main", "serve"),
@@ -106,7 +106,7 @@ def test_unloadable_handlers_are_refused_at_the_start(command: tuple[str, ...], 
     told = run(tmp_path, *command, **NOWHERE, TURNO_HANDLERS="broken_shop:LISTED")
     assert told.returncode == 1
     assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in told.stderr
-    assert "the type odd cannot be loaded from json:Nothing: AttributeError" in told.stderr
+    assert "the type faulty cannot be loaded from json:Nothing: AttributeError" in told.stderr
     assert "Traceback" not in told.stderr
 
 

@@ -37,7 +37,7 @@ def test_a_setting_that_ends_a_process_ends_the_server(capfd: pytest.CaptureFixt
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
 
     def build(_settings: Settings) -> Served:
-        raise InvalidSettings(["HANDLERS=odd: unknown"])
+        raise InvalidSettings(["HANDLERS=faulty: unknown"])
 
     parent = os.getpid()
     try:
@@ -50,4 +50,4 @@ def test_a_setting_that_ends_a_process_ends_the_server(capfd: pytest.CaptureFixt
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert ended.value.code == 1
-    assert "HANDLERS=odd: unknown" in capfd.readouterr().err
+    assert "HANDLERS=faulty: unknown" in capfd.readouterr().err

@@ -39,7 +39,7 @@ def at_work(shared: SharedState, batch: Batch, level: str = "INFO") -> Iterator[
 
 def a_batch(jobs: int = 1) -> Batch:
     return tuple(
-        Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN)
+        Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=LOGIN)
         for _ in range(jobs)
     )
 

@@ -75,4 +75,4 @@ def test_the_system_is_also_found_through_pg_config(bare: Path, monkeypatch: pyt
 
 def test_a_broken_server_has_no_version(tmp_path: Path) -> None:
     assert version_of(tmp_path) == ()
-    assert version_of(install(tmp_path / "odd", "unknown")) == ()
+    assert version_of(install(tmp_path / "faulty", "unknown")) == ()

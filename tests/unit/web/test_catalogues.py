@@ -173,7 +173,7 @@ def test_stored_text_may_be_any_word_of_the_pages(phrase: str) -> None:
     for stored in {phrase, phrase.partition(" ")[2], f"{phrase} 7"} - {""}:
         for localizer in (EN, ES):
             assert localizer.title(stored)
-            assert of_error({"class": stored, "message": "odd"}, localizer, operator=False)
+            assert of_error({"class": stored, "message": "faulty"}, localizer, operator=False)
             assert of_error({"class": "Crash", "message": stored}, localizer, operator=False)
             assert of_job(stored, localizer)
 
@@ -186,15 +186,15 @@ def test_job_type_has_its_name_unless_pages_have_another() -> None:
 def test_foreign_text_is_shown_unchanged() -> None:
     assert of_job("the shop is closed; 3 orders wait", ES) == "the shop is closed; 3 orders wait"
     assert of_event("duplicate key value violates unique constraint", ES) == ""
-    refused = {"class": "Odd", "message": "odd {n}", "for_users": True}
-    assert of_error(refused, ES, operator=False) == of_error(refused, ES, operator=True) == "odd {n}"
+    refused = {"class": "Faulty", "message": "faulty {n}", "for_users": True}
+    assert of_error(refused, ES, operator=False) == of_error(refused, ES, operator=True) == "faulty {n}"
     assert of_error({"class": "Crash", "message": "out of memory"}, ES, operator=False) == "Se quedó sin memoria."
     empty = {"class": "EmptyOrder", "message": "x", "for_users": True}
     assert of_error(empty, ES, operator=False, key="7").startswith("El pedido 7")
     assert of_error(None, ES, operator=False) == ""
 
 
-@pytest.mark.parametrize("name", ["Odd", "EmptyOrder", "Crash", "InvalidPayload"])
+@pytest.mark.parametrize("name", ["Faulty", "EmptyOrder", "Crash", "InvalidPayload"])
 def test_text_without_translation_is_shown_by_reference(name: str) -> None:
     bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
     for localizer, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):

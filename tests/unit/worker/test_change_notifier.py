@@ -38,7 +38,7 @@ def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.Monk
     telling = ChangeNotifier(link)
     for _ in range(2):
         claim = Claim(
-            job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN
+            job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=LOGIN
         )  # fmt: skip
         telling.changed((claim,))
         telling.flush()

@@ -23,7 +23,7 @@ LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 
 def a_batch(jobs: int = 3) -> Batch:
     return tuple(
-        Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN)
+        Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=LOGIN)
         for _ in range(jobs)
     )
 

@@ -40,7 +40,7 @@ class FakeChild:
 
 def at(slug: str, *, seconds: float = 10.0) -> FakeChild:
     login = HandlerLogin(slug=slug, schema="t_0123456789ab", role="r", epoch=0)
-    claim = Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
+    claim = Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=login)
     return FakeChild((claim,), long_from=monotonic() - seconds + LONG_SECONDS)
 
 

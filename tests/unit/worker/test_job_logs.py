@@ -51,7 +51,7 @@ class Child:
 
 def a_claim(schema: str) -> Claim:
     login = HandlerLogin(slug=schema, schema=schema, role="r", epoch=0)
-    return Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
+    return Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=1, login=login)
 
 
 def test_locked_tenant_delays_lines_and_refusal_ends_them() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.misbehaving_handlers import REGISTRY, Odd
+from tests.misbehaving_handlers import REGISTRY, Faulty
 from turno.jobs.handler import Registry
 from turno.jobs.job import Batch, Claim
 from turno.store.engine.claims import Claimer
@@ -67,12 +67,12 @@ def test_an_end_is_followed_by_a_look_soon(source: PoolSource) -> None:
     """It may have let a part's job run, or the next of its key, and no hint announces these."""
     assert take(source) == take(source) == []
     assert source.poll_in() > AFTER_END
-    source.learn("odd", 0.001)
+    source.learn("faulty", 0.001)
     assert source.poll_in() <= AFTER_END
 
 
 def test_source_claims_one_after_silence_then_all_free(source: PoolSource, engine: FakeEngine) -> None:
-    engine.waiting = ["odd"] * 3
+    engine.waiting = ["faulty"] * 3
     assert [take(source), take(source), take(source)] == [[1], [1, 1], []]
     assert take(source) == []
     assert engine.asked == [1, 3, 3]
@@ -80,7 +80,7 @@ def test_source_claims_one_after_silence_then_all_free(source: PoolSource, engin
 
 def test_empty_source_waits_for_a_hint_or_its_time(source: PoolSource, engine: FakeEngine) -> None:
     assert take(source) == []
-    engine.waiting = ["odd"]
+    engine.waiting = ["faulty"]
     assert take(source) == []
     assert engine.asked == [1]
     assert 0 < source.poll_in() < 2
@@ -95,12 +95,12 @@ def test_empty_source_looks_at_the_next_due_time() -> None:
 
 
 def test_empty_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: FakeEngine) -> None:
-    engine.waiting = ["odd"]
+    engine.waiting = ["faulty"]
     assert take(source) == [1]
     assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.without == {"suc0001"}
     assert source.poll_in() > 0
-    engine.waiting = ["odd"] * 3
+    engine.waiting = ["faulty"] * 3
     assert take(source) == [1, 1, 1]
     assert engine.without == set()
 
@@ -110,14 +110,14 @@ def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Fake
         assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.asked == [1]
     source.read_hints()
-    engine.waiting = ["odd"]
+    engine.waiting = ["faulty"]
     assert len(source.take(WORKER, 1, {"suc0001"})) == 1
 
 
 def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: FakeEngine) -> None:
     for _ in range(40):
-        source.learn("odd", 0.0001)
-    engine.waiting = ["odd"] * (1 + LARGEST_BATCH + 2)
+        source.learn("faulty", 0.0001)
+    engine.waiting = ["faulty"] * (1 + LARGEST_BATCH + 2)
     assert [take(source, free=1) for _ in range(3)] == [[1], [LARGEST_BATCH], [2]]
 
 
@@ -131,7 +131,7 @@ def test_report_is_claimed_alone(engine: FakeEngine) -> None:
     assert [take(source, free=1) for _ in range(3)] == [[1], [1], [1]]
 
 
-class Report(Odd):
+class Report(Faulty):
     """Reads its company."""
 
     type = "report"

@@ -39,7 +39,7 @@ class Database:
     def claim(self, tenant: int) -> Claim:
         login = HandlerLogin(slug=f"suc{tenant:04}", schema=f"t_{tenant:012x}", role="r", epoch=0)
         claim = Claim(
-            job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=tenant, login=login
+            job_id=uuid4(), token=uuid4(), attempt=1, type="faulty", version=1, tenant_id=tenant, login=login
         )  # fmt: skip
         self.claims[claim.token] = claim
         return claim

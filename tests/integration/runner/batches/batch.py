@@ -11,47 +11,49 @@ import psycopg
 from tests import attempt_steps
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import OddBatched
+from tests.misbehaving_handlers import FaultyBatched
 from turno.jobs.job import Batch, Claim
 from turno.runner.session import HandlerConnection
 from turno.tenancy.identity.session import handler_session
 
 
-def put(world: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]:
+def put(example: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]:
     """Enqueue a job for each deed; each makes a customer named for its place first."""
-    return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddBatched, **options) for n, how in enumerate(deeds)]
+    return [
+        example.enqueue({"how": how, "text": f"G{n}"}, handler=FaultyBatched, **options) for n, how in enumerate(deeds)
+    ]
 
 
-def claim(world: ExampleInstallation) -> Batch:
-    (claims,) = claim_batches_here(world)
+def claim(example: ExampleInstallation) -> Batch:
+    (claims,) = claim_batches_here(example)
     return claims
 
 
-def run(world: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
+def run(example: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
     """Run a job for each deed as one batch and return them."""
-    jobs = put(world, *deeds)
-    claims = claim(world)
+    jobs = put(example, *deeds)
+    claims = claim(example)
     assert [one.job_id for one in claims] == jobs
-    execute_batch_here(world, claims)
-    return [world.job(job_id) for job_id in jobs]
+    execute_batch_here(example, claims)
+    return [example.job(job_id) for job_id in jobs]
 
 
-def written(world: ExampleInstallation) -> set[str]:
-    return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
+def written(example: ExampleInstallation) -> set[str]:
+    return {row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'batched'")}
 
 
-def start_by_another(world: ExampleInstallation, claims: Sequence[Claim]) -> None:
+def start_by_another(example: ExampleInstallation, claims: Sequence[Claim]) -> None:
     """Another worker starts the attempts and works on them."""
-    with session(world) as other:
+    with session(example) as other:
         for one in claims:
             attempt_steps.start(other, one, "another")
 
 
-def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
+def start_and_take_back(example: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
     """Start the batch, then have it taken back as from a dead worker."""
-    start_by_another(world, claims)
+    start_by_another(example, claims)
     for one in claims:
-        world.engine.rescue(
+        example.engine.rescue(
             one.login.schema,
             one.job_id,
             one.token,
@@ -62,9 +64,9 @@ def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[
 
 
 @contextmanager
-def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
+def session(example: ExampleInstallation) -> Iterator[HandlerConnection]:
     """Log in as the handler."""
-    connection = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    connection = handler_session(example.logins, example.handler_login(), application="test", kind=HandlerConnection)
     yield connection
     psycopg.Connection.rollback(connection)
     psycopg.Connection.close(connection)

@@ -12,14 +12,14 @@ from turno.testing.invariants import judge_of
 
 
 @pytest.fixture(autouse=True)
-def batched(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    world.backend = "pool"
+def batched(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    example.backend = "pool"
     monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # on a machine of any speed
     TRIES.clear()
     RUNS.clear()
     HOOKS.clear()
-    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     yield
-    with judge_of(world.url, world.one) as judge:
+    with judge_of(example.url, example.one) as judge:
         # The handlers here have effects of their own, which the tests look at.
         assert [rule for rule in judge.broken() if not rule.startswith("I2: an end and its effect")] == []

@@ -13,7 +13,7 @@ import pytest
 from tests.batch_here import execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, written
-from tests.misbehaving_handlers import HOOKS, RUNS, OddBatched
+from tests.misbehaving_handlers import HOOKS, RUNS, FaultyBatched
 from turno.jobs.job_context import JobContext
 from turno.runner.session import HandlerConnection
 
@@ -34,63 +34,65 @@ class Killed(BaseException):
     """Ends the process in the middle of a handler."""
 
 
-def run(world: ExampleInstallation, attack: Callable[[JobContext], None]) -> dict[str, dict[str, Any]]:
+def run(example: ExampleInstallation, attack: Callable[[JobContext], None]) -> dict[str, dict[str, Any]]:
     """Run a job of each user as one batch, that of mallory with the attack; return the jobs."""
     HOOKS["G1"] = attack
     jobs = [
-        world.enqueue({"how": "hook" if user == "mallory" else "ok", "text": f"G{n}"}, handler=OddBatched, user_id=user)
+        example.enqueue(
+            {"how": "hook" if user == "mallory" else "ok", "text": f"G{n}"}, handler=FaultyBatched, user_id=user
+        )
         for n, user in enumerate(USERS)
     ]
-    claims = claim(world)
+    claims = claim(example)
     assert [one.job_id for one in claims] == jobs
-    execute_batch_here(world, claims)
-    return {user: world.job(job_id) for user, job_id in zip(USERS, jobs, strict=True)}
+    execute_batch_here(example, claims)
+    return {user: example.job(job_id) for user, job_id in zip(USERS, jobs, strict=True)}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_on_the_transaction_hits_no_neighbour(world: ExampleInstallation, attack: str) -> None:
+def test_an_attack_on_the_transaction_hits_no_neighbour(example: ExampleInstallation, attack: str) -> None:
     def hostile(job: JobContext) -> None:
         for statement in ATTACKS[attack]:
             job.connection.execute(statement.encode())
 
-    jobs = run(world, hostile)
+    jobs = run(example, hostile)
     assert [jobs[user]["status"] for user in ("ana", "carla")] == ["completed"] * 2
     assert [(jobs[user]["attempt"], jobs[user]["errors"]) for user in ("ana", "carla")] == [(1, 0)] * 2
     assert jobs["mallory"]["status"] in {"failed", "pending"}
     # A customer that a job makes twice would be refused: its key is there.
-    assert {"G0", "G2"} <= written(world)
+    assert {"G0", "G2"} <= written(example)
     once = 1 if "COMMIT" in ATTACKS[attack][0] else 2
     assert RUNS[jobs["ana"]["id"]] == once
 
 
-def test_a_commit_before_the_process_dies_keeps_the_end(world: ExampleInstallation) -> None:
+def test_a_commit_before_the_process_dies_keeps_the_end(example: ExampleInstallation) -> None:
     def hostile(job: JobContext) -> None:
         job.connection.execute("COMMIT")
         raise Killed
 
     with pytest.raises(Killed):
-        run(world, hostile)
-    ends = {row["user_id"]: row["status"] for row in world.rows("SELECT user_id, status FROM background_jobs")}
+        run(example, hostile)
+    ends = {row["user_id"]: row["status"] for row in example.rows("SELECT user_id, status FROM background_jobs")}
     assert ends == {"ana": "completed", "mallory": "pending", "carla": "pending"}
-    assert written(world) == {"G0", "G1"}
+    assert written(example) == {"G0", "G1"}
 
 
-def test_a_savepoint_of_a_handler_hides_none_of_the_executor(world: ExampleInstallation) -> None:
+def test_a_savepoint_of_a_handler_hides_none_of_the_executor(example: ExampleInstallation) -> None:
     def shadow(job: JobContext) -> None:
         job.connection.execute("SAVEPOINT job")
         job.connection.execute("RESET ALL")
         raise ValueError("after its own savepoint")
 
-    jobs = run(world, shadow)
+    jobs = run(example, shadow)
     assert [jobs[user]["status"] for user in USERS] == ["completed", "pending", "completed"]
-    assert written(world) == {"G0", "G2"}
+    assert written(example) == {"G0", "G2"}
     assert set(RUNS.values()) == {1}
 
 
 @pytest.mark.parametrize("user", ["ana", "mallory"])
-def test_constraint_modes_of_a_job_fail_no_neighbour(world: ExampleInstallation, user: str) -> None:
-    world.rows("CREATE TABLE deferring (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-    world.rows(f"GRANT ALL ON deferring TO {world.one.handler_role}")
+def test_constraint_modes_of_a_job_fail_no_neighbour(example: ExampleInstallation, user: str) -> None:
+    example.rows("CREATE TABLE deferring (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    example.rows(f"GRANT ALL ON deferring TO {example.one.handler_role}")
 
     def twice_for_a_while(job: JobContext) -> None:
         job.connection.execute("INSERT INTO deferring VALUES (1), (1)")
@@ -101,17 +103,17 @@ def test_constraint_modes_of_a_job_fail_no_neighbour(world: ExampleInstallation,
 
     HOOKS.update(G0=check_at_once, G1=twice_for_a_while)
     jobs = [
-        world.enqueue({"how": "hook", "text": f"G{n}"}, handler=OddBatched, user_id=one, max_attempts=1)
+        example.enqueue({"how": "hook", "text": f"G{n}"}, handler=FaultyBatched, user_id=one, max_attempts=1)
         for n, one in enumerate(["ana", user])
     ]
     try:
-        execute_batch_here(world, claim(world))
-        assert [world.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2
+        execute_batch_here(example, claim(example))
+        assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2
     finally:
-        world.rows("DROP TABLE deferring")
+        example.rows("DROP TABLE deferring")
 
 
-def test_no_statement_names_a_token(world: ExampleInstallation) -> None:
+def test_no_statement_names_a_token(example: ExampleInstallation) -> None:
     """Other sessions of the tenant read the statements in pg_stat_activity, but no parameter."""
 
     class Traced(HandlerConnection):
@@ -130,10 +132,10 @@ def test_no_statement_names_a_token(world: ExampleInstallation) -> None:
 
     HOOKS["G1"] = steps
     for n, how in enumerate(["ok", "hook", "error", "ok", "reschedule_after"]):
-        world.enqueue({"how": how, "text": f"G{n}"}, handler=OddBatched)
-    claims = claim(world)
+        example.enqueue({"how": how, "text": f"G{n}"}, handler=FaultyBatched)
+    claims = claim(example)
     with TemporaryFile("w+") as trace:
-        execute_batch_here(world, claims, kind=Traced)
+        execute_batch_here(example, claims, kind=Traced)
         sent = _statements(trace)
     assert len(sent) > 20
     texts = [form for one in claims for form in (str(one.token), one.token.hex)]
@@ -145,7 +147,7 @@ def _statements(trace: IO[str]) -> list[str]:
     return [line for line in trace if "\tParse\t" in line or "\tQuery\t" in line]
 
 
-def test_a_refused_commit_closes_the_session(world: ExampleInstallation) -> None:
+def test_a_refused_commit_closes_the_session(example: ExampleInstallation) -> None:
     """Any statement of the handler after it would be committed at once, without a record."""
     refusals: list[str] = []
 
@@ -155,26 +157,28 @@ def test_a_refused_commit_closes_the_session(world: ExampleInstallation) -> None
             job.checkpoint("half")
         for _ in range(2):
             try:
-                job.connection.execute("INSERT INTO customers VALUES ('LEFT', 'Odd', 'registered')")
+                job.connection.execute("INSERT INTO customers VALUES ('LEFT', 'Faulty', 'registered')")
             except Exception as error:  # noqa: BLE001 - the test compares its name
                 refusals.append(type(error).__name__)
 
-    world.rows("CREATE TABLE refused_later (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-    world.rows(f"GRANT ALL ON refused_later TO {world.one.handler_role}")
+    example.rows("CREATE TABLE refused_later (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    example.rows(f"GRANT ALL ON refused_later TO {example.one.handler_role}")
     try:
         HOOKS["G0"] = go_on_regardless
-        job_id: UUID = world.enqueue({"how": "hook", "text": "G0"}, handler=OddBatched)
-        execute_batch_here(world, claim(world))
+        job_id: UUID = example.enqueue({"how": "hook", "text": "G0"}, handler=FaultyBatched)
+        execute_batch_here(example, claim(example))
     finally:
-        world.rows("DROP TABLE refused_later")
+        example.rows("DROP TABLE refused_later")
     assert refusals == ["HandlerMisuse"] * 2
-    assert world.rows("SELECT 1 FROM customers WHERE id IN ('LEFT', 'G0')") == []
-    assert (world.job(job_id)["status"], world.job(job_id)["error"]["class"]) == ("pending", "UniqueViolation")
+    assert example.rows("SELECT 1 FROM customers WHERE id IN ('LEFT', 'G0')") == []
+    assert (example.job(job_id)["status"], example.job(job_id)["error"]["class"]) == ("pending", "UniqueViolation")
 
 
 @pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN"])
 @pytest.mark.parametrize("record", ["checkpoint", "each"])
-def test_no_record_is_written_of_work_in_another_transaction(world: ExampleInstallation, how: str, record: str) -> None:
+def test_no_record_is_written_of_work_in_another_transaction(
+    example: ExampleInstallation, how: str, record: str
+) -> None:
     def deed(job: JobContext) -> None:
         if record == "checkpoint":
             job.connection.execute(how.encode())
@@ -185,10 +189,11 @@ def test_no_record_is_written_of_work_in_another_transaction(world: ExampleInsta
             job.connection.execute(how.encode())
 
     HOOKS["G0"] = deed
-    job_id = world.enqueue({"how": "hook", "text": "G0"}, handler=OddBatched)
-    execute_batch_here(world, claim(world))
-    job = world.job(job_id)
+    job_id = example.enqueue({"how": "hook", "text": "G0"}, handler=FaultyBatched)
+    execute_batch_here(example, claim(example))
+    job = example.job(job_id)
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert (
-        world.rows("SELECT job_id FROM background_job_checkpoints UNION SELECT job_id FROM background_job_items") == []
+        example.rows("SELECT job_id FROM background_job_checkpoints UNION SELECT job_id FROM background_job_items")
+        == []
     )

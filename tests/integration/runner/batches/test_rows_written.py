@@ -10,7 +10,7 @@ import pytest
 
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.integration.runner.batches.batch import put
-from tests.misbehaving_handlers import OddAlone, OddBatched
+from tests.misbehaving_handlers import FaultyAlone, FaultyBatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,47 +43,47 @@ JOB_AND_TICKET = {
 STATISTICS = JOBS
 
 
-@pytest.mark.parametrize("handler", [OddBatched, OddAlone])
+@pytest.mark.parametrize("handler", [FaultyBatched, FaultyAlone])
 def test_a_short_job_writes_its_own_row_and_its_ticket_only(
-    world: ExampleInstallation, handler: type[JobHandler[object]]
+    example: ExampleInstallation, handler: type[JobHandler[object]]
 ) -> None:
-    with rows_written(world) as written:
-        jobs = [world.enqueue({"how": "transaction", "text": ""}, handler=handler) for _ in range(JOBS)]
-        for claims in claim_batches_here(world):
-            execute_batch_here(world, claims)
-    assert {world.job(job_id)["status"] for job_id in jobs} == {"completed"}
+    with rows_written(example) as written:
+        jobs = [example.enqueue({"how": "transaction", "text": ""}, handler=handler) for _ in range(JOBS)]
+        for claims in claim_batches_here(example):
+            execute_batch_here(example, claims)
+    assert {example.job(job_id)["status"] for job_id in jobs} == {"completed"}
     statistics = written.total() - sum(JOB_AND_TICKET.values())
     assert {written[name] for name in JOB_AND_TICKET} == {JOBS}
     assert statistics <= STATISTICS, written
 
 
-def test_the_history_of_a_brief_job_is_complete(world: ExampleInstallation) -> None:
-    brief, failed = put(world, "ok", "permanent")
-    for claims in claim_batches_here(world):
-        execute_batch_here(world, claims)
-    job = world.job(brief)
-    began, ended = world.rows("SELECT * FROM background_job_events WHERE job_id = %s ORDER BY id", brief)
+def test_the_history_of_a_brief_job_is_complete(example: ExampleInstallation) -> None:
+    brief, failed = put(example, "ok", "permanent")
+    for claims in claim_batches_here(example):
+        execute_batch_here(example, claims)
+    job = example.job(brief)
+    began, ended = example.rows("SELECT * FROM background_job_events WHERE job_id = %s ORDER BY id", brief)
     assert (began["old_status"], began["new_status"], began["at"]) == (None, "pending", job["created_at"])
     assert (ended["old_status"], ended["new_status"], ended["at"]) == ("pending", "completed", job["finished_at"])
-    (attempt,) = world.rows("SELECT * FROM background_job_attempts WHERE job_id = %s", brief)
+    (attempt,) = example.rows("SELECT * FROM background_job_attempts WHERE job_id = %s", brief)
     assert (attempt["attempt"], attempt["worker"], attempt["outcome"]) == (1, "test", "completed")
     assert (attempt["started_at"], attempt["finished_at"]) == (job["started_at"], job["finished_at"])
     recorded = "SELECT new_status FROM background_job_event_rows WHERE job_id = %s ORDER BY id"
-    assert world.rows(recorded, brief) == []
-    assert [row["new_status"] for row in world.rows(recorded, failed)] == ["running", "failed"]
+    assert example.rows(recorded, brief) == []
+    assert [row["new_status"] for row in example.rows(recorded, failed)] == ["running", "failed"]
 
 
 @contextmanager
-def rows_written(world: ExampleInstallation) -> Iterator[Counter[tuple[str, str]]]:
+def rows_written(example: ExampleInstallation) -> Iterator[Counter[tuple[str, str]]]:
     """Count the rows written by table and command, except rows of workers and of business tables."""
     counts: Counter[tuple[str, str]] = Counter()
-    world.rows(COUNT_ROWS)
+    example.rows(COUNT_ROWS)
     try:
         yield counts
         counts.update({
             (row["relation"], row["command"]): row["n"]
-            for row in world.rows("SELECT relation, command, count(*) AS n FROM rows_written"
-                                  " WHERE relation NOT IN ('workers', 'leases', 'customers') GROUP BY 1, 2")
+            for row in example.rows("SELECT relation, command, count(*) AS n FROM rows_written"
+                                    " WHERE relation NOT IN ('workers', 'leases', 'customers') GROUP BY 1, 2")
         })  # fmt: skip
     finally:
-        world.rows("DROP FUNCTION note_row() CASCADE; DROP TABLE rows_written")
+        example.rows("DROP FUNCTION note_row() CASCADE; DROP TABLE rows_written")

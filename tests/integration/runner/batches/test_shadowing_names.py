@@ -12,7 +12,7 @@ from psycopg import sql
 from tests.batch_here import execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put
-from tests.misbehaving_handlers import HOOKS, OddBatched
+from tests.misbehaving_handlers import HOOKS, FaultyBatched
 from turno.capabilities.adoption.adopting import seen_by_handlers
 from turno.jobs.job_context import JobContext
 
@@ -23,11 +23,11 @@ WHERE p.pronamespace = %s::regnamespace AND p.proname = ANY (%s)
 
 
 @pytest.fixture
-def shadowed(world: ExampleInstallation) -> Iterator[str]:
+def shadowed(example: ExampleInstallation) -> Iterator[str]:
     """A schema with a function and a table for each name of ours that a handler's session uses."""
     relations, functions = seen_by_handlers()
-    admin = world.admin
-    signatures = admin.execute(SIGNATURES, (world.one.schema, sorted(functions))).fetchall()
+    admin = example.admin
+    signatures = admin.execute(SIGNATURES, (example.one.schema, sorted(functions))).fetchall()
     assert len(signatures) >= len(functions)
     admin.execute("CREATE SCHEMA shadowing")
     admin.execute("SET search_path = pg_catalog")
@@ -38,14 +38,14 @@ def shadowed(world: ExampleInstallation) -> Iterator[str]:
             admin.execute(made.format(sql.Identifier(name), sql.SQL(taken), body))
     for name in relations:
         admin.execute(sql.SQL("CREATE TABLE shadowing.{} ()").format(sql.Identifier(name)))
-    role = sql.Identifier(world.one.handler_role)
+    role = sql.Identifier(example.one.handler_role)
     admin.execute(sql.SQL("GRANT USAGE ON SCHEMA shadowing TO {}").format(role))
     admin.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA shadowing TO {}").format(role))
     yield "shadowing"
     admin.execute("DROP SCHEMA shadowing CASCADE")
 
 
-def test_names_in_an_adopted_schema_are_not_met(world: ExampleInstallation, shadowed: str) -> None:
+def test_names_in_an_adopted_schema_are_not_met(example: ExampleInstallation, shadowed: str) -> None:
     def everything(job: JobContext) -> None:
         job.progress(1, 2, "half")
         job.check_cancelled()
@@ -55,13 +55,13 @@ def test_names_in_an_adopted_schema_are_not_met(world: ExampleInstallation, shad
                 pass
         job.once("effect", lambda _effect: {"done": True})
         job.once("effect", lambda _effect: {"done": True})
-        job.enqueue(OddBatched, {"how": "ok"})
+        job.enqueue(FaultyBatched, {"how": "ok"})
         with job.files.create("a.txt") as file:
             file.write(b"text")
 
     HOOKS["G1"] = everything
-    jobs = put(world, "ok", "hook", "error", "ok", "reschedule_after", "cancel")
-    claims: Any = tuple(replace(one, login=replace(one.login, adopted_schema=shadowed)) for one in claim(world))
-    execute_batch_here(world, claims)
-    ends = [world.job(job_id)["status"] for job_id in jobs]
-    assert ends == ["completed", "completed", "pending", "completed", "pending", "cancelled"], world.job(jobs[1])
+    jobs = put(example, "ok", "hook", "error", "ok", "reschedule_after", "cancel")
+    claims: Any = tuple(replace(one, login=replace(one.login, adopted_schema=shadowed)) for one in claim(example))
+    execute_batch_here(example, claims)
+    ends = [example.job(job_id)["status"] for job_id in jobs]
+    assert ends == ["completed", "completed", "pending", "completed", "pending", "cancelled"], example.job(jobs[1])

@@ -19,48 +19,48 @@ from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 
 
-def test_cap_counts_running_jobs(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
-    wait(world, 10)
-    wait(world, 10, "suc0002")
-    assert slugs(claim(world, 2)) == {"suc0001": 1, "suc0002": 1}
-    assert slugs(claim(world, 20)) == {"suc0001": 2, "suc0002": 9}
-    assert claim(world, 5) == []
-    finish(world)
-    assert slugs(claim(world, 20)) == {"suc0001": 3}
+def test_cap_counts_running_jobs(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
+    wait(example, 10)
+    wait(example, 10, "suc0002")
+    assert slugs(claim(example, 2)) == {"suc0001": 1, "suc0002": 1}
+    assert slugs(claim(example, 20)) == {"suc0001": 2, "suc0002": 9}
+    assert claim(example, 5) == []
+    finish(example)
+    assert slugs(claim(example, 20)) == {"suc0001": 3}
 
 
-def test_type_cap_counts_all_tenants_and_spares_other_types(world: ExampleInstallation) -> None:
-    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)")
-    for tenant in world.tenants:
-        wait(world, 10, tenant)
-        wait(world, 2, tenant, type="other", priority=2)
-    taken = [held for _ in range(2) for held in claim(world, 20, types=[*KNOWN, ("other", 1)])]
+def test_type_cap_counts_all_tenants_and_spares_other_types(example: ExampleInstallation) -> None:
+    example.rows("INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)")
+    for tenant in example.tenants:
+        wait(example, 10, tenant)
+        wait(example, 2, tenant, type="other", priority=2)
+    taken = [held for _ in range(2) for held in claim(example, 20, types=[*KNOWN, ("other", 1)])]
     assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
-    waiting = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
-    assert world.engine.claim_job(start(world), waiting[0]["job_id"], types=KNOWN) is None
-    finish(world)
-    assert world.engine.claim_job(start(world), waiting[0]["job_id"], types=KNOWN)
-    assert len(claim(world, 20)) == 2
+    waiting = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert example.engine.claim_job(start(example), waiting[0]["job_id"], types=KNOWN) is None
+    finish(example)
+    assert example.engine.claim_job(start(example), waiting[0]["job_id"], types=KNOWN)
+    assert len(claim(example, 20)) == 2
 
 
-def test_a_named_claim_respects_the_tenant_s_cap(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
-    wait(world, 2)
-    first, second = (row["job_id"] for row in world.rows("SELECT job_id FROM turno.tickets"))
-    assert world.engine.claim_job(start(world), first, types=KNOWN)
-    assert world.engine.claim_job(start(world), second, types=KNOWN) is None
+def test_a_named_claim_respects_the_tenant_s_cap(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
+    wait(example, 2)
+    first, second = (row["job_id"] for row in example.rows("SELECT job_id FROM turno.tickets"))
+    assert example.engine.claim_job(start(example), first, types=KNOWN)
+    assert example.engine.claim_job(start(example), second, types=KNOWN) is None
 
 
-def test_paused_type_waits_for_every_claimer(world: ExampleInstallation) -> None:
-    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('work', now())")
-    wait(world, 1)
-    wait(world, 1, type="other")
-    (paused,) = world.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
-    assert [held.type for held in claim(world, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
-    assert world.engine.claim_job(start(world), paused["job_id"], types=KNOWN) is None
-    world.rows("UPDATE turno.job_types SET paused_at = NULL")
-    assert len(claim(world, 5)) == 1
+def test_paused_type_waits_for_every_claimer(example: ExampleInstallation) -> None:
+    example.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('work', now())")
+    wait(example, 1)
+    wait(example, 1, type="other")
+    (paused,) = example.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
+    assert [held.type for held in claim(example, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
+    assert example.engine.claim_job(start(example), paused["job_id"], types=KNOWN) is None
+    example.rows("UPDATE turno.job_types SET paused_at = NULL")
+    assert len(claim(example, 5)) == 1
 
 
 CAPS = {
@@ -76,16 +76,16 @@ RUNNING = {
 
 
 @pytest.mark.parametrize("what", CAPS)
-def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleInstallation, what: str) -> None:
-    world.rows(CAPS[what])
-    for tenant in world.tenants:
-        wait(world, 60, tenant)
+def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(example: ExampleInstallation, what: str) -> None:
+    example.rows(CAPS[what])
+    for tenant in example.tenants:
+        wait(example, 60, tenant)
 
     def work(number: int) -> int:
         most = 0
         with (
-            Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine,
-            closing(psycopg.connect(world.url, autocommit=True)) as eye,
+            Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine,
+            closing(psycopg.connect(example.url, autocommit=True)) as eye,
         ):
             me = engine.start_worker(backend="exec", host="test", pid=1)
             mine = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec")
@@ -104,40 +104,42 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleIns
 
     with ThreadPoolExecutor(8) as pool:
         assert 1 <= max(pool.map(work, range(8), timeout=90)) <= 3
-    assert world.rows("SELECT 1 FROM turno.tickets LIMIT 1") == []
+    assert example.rows("SELECT 1 FROM turno.tickets LIMIT 1") == []
 
 
 @pytest.mark.parametrize("what", CAPS)
-def test_concurrent_claim_counts_uncommitted_jobs(world: ExampleInstallation, what: str) -> None:
-    world.rows(CAPS[what])
-    wait(world, 9)
+def test_concurrent_claim_counts_uncommitted_jobs(example: ExampleInstallation, what: str) -> None:
+    example.rows(CAPS[what])
+    wait(example, 9)
     with (
-        Engine.on(service_session(world.logins, world.logins.engine, application="test")) as engine,
-        world.engine.transaction(),
+        Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine,
+        example.engine.transaction(),
     ):
-        assert len(claim(world, 2)) == 2
+        assert len(claim(example, 2)) == 2
         me = engine.start_worker(backend="exec", host="test", pid=1)
         beside = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec").claim(engine, me, slots=2)
     assert beside == []
-    assert len(claim(world, 9)) == 1
+    assert len(claim(example, 9)) == 1
 
 
-def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET cap = 3")
-    wait(world, 10)
-    assert len(claim(world, 8)) == 3
+def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET cap = 3")
+    wait(example, 10)
+    assert len(claim(example, 8)) == 3
 
 
 class Mill:
     """Workers that end some jobs and leave some, and a worker that rescues the remaining jobs."""
 
-    def __init__(self, world: ExampleInstallation) -> None:
-        self._world = world
+    def __init__(self, example: ExampleInstallation) -> None:
+        self._example = example
         self.done = threading.Event()
 
     def work(self, number: int) -> None:
         seen = number
-        with Engine.on(service_session(self._world.logins, self._world.logins.engine, application="test")) as engine:
+        with Engine.on(
+            service_session(self._example.logins, self._example.logins.engine, application="test")
+        ) as engine:
             mine = claiming.claimer(queues=["cold"], types=INVOICING, backend="exec")
             while not self.done.is_set():
                 me = engine.start_worker(backend="exec", host="test", pid=1)
@@ -149,7 +151,7 @@ class Mill:
                 engine.stop_worker(me)
 
     def _end(self, held: Claim) -> None:
-        session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
+        session = handler_session(self._example.logins, held.login, application="test", kind=HandlerConnection)
         try:
             attempt_steps.start(session, held, "test")
             attempt_steps.begin(session)
@@ -159,7 +161,9 @@ class Mill:
             psycopg.Connection.close(session)
 
     def rescue(self) -> None:
-        with Engine.on(service_session(self._world.logins, self._world.logins.engine, application="test")) as engine:
+        with Engine.on(
+            service_session(self._example.logins, self._example.logins.engine, application="test")
+        ) as engine:
             while not self.done.is_set():
                 for lost in engine.orphans():
                     self._rescue(engine, lost)
@@ -168,24 +172,24 @@ class Mill:
         engine.rescue(lost.login.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False)
 
 
-def test_claims_ends_and_rescues_never_wait_in_a_circle(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET cap = 4, weight = 2")
-    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 6)")
-    for tenant in world.tenants.values():
+def test_claims_ends_and_rescues_never_wait_in_a_circle(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET cap = 4, weight = 2")
+    example.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 6)")
+    for tenant in example.tenants.values():
         for _ in range(40):
-            world.enqueue({"order_ids": [1]}, tenant=tenant)
-    mill = Mill(world)
+            example.enqueue({"order_ids": [1]}, tenant=tenant)
+    mill = Mill(example)
     with ThreadPoolExecutor(6) as pool:
         hands = [pool.submit(mill.work, number) for number in range(5)] + [pool.submit(mill.rescue)]
         try:
             assert wait_until(
-                lambda: any(hand.done() for hand in hands) or not world.rows("SELECT 1 FROM turno.tickets LIMIT 1"),
+                lambda: any(hand.done() for hand in hands) or not example.rows("SELECT 1 FROM turno.tickets LIMIT 1"),
                 within=90,
             )
         finally:
             mill.done.set()
     for hand in hands:
         hand.result()
-    for tenant in world.tenants.values():
-        ended = world.rows("SELECT status, count(*) FROM background_jobs GROUP BY status", tenant=tenant)
+    for tenant in example.tenants.values():
+        ended = example.rows("SELECT status, count(*) FROM background_jobs GROUP BY status", tenant=tenant)
         assert ended == [{"status": "completed", "count": 40}]

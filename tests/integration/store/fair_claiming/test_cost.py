@@ -46,47 +46,47 @@ class Forgetful(ClaimMemory):
     ],
     ids=str,
 )
-def test_unserved_tickets_are_not_scanned(world: ExampleInstallation, foreign: dict[str, Any]) -> None:
-    wait(world, 200)
-    before = walked(world, 10)
-    wait(world, 20_000, age=3600, **foreign)
-    claim(world)  # where it lies in front, it is walked over once
-    assert walked(world, 10) <= before + 15
-    assert {(held.type, held.version) for held in claim(world, 500)} == {("work", 1)}
-    assert world.rows("SELECT count(*) FROM turno.tickets WHERE state = 'ready'") == [{"count": 20_000}]
+def test_unserved_tickets_are_not_scanned(example: ExampleInstallation, foreign: dict[str, Any]) -> None:
+    wait(example, 200)
+    before = walked(example, 10)
+    wait(example, 20_000, age=3600, **foreign)
+    claim(example)  # where it lies in front, it is walked over once
+    assert walked(example, 10) <= before + 15
+    assert {(held.type, held.version) for held in claim(example, 500)} == {("work", 1)}
+    assert example.rows("SELECT count(*) FROM turno.tickets WHERE state = 'ready'") == [{"count": 20_000}]
 
 
 @contextmanager
-def left_open(world: ExampleInstallation) -> Iterator[None]:
+def left_open(example: ExampleInstallation) -> Iterator[None]:
     """A transaction somewhere that began before, and from which vacuum must keep everything."""
-    with closing(psycopg.connect(world.url)) as other:
+    with closing(psycopg.connect(example.url)) as other:
         other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         other.execute("SELECT pg_current_xact_id()")
         yield
 
 
-def run_through(world: ExampleInstallation, count: int, tenant: str) -> None:
-    wait(world, count, tenant)
-    world.rows(
+def run_through(example: ExampleInstallation, count: int, tenant: str) -> None:
+    wait(example, count, tenant)
+    example.rows(
         "UPDATE turno.tickets SET state = 'running', worker_id = gen_random_uuid(), token = gen_random_uuid()"
         " WHERE state = 'ready'"
     )
-    finish(world)
+    finish(example)
 
 
-def entries(world: ExampleInstallation, index: str) -> int:
-    (row,) = world.engine.execute(WALKED, [f"turno.{index}"]).fetchall()
+def entries(example: ExampleInstallation, index: str) -> int:
+    (row,) = example.engine.execute(WALKED, [f"turno.{index}"]).fetchall()
     return int(row[0])
 
 
-def walked(world: ExampleInstallation, claims: int) -> float:
+def walked(example: ExampleInstallation, claims: int) -> float:
     """Index entries that a claim of one ticket reads, on average."""
-    worker = start(world)
-    with world.engine.transaction():
-        before = entries(world, "tickets_by_tenant")
+    worker = start(example)
+    with example.engine.transaction():
+        before = entries(example, "tickets_by_tenant")
         for _ in range(claims):
-            assert len(claimer().claim(world.engine, worker, slots=1)) == 1
-        return (entries(world, "tickets_by_tenant") - before) / claims
+            assert len(claimer().claim(example.engine, worker, slots=1)) == 1
+        return (entries(example, "tickets_by_tenant") - before) / claims
 
 
 @contextmanager
@@ -98,112 +98,112 @@ def forgetful() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("tenants", [1, 10])
-def test_a_transaction_left_open_does_not_make_claims_dearer(world: ExampleInstallation, tenants: int) -> None:
+def test_a_transaction_left_open_does_not_make_claims_dearer(example: ExampleInstallation, tenants: int) -> None:
     finished = 6000
-    names = ["suc0001", *more_tenants(world, tenants - 1)]
-    with left_open(world):
+    names = ["suc0001", *more_tenants(example, tenants - 1)]
+    with left_open(example):
         for tenant in names:
-            run_through(world, finished // tenants, tenant)
+            run_through(example, finished // tenants, tenant)
         for tenant in names:
-            wait(world, 400 // tenants, tenant, age=0)
-        remembered = walked(world, 200)
+            wait(example, 400 // tenants, tenant, age=0)
+        remembered = walked(example, 200)
         with forgetful():
-            forgotten = walked(world, 100)
+            forgotten = walked(example, 100)
     assert remembered < forgotten / 4
     assert forgotten > finished / tenants
 
 
-def test_tenants_with_nothing_waiting_are_hopped_over_as_well(world: ExampleInstallation) -> None:
-    names = more_tenants(world, 60)
-    with left_open(world):
+def test_tenants_with_nothing_waiting_are_hopped_over_as_well(example: ExampleInstallation) -> None:
+    names = more_tenants(example, 60)
+    with left_open(example):
         for tenant in names:
-            run_through(world, 100, tenant)
-        wait(world, 200, age=0)
-        remembered = walked(world, 150)
+            run_through(example, 100, tenant)
+        wait(example, 200, age=0)
+        remembered = walked(example, 150)
         with forgetful():
-            forgotten = walked(world, 50)
+            forgotten = walked(example, 50)
     assert remembered < forgotten / 4
     assert forgotten > 5000
 
 
 @pytest.mark.parametrize("what", ["after a gap", "after a pause"])
-def test_a_visit_after_a_gap_or_a_pause_costs_no_more(world: ExampleInstallation, what: str) -> None:
-    names = more_tenants(world, 60)[::20]
-    with left_open(world):
+def test_a_visit_after_a_gap_or_a_pause_costs_no_more(example: ExampleInstallation, what: str) -> None:
+    names = more_tenants(example, 60)[::20]
+    with left_open(example):
         for tenant in names:
-            run_through(world, 2000, tenant)
+            run_through(example, 2000, tenant)
         for tenant in names:
-            wait(world, 100, tenant, age=0)
-        assert walked(world, 6) > 300  # each was walked through once, and marked
+            wait(example, 100, tenant, age=0)
+        assert walked(example, 6) > 300  # each was walked through once, and marked
         if what == "after a pause":
             CLOCK.ahead += 10
-        assert walked(world, 12) < 300
+        assert walked(example, 12) < 300
 
 
-def test_late_commit_is_claimed_soon_despite_marks(world: ExampleInstallation) -> None:
-    with left_open(world):
-        run_through(world, 2000, "suc0001")
-        wait(world, 50, age=0)
-        claim(world)
-        wait(world, 1, age=30)
-        (late,) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY run_at LIMIT 1")
-        assert late["job_id"] not in {held.job_id for held in claim(world, 3)}
+def test_late_commit_is_claimed_soon_despite_marks(example: ExampleInstallation) -> None:
+    with left_open(example):
+        run_through(example, 2000, "suc0001")
+        wait(example, 50, age=0)
+        claim(example)
+        wait(example, 1, age=30)
+        (late,) = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY run_at LIMIT 1")
+        assert late["job_id"] not in {held.job_id for held in claim(example, 3)}
         CLOCK.ahead += 30
-        assert late["job_id"] in {held.job_id for held in claim(world, 3)}
+        assert late["job_id"] in {held.job_id for held in claim(example, 3)}
 
 
-def test_resumed_jobs_are_found_behind_other_marks(world: ExampleInstallation) -> None:
+def test_resumed_jobs_are_found_behind_other_marks(example: ExampleInstallation) -> None:
     types = [*KNOWN, ("other", 1)]
-    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('other', now())")
-    wait(world, 2000, type="other", age=3600)
-    wait(world, 3)
-    assert [held.type for held in claim(world, types=types)] == ["work"]
-    world.rows("UPDATE turno.job_types SET paused_at = NULL")
-    assert [held.type for held in claim(world, types=types)] == ["other"]
+    example.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('other', now())")
+    wait(example, 2000, type="other", age=3600)
+    wait(example, 3)
+    assert [held.type for held in claim(example, types=types)] == ["work"]
+    example.rows("UPDATE turno.job_types SET paused_at = NULL")
+    assert [held.type for held in claim(example, types=types)] == ["other"]
 
 
-def test_promoting_due_tickets_does_not_grow_dearer_either(world: ExampleInstallation) -> None:
-    wait(world, 5000)
-    world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = date_trunc('day', now())")
-    with left_open(world), world.engine.transaction():
-        before = entries(world, "tickets_due")
+def test_promoting_due_tickets_does_not_grow_dearer_either(example: ExampleInstallation) -> None:
+    wait(example, 5000)
+    example.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = date_trunc('day', now())")
+    with left_open(example), example.engine.transaction():
+        before = entries(example, "tickets_due")
         for _ in range(30):
-            claim(world)
-        assert entries(world, "tickets_due") - before < 5000 * 5  # walked anew each time it would be 25 * 5000 / 2
-    assert world.rows("SELECT FROM turno.tickets WHERE state = 'scheduled'") == []
+            claim(example)
+        assert entries(example, "tickets_due") - before < 5000 * 5  # walked anew each time it would be 25 * 5000 / 2
+    assert example.rows("SELECT FROM turno.tickets WHERE state = 'scheduled'") == []
 
 
-def test_new_tenant_job_is_claimed_at_once_despite_memory(world: ExampleInstallation) -> None:
-    names = more_tenants(world, 20)
-    with left_open(world):
+def test_new_tenant_job_is_claimed_at_once_despite_memory(example: ExampleInstallation) -> None:
+    names = more_tenants(example, 20)
+    with left_open(example):
         for tenant in names:
-            run_through(world, 200, tenant)
-        assert claim(world, 5) == []
-        (new,) = more_tenants(world, 1, start_at=100)
-        wait(world, 1, new)
-        assert slugs(claim(world, 5)) == {new: 1}
+            run_through(example, 200, tenant)
+        assert claim(example, 5) == []
+        (new,) = more_tenants(example, 1, start_at=100)
+        wait(example, 1, new)
+        assert slugs(claim(example, 5)) == {new: 1}
         assert remembers()
 
 
-def test_idle_tenant_job_is_claimed_soon_despite_memory(world: ExampleInstallation) -> None:
-    names = more_tenants(world, 20)
-    with left_open(world):
+def test_idle_tenant_job_is_claimed_soon_despite_memory(example: ExampleInstallation) -> None:
+    names = more_tenants(example, 20)
+    with left_open(example):
         for tenant in names:
-            run_through(world, 200, tenant)
-        wait(world, 1, names[15], age=0)
-        assert slugs(claim(world, 5)) == {names[15]: 1}
+            run_through(example, 200, tenant)
+        wait(example, 1, names[15], age=0)
+        assert slugs(claim(example, 5)) == {names[15]: 1}
         assert remembers()
-        wait(world, 1, names[10], age=0)
+        wait(example, 1, names[10], age=0)
         CLOCK.ahead += GAP_BELIEVED
-        assert slugs(claim(world, 5)) == {names[10]: 1}
+        assert slugs(claim(example, 5)) == {names[10]: 1}
 
 
-def test_nothing_is_remembered_where_nothing_is_in_the_way(world: ExampleInstallation) -> None:
-    for tenant in world.tenants:
-        wait(world, 500, tenant)
+def test_nothing_is_remembered_where_nothing_is_in_the_way(example: ExampleInstallation) -> None:
+    for tenant in example.tenants:
+        wait(example, 500, tenant)
     for _ in range(20):
-        claim(world, 5)
-        finish(world)
+        claim(example, 5)
+        finish(example)
     assert not remembers()
 
 

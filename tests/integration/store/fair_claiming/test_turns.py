@@ -11,101 +11,101 @@ from turno.store.operator.counts import worst_tenants
 from turno.tenancy.identity.session import service_session
 
 
-def test_a_weight_is_turns_per_lap(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
-    wait(world, 50)
-    wait(world, 50, "suc0002")
-    assert slugs(claim(world, 40)) == {"suc0001": 10, "suc0002": 30}
+def test_a_weight_is_turns_per_lap(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(example, 50)
+    wait(example, 50, "suc0002")
+    assert slugs(claim(example, 40)) == {"suc0001": 10, "suc0002": 30}
 
 
-def test_a_tenant_that_is_left_out_has_no_turn(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
-    wait(world, 50, priority=0)
-    wait(world, 50, "suc0002")
-    assert slugs(claim(world, 40, without=("suc0001",))) == {"suc0002": 40}
-    assert claim(world, 1, without=("suc0001", "suc0002")) == []
-    assert 9 <= slugs(claim(world, 13))["suc0002"] <= 10
+def test_a_tenant_that_is_left_out_has_no_turn(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(example, 50, priority=0)
+    wait(example, 50, "suc0002")
+    assert slugs(claim(example, 40, without=("suc0001",))) == {"suc0002": 40}
+    assert claim(example, 1, without=("suc0001", "suc0002")) == []
+    assert 9 <= slugs(claim(example, 13))["suc0002"] <= 10
 
 
-def test_cap_holds_beside_a_left_out_tenant(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0002'")
-    wait(world, 5)
-    wait(world, 5, "suc0002")
-    assert slugs(claim(world, 4, without=("suc0001",))) == {"suc0002": 2}
+def test_cap_holds_beside_a_left_out_tenant(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0002'")
+    wait(example, 5)
+    wait(example, 5, "suc0002")
+    assert slugs(claim(example, 4, without=("suc0001",))) == {"suc0002": 2}
 
 
 @pytest.mark.parametrize("slots", [1, 3])
-def test_turns_go_on_from_claim_to_claim(world: ExampleInstallation, slots: int) -> None:
-    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
-    wait(world, 50)
-    wait(world, 50, "suc0002")
-    taken = [held for _ in range(24 // slots) for held in claim(world, slots)]
+def test_turns_go_on_from_claim_to_claim(example: ExampleInstallation, slots: int) -> None:
+    example.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(example, 50)
+    wait(example, 50, "suc0002")
+    taken = [held for _ in range(24 // slots) for held in claim(example, slots)]
     # The first claim of a session may begin within a lap.
     assert 5 <= slugs(taken)["suc0001"] <= 7
 
 
-def test_gap_in_tenant_numbers_favours_no_tenant(world: ExampleInstallation) -> None:
-    *_, last = more_tenants(world, 200)
+def test_gap_in_tenant_numbers_favours_no_tenant(example: ExampleInstallation) -> None:
+    *_, last = more_tenants(example, 200)
     for tenant in ("suc0001", "suc0002", last):
-        wait(world, 30, tenant)
-    taken = [held for _ in range(30) for held in claim(world)]
+        wait(example, 30, tenant)
+    taken = [held for _ in range(30) for held in claim(example)]
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10, last: 10}
 
 
-def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: ExampleInstallation) -> None:
+def test_two_types_and_two_queues_of_a_tenant_are_one_turn(example: ExampleInstallation) -> None:
     for kind in ("a", "b"):
-        wait(world, 20, type=kind)
-        wait(world, 20, type=kind, queue="cold")
-    wait(world, 40, "suc0002", type="a")
+        wait(example, 20, type=kind)
+        wait(example, 20, type=kind, queue="cold")
+    wait(example, 40, "suc0002", type="a")
     taken = claiming.claim(
-        world.engine, start(world), queues=["hot", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
+        example.engine, start(example), queues=["hot", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
     )
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
 
 
-def test_urgent_jobs_of_a_tenant_delay_no_tenant(world: ExampleInstallation) -> None:
-    wait(world, 300, priority=0)
-    wait(world, 10, "suc0002", priority=2, age=0)
-    assert slugs(claim(world, 20))["suc0002"] == 10
+def test_urgent_jobs_of_a_tenant_delay_no_tenant(example: ExampleInstallation) -> None:
+    wait(example, 300, priority=0)
+    wait(example, 10, "suc0002", priority=2, age=0)
+    assert slugs(claim(example, 20))["suc0002"] == 10
 
 
-def test_urgent_stream_starves_no_other_band_or_type(world: ExampleInstallation) -> None:
-    wait(world, 1, priority=2, age=3600)
-    wait(world, 1, priority=1, age=3500, type="b")
-    wait(world, 400, priority=0)
-    order = [held for _ in range(100) for held in claim(world, 2, types=[*KNOWN, ("b", 1)])]
-    priorities = {row["job_id"]: row["priority"] for row in world.rows("SELECT job_id, priority FROM turno.tickets")}
+def test_urgent_stream_starves_no_other_band_or_type(example: ExampleInstallation) -> None:
+    wait(example, 1, priority=2, age=3600)
+    wait(example, 1, priority=1, age=3500, type="b")
+    wait(example, 400, priority=0)
+    order = [held for _ in range(100) for held in claim(example, 2, types=[*KNOWN, ("b", 1)])]
+    priorities = {row["job_id"]: row["priority"] for row in example.rows("SELECT job_id, priority FROM turno.tickets")}
     taken = Counter(priorities[held.job_id] for held in order)
     assert taken == {0: 198, 1: 1, 2: 1}
 
 
-def test_the_best_band_nevertheless_comes_first(world: ExampleInstallation) -> None:
-    wait(world, 200, priority=2, age=3600)
-    wait(world, 200, priority=0)
-    order = [held for _ in range(200) for held in claim(world)]
-    urgent = world.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
+def test_the_best_band_nevertheless_comes_first(example: ExampleInstallation) -> None:
+    wait(example, 200, priority=2, age=3600)
+    wait(example, 200, priority=0)
+    order = [held for _ in range(200) for held in claim(example)]
+    urgent = example.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
     assert 150 <= urgent[0]["count"] < len(order)
 
 
-def test_old_and_new_code_run_side_by_side(world: ExampleInstallation) -> None:
-    wait(world, 3)
-    wait(world, 3, version=2)
-    assert {held.version for held in claim(world, 10, types=[("work", 2)])} == {2}
-    (old, *_) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
-    assert world.engine.claim_job(start(world), old["job_id"], types=[("work", 2)]) is None
-    assert {held.version for held in claim(world, 10, types=[("work", 1), ("work", 2)])} == {1}
+def test_old_and_new_code_run_side_by_side(example: ExampleInstallation) -> None:
+    wait(example, 3)
+    wait(example, 3, version=2)
+    assert {held.version for held in claim(example, 10, types=[("work", 2)])} == {2}
+    (old, *_) = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert example.engine.claim_job(start(example), old["job_id"], types=[("work", 2)]) is None
+    assert {held.version for held in claim(example, 10, types=[("work", 1), ("work", 2)])} == {1}
 
 
-def test_operators_see_each_tenant_s_wait_and_share(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
-    wait(world, 4)
-    world.rows(
+def test_operators_see_each_tenant_s_wait_and_share(example: ExampleInstallation) -> None:
+    example.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(example, 4)
+    example.rows(
         "INSERT INTO turno.outcome_batches (tenant_id, type, outcome, wait_ms, run_ms)"
         " SELECT id, 'work', 'completed', ARRAY[10 * i], ARRAY[100] FROM turno.tenants, generate_series(1, 10) AS i"
         " WHERE slug = 'suc0001' OR slug = 'suc0002' AND i = 1"
     )
-    world.rows("SELECT turno.count_outcomes(100000)")
-    with service_session(world.logins, world.logins.operator, application="test") as operator:
+    example.rows("SELECT turno.count_outcomes(100000)")
+    with service_session(example.logins, example.logins.operator, application="test") as operator:
         rows = operator.execute(
             "SELECT tenant, waiting, running, oldest_wait > 59, ended, wait_p50_ms, wait_p95_ms,"
             " round(share::numeric, 2), round(fair_share::numeric, 2) FROM tenant_shares WHERE busy ORDER BY tenant"

@@ -37,14 +37,14 @@ CLOCK = Clock()
 CLAIMERS: dict[tuple[tuple[str, int], ...], Claimer] = {}
 
 
-def start(world: ExampleInstallation) -> UUID:
-    return world.engine.start_worker(backend="exec", host="test", pid=1)
+def start(example: ExampleInstallation) -> UUID:
+    return example.engine.start_worker(backend="exec", host="test", pid=1)
 
 
-def wait(world: ExampleInstallation, count: int, tenant: str = "suc0001", **columns: Any) -> None:
+def wait(example: ExampleInstallation, count: int, tenant: str = "suc0001", **columns: Any) -> None:
     """Tickets as enqueueing leaves them, without their jobs; later ones are younger."""
     row = {"type": "work", "version": 1, "queue": "hot", "priority": 1, "backend": "exec", "age": 60} | columns
-    world.rows(
+    example.rows(
         "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
         " SELECT turno.uuid_v7(), n.id, %s, %s, %s, %s,"
         "        clock_timestamp() - %s * interval '1 s' + i * interval '1 us', 'ready', %s"
@@ -55,9 +55,9 @@ def wait(world: ExampleInstallation, count: int, tenant: str = "suc0001", **colu
     )
 
 
-def more_tenants(world: ExampleInstallation, count: int, start_at: int = 1) -> list[str]:
+def more_tenants(example: ExampleInstallation, count: int, start_at: int = 1) -> list[str]:
     slugs = [f"more{number:04d}" for number in range(start_at, start_at + count)]
-    world.rows(
+    example.rows(
         "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
         " SELECT s, c.id, 't_' || substr(md5(s), 1, 12), 'o' || s, 'r' || s, 'a' || s, 'active'"
         " FROM turno.companies c, unnest(%s::text[]) AS s",
@@ -74,15 +74,19 @@ def claimer(types: Sequence[tuple[str, int]] = KNOWN) -> Claimer:
 
 
 def claim(
-    world: ExampleInstallation, slots: int = 1, *, types: Sequence[tuple[str, int]] = KNOWN, without: Sequence[str] = ()
+    example: ExampleInstallation,
+    slots: int = 1,
+    *,
+    types: Sequence[tuple[str, int]] = KNOWN,
+    without: Sequence[str] = (),
 ) -> list[Claim]:
-    batches = claimer(types).claim(world.engine, start(world), slots=slots, without=without)
+    batches = claimer(types).claim(example.engine, start(example), slots=slots, without=without)
     return [one for batch in batches for one in batch]
 
 
-def finish(world: ExampleInstallation) -> None:
+def finish(example: ExampleInstallation) -> None:
     """End the running jobs, as completion does to tickets."""
-    world.rows("DELETE FROM turno.tickets WHERE state = 'running'")
+    example.rows("DELETE FROM turno.tickets WHERE state = 'running'")
 
 
 def slugs(claims: list[Claim]) -> Counter[str]:

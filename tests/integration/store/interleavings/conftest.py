@@ -14,11 +14,11 @@ from turno.testing.invariants import judge_of
 
 
 @pytest.fixture(scope="module")
-def shared_job(module_world: ExampleInstallation) -> Iterator[SharedJob]:
+def shared_job(module_example: ExampleInstallation) -> Iterator[SharedJob]:
     """A job with sessions that stay open from one scenario to the next."""
-    module_world.forget()
+    module_example.forget()
     # A function's statements are no steps that could be played one by one; a closed gate stops one after its INSERT.
-    module_world.rows(
+    module_example.rows(
         """
         CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
         BEGIN
@@ -31,4 +31,6 @@ def shared_job(module_world: ExampleInstallation) -> Iterator[SharedJob]:
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         # A rescue gives a lock up after 200 ms, which another session's next step may take on a crowded machine.
         patch.setattr("turno.store.engine.engine.RESCUE_LOCK_TIMEOUT", "30s")
-        yield SharedJob(module_world, stack.enter_context(judge_of(module_world.url, module_world.one, EFFECTS)), stack)
+        yield SharedJob(
+            module_example, stack.enter_context(judge_of(module_example.url, module_example.one, EFFECTS)), stack
+        )

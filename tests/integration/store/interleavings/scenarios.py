@@ -37,7 +37,7 @@ class Scenarios:
     def check(self, name: str, job: SharedJob) -> None:
         """Play the scenario in every order of its steps."""
         scenario, allowed = self._scenarios[name]
-        stage = Stage(job.world.admin)
+        stage = Stage(job.example.admin)
         job.clear()
         lengths = {session: len(steps) for session, steps in scenario(job).items()}
         reached: dict[str, tuple[str, ...]] = {}

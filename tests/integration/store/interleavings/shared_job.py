@@ -31,7 +31,7 @@ HOUR = timedelta(hours=1)
 class SharedJob:
     """The job that the sessions share, and the sessions, which are opened at first use."""
 
-    world: ExampleInstallation
+    example: ExampleInstallation
     judge: Judge
     stack: ExitStack
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -52,17 +52,17 @@ class SharedJob:
         return session
 
     def _open(self, login: str) -> Session:
-        logins = self.world.logins
+        logins = self.example.logins
         if login == "gate":
-            return psycopg.connect(self.world.url, autocommit=True)
+            return psycopg.connect(self.example.url, autocommit=True)
         if login == "handler":
-            return handler_session(logins, self.world.handler_login(), application="test", kind=HandlerConnection)
+            return handler_session(logins, self.example.handler_login(), application="test", kind=HandlerConnection)
         return service_session(logins, {"engine": logins.engine, "web": logins.web}[login], application="test")
 
     def clear(self) -> None:
         """Forget all jobs; TRUNCATE would take longer than the scenario."""
         self.lost.clear()
-        self.world.rows(
+        self.example.rows(
             """
             DELETE FROM background_jobs; DELETE FROM background_job_attempt_rows;
             DELETE FROM background_job_progress_rows; DELETE FROM background_job_items;
@@ -76,13 +76,13 @@ class SharedJob:
     # Initial states of a scenario ---------------------------------------------------------------
 
     def waiting(self, **options: Any) -> UUID:
-        self.job_id = self.world.enqueue({"order_ids": [1]}, **options)
-        self.worker = self.world.engine.start_worker(backend="exec", host="test", pid=1)
+        self.job_id = self.example.enqueue({"order_ids": [1]}, **options)
+        self.worker = self.example.engine.start_worker(backend="exec", host="test", pid=1)
         return self.job_id
 
     def claimed(self, **options: Any) -> Claim:
         self.waiting(**options)
-        claim = self.world.engine.claim_job(self.worker, self.job_id, types=TYPES)
+        claim = self.example.engine.claim_job(self.worker, self.job_id, types=TYPES)
         assert claim
         return claim
 
@@ -90,19 +90,19 @@ class SharedJob:
         claim = self.claimed(**options)
         attempt_steps.start(self.session(by), claim, "test")
         if by != "handler":  # as of a session that has ended, so that a later session may take over the attempt
-            self.world.rows(
+            self.example.rows(
                 "UPDATE background_job_attempt_rows SET backend_start = 'epoch' WHERE job_id = %s", claim.job_id
             )
         return claim
 
     def without_ticket(self) -> None:
-        self.world.rows("DELETE FROM turno.tickets WHERE job_id = %s", self.job_id)
+        self.example.rows("DELETE FROM turno.tickets WHERE job_id = %s", self.job_id)
         self.lost.append(self.job_id)
 
     def ended_long_ago(self, **options: Any) -> UUID:
         self.waiting(**options)
-        self.world.cancel(self.job_id)
-        self.world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '31 days'")
+        self.example.cancel(self.job_id)
+        self.example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '31 days'")
         return self.job_id
 
     # Steps of the sessions ----------------------------------------------------------------------
@@ -122,17 +122,17 @@ class SharedJob:
 
     def rescues(self, claim: Claim) -> Step:
         return lambda engine: Engine.on(engine).rescue(
-            self.world.one.schema, claim.job_id, claim.token, cause="test", retry_in=NOW
+            self.example.one.schema, claim.job_id, claim.token, cause="test", retry_in=NOW
         )
 
     def repairs(self) -> Step:
-        return lambda engine: f"repaired {Engine.on(engine).repair(self.world.one.schema, 'exec')}"
+        return lambda engine: f"repaired {Engine.on(engine).repair(self.example.one.schema, 'exec')}"
 
     def expires(self) -> Step:
-        return lambda engine: f"expired {Engine.on(engine).expire(self.world.one.schema)}"
+        return lambda engine: f"expired {Engine.on(engine).expire(self.example.one.schema)}"
 
     def purges(self) -> Step:
-        return lambda engine: f"purged {Engine.on(engine).purge(self.world.one.schema, MONTH, 10)}"
+        return lambda engine: f"purged {Engine.on(engine).purge(self.example.one.schema, MONTH, 10)}"
 
     def prunes(self) -> Step:
         return lambda engine: f"pruned {Engine.on(engine).prune_workers(HOUR)}"
@@ -141,10 +141,10 @@ class SharedJob:
         return lambda engine: "dead" if Engine.on(engine).keep_alive(self.worker) is None else "alive"
 
     def asks(self, statement: LiteralString, parameters: tuple[Any, ...]) -> Step:
-        question = sql.SQL(statement).format(sql.Identifier(self.world.one.schema))
+        question = sql.SQL(statement).format(sql.Identifier(self.example.one.schema))
 
         def step(web: Session) -> str:
-            web.execute("SELECT set_config('role', %s, true)", (self.world.one.api_role,))
+            web.execute("SELECT set_config('role', %s, true)", (self.example.one.api_role,))
             row = web.execute(question, parameters).fetchone()
             assert row
             return str(row[-1])
@@ -158,7 +158,7 @@ class SharedJob:
         return self.asks(RETRY, (self.job_id, None, "exec", None, None, None))
 
     def enqueues(self, key: str | None, order: int = 1) -> Step:
-        new = self.world.new_job({"order_ids": [order]}, idempotency_key=key)
+        new = self.example.new_job({"order_ids": [order]}, idempotency_key=key)
         return self.asks(ENQUEUE, submission(new))
 
     def leads(self, holder: str) -> Step:
@@ -168,7 +168,7 @@ class SharedJob:
 
     def end(self) -> str:
         """Return how the jobs stand: status, crashes and errors if any, and the ticket."""
-        rows = self.world.rows(
+        rows = self.example.rows(
             """
             SELECT concat_ws(' ', j.status, CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'to cancel' END,
                              CASE WHEN j.errors > 0 THEN 'after an error' END,

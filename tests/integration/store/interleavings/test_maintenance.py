@@ -225,7 +225,7 @@ def repair_and_claim_and_cancel(job: SharedJob) -> Mapping[str, Steps]:
 )
 def prune_and_heartbeat_and_claim(job: SharedJob) -> Mapping[str, Steps]:
     job.waiting()
-    job.world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '2 hours'")
+    job.example.rows("UPDATE turno.workers SET alive_at = alive_at - interval '2 hours'")
     return {
         "engine prunes": in_transaction(job.prunes()),
         "engine lives": in_transaction(job.lives()),
