@@ -27,14 +27,14 @@ FROM invoice_authorisations WHERE cae IS NOT NULL ORDER BY authorised_at DESC, i
 
 
 @authorisations_page.page("/authorisations")
-def index(visit: Visit, asked: HomeQuery) -> Response:
+def index(visit: Visit, query: HomeQuery) -> Response:
     """Show the waiting invoices, the jobs under way, and the latest codes."""
-    context: dict[str, Any] = jobs_above(visit, SYNC, asked)
+    context: dict[str, Any] = jobs_above(visit, SYNC, query)
     with reading(visit) as reader:
         waiting = reader.execute(WAITING, (LARGEST,)).rowcount
         latest = reader.execute(LATEST, (SHOWN,)).fetchall()
     return draw(
-        "authorisations.html", visit=visit, asked=asked, key=uuid4().hex, waiting=waiting, latest=latest, **context
+        "authorisations.html", visit=visit, query=query, key=uuid4().hex, waiting=waiting, latest=latest, **context
     )
 
 

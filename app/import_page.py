@@ -22,10 +22,10 @@ CHOICES = {
 
 
 @import_page.page("/import")
-def index(visit: Visit, asked: HomeQuery) -> Response:
+def index(visit: Visit, query: HomeQuery) -> Response:
     """Show the form, the imports under way and the requested import."""
-    context = jobs_above(visit, IMPORT, asked)
-    return draw("import.html", visit=visit, asked=asked, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
+    context = jobs_above(visit, IMPORT, query)
+    return draw("import.html", visit=visit, query=query, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
 
 
 @import_page.form("/import")

@@ -43,15 +43,15 @@ class OrdersQuery(HomeQuery):
 
 
 @orders_page.page("/")
-def index(visit: Visit, asked: OrdersQuery) -> Response:
+def index(visit: Visit, query: OrdersQuery) -> Response:
     """Show the branch."""
     with reading(visit) as reader:
-        batches = under_way(reader, visit, BATCH, asked)
-        context = listed(reader, visit, asked, above=[batch.id for batch in batches])
+        batches = under_way(reader, visit, BATCH, query)
+        context = listed(reader, visit, query, above=[batch.id for batch in batches])
         context |= {"batches": batches, "totals": orders.invoice_totals(reader)}
         if not any(batch.active for batch in batches):
-            context |= _orders(reader, asked) | _points(reader, visit)
-    return draw("orders.html", visit=visit, asked=asked, key=uuid4().hex, **context)
+            context |= _orders(reader, query) | _points(reader, visit)
+    return draw("orders.html", visit=visit, query=query, key=uuid4().hex, **context)
 
 
 @orders_page.form("/batches")

@@ -7,8 +7,8 @@ from turno.capabilities.pages.home import HomeQuery, under_way
 from turno.pages import Visit, reading
 
 
-def jobs_above(visit: Visit, job_type: str, asked: HomeQuery) -> dict[str, Any]:
+def jobs_above(visit: Visit, job_type: str, query: HomeQuery) -> dict[str, Any]:
     """Return the visitor's jobs of this type that are under way, the job of the address, and their files."""
     with reading(visit) as reader:
-        jobs = under_way(reader, visit, job_type, asked)
+        jobs = under_way(reader, visit, job_type, query)
         return {"jobs": jobs, "files": {job.id: files_of(reader, job.body.job_id) for job in jobs}}

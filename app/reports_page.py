@@ -14,11 +14,11 @@ REPORT = "consolidated_report"
 
 
 @reports_page.page("/reports")
-def index(visit: Visit, asked: HomeQuery) -> Response:
+def index(visit: Visit, query: HomeQuery) -> Response:
     """Show the form, the reports under way, and the file of the requested report."""
     year = visit.localizer.now.year
-    context = jobs_above(visit, REPORT, asked)
-    return draw("reports.html", visit=visit, asked=asked, key=uuid4().hex, year=year, **context)
+    context = jobs_above(visit, REPORT, query)
+    return draw("reports.html", visit=visit, query=query, key=uuid4().hex, year=year, **context)
 
 
 @reports_page.form("/reports")

@@ -17,7 +17,7 @@ from nemesis.work import Invoicing, Plain, Work
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.new_job import NewJob
-from turno.testing.checker import Asked
+from turno.testing.checker import Submission
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -77,7 +77,7 @@ class Client(Thread):
         if handler is not Invoicing:
             payload["note"] = self._leak_detector.marker_of(tenant)
         self._asked += 1
-        asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
+        asked = Submission(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
         body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
         self._client_log.ask(asked)
         job_id = None
@@ -86,7 +86,7 @@ class Client(Thread):
         if job_id is not None and self._chance.random() < CANCELLED:
             self._cancel_or_retry(tenant, job_id)
 
-    def _submit(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
+    def _submit(self, tenant: Tenant, asked: Submission, body: dict[str, Any]) -> UUID | None:
         """Repeat a submission until the web answers or the client stops."""
         while not self._over.is_set():
             path = f"/api/jobs/{asked.type}"
@@ -111,13 +111,13 @@ class Client(Thread):
             if self._chance.choice((True, False)):
                 again = self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
                 if again is not None:
-                    self._client_log.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
+                    self._client_log.answer(Submission(tenant.slug, self._user, "retry", str(job_id)), again)
 
 
 def submit_without_hint(environment: Environment, queue: QueueInterface, client_log: ClientLog) -> None:
     """Submit a last job of each tenant and lose its hint: only maintenance finds the job."""
     for tenant in environment.tenants:
-        asked = Asked(tenant.slug, "last", Plain.type, "the last")
+        asked = Submission(tenant.slug, "last", Plain.type, "the last")
         wanted = NewJob.of(Plain, asdict(Work()), user_id="last", idempotency_key=asked.key)
         client_log.ask(asked)
         lossy = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway

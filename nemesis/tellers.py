@@ -16,7 +16,7 @@ from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
 from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.servers.wait import wait_until
-from turno.testing.checker import Asked
+from turno.testing.checker import Submission
 
 if TYPE_CHECKING:
     from nemesis.environment import Environment
@@ -105,7 +105,7 @@ class Teller(Thread):
         which = self._chance.randrange(DIFFERENT)
         handler, key, lasting = (Once, f"once-{which}", "for ever") if which % 3 else (Sole, "sole", "open")
         work = Work(note=self._leak_detector.marker_of(tenant), pieces=which, seconds=0.3)
-        asked = Asked(tenant.slug, USER, handler.type, key)
+        asked = Submission(tenant.slug, USER, handler.type, key)
         self._client_log.ask(asked)
         self._client_log.ask(asked._replace(key="None"))  # the text of the key after its release
         regrets = self._regrets()

@@ -25,7 +25,7 @@ __all__ = ["Client", "ClientError", "Job", "NotEnded", "Refused", "Unavailable"]
 Status = Literal["accepted", "pending", "running", "completed", "failed", "cancelled"]
 Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
 ENDED = frozenset({"completed", "failed", "cancelled"})
-ASKED_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
+LONGEST_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
 POLL_SECONDS = 2.0
 RECONNECT_SECONDS = 2.0
 QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
@@ -216,9 +216,9 @@ class Client:
         """Return the job when it has ended; raises NotEnded after `timeout` seconds."""
         over = None if timeout is None else monotonic() + timeout
         while True:
-            left = ASKED_WAIT_SECONDS if over is None else over - monotonic()
-            asked = monotonic()
-            answer = self._ask_for(job, max(0, min(ASKED_WAIT_SECONDS, int(left))))
+            left = LONGEST_WAIT_SECONDS if over is None else over - monotonic()
+            began = monotonic()
+            answer = self._ask_for(job, max(0, min(LONGEST_WAIT_SECONDS, int(left))))
             found = Job.of(answer.body)
             if found.ended:
                 return found
@@ -226,7 +226,7 @@ class Client:
                 raise NotEnded(found)
             # A server that could not keep the request names the time of the next request.
             pause = answer.retry_after or POLL_SECONDS
-            if monotonic() - asked < pause:
+            if monotonic() - began < pause:
                 sleep(pause if over is None else min(pause, max(0.0, over - monotonic())))
 
     def follow(self, job: Job | str) -> Iterator[Job]:

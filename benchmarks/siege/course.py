@@ -22,7 +22,7 @@ from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
 from benchmarks.siege.place import CHILDREN, open_place
 from benchmarks.siege.victim import Orders
 from turno.servers.wait import wait_until
-from turno.testing.checker import Asked, Checker
+from turno.testing.checker import Checker, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,9 +158,9 @@ def _judge(
     place: Place, told: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
 ) -> None:
     for user, key in told["asked"]:
-        place.log.ask(Asked(place.victim.slug, user, TYPE, key))
+        place.log.ask(Submission(place.victim.slug, user, TYPE, key))
     for job_id, (user, key) in told["jobs"].items():
-        place.log.answer(Asked(place.victim.slug, user, TYPE, key), UUID(job_id))
+        place.log.answer(Submission(place.victim.slug, user, TYPE, key), UUID(job_id))
     rows = {str(row["id"]): row for row in place.rows(JOBS, TYPE, tenant=place.victim)}
     samples = [Sample(*sample) for sample in told["samples"]]
     samples += [Sample("job", row["created"], row["took"]) for row in rows.values()]

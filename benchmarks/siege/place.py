@@ -31,7 +31,7 @@ from turno.servers.wait import wait_until
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.testing.checker import Asked, ClientLog
+from turno.testing.checker import ClientLog, Submission
 from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Place:
     def promise(self, new: NewJob) -> UUID:
         """Enqueue a job of the victim's, which has to be completed."""
         job_id = self.enqueue(new, self.victim)
-        self.log.answer(Asked(self.victim.slug, new.user_id, new.type, str(new.idempotency_key)), job_id)
+        self.log.answer(Submission(self.victim.slug, new.user_id, new.type, str(new.idempotency_key)), job_id)
         return job_id
 
     def enqueuing(self, new: NewJob, *, times: int = 1) -> str:

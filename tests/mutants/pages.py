@@ -9,7 +9,7 @@ PAGES = "tests/capabilities/pages/test_pages.py"
 PUBLIC = "tests/integration/web/test_public_url.py"
 ORIGINS = "tests/integration/web/test_other_origins.py"
 GREEN = "tests/integration/web/test_green.py"
-TOLD = "tests/integration/runner/test_told_errors.py"
+ERRORS_FOR_USERS = "tests/integration/runner/test_errors_for_users.py"
 PROBLEMS = "tests/integration/web/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in an answer; a database's own words are for operators"
@@ -42,7 +42,7 @@ MUTANTS = (
         "the demo admits every name that leads to it",
         COOKIE,
         "turno/web/pages/problem_pages.py",
-        " or not asked_on_this_machine(request)",
+        " or not requested_on_this_machine(request)",
         "",
         (f"{SESSION}::test_demo_refuses_host_names_that_can_be_redirected",),
     ),
@@ -188,7 +188,7 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         "    if operator or for_users(error):\n",
         "    if True:\n",
-        (f"{TOLD}::test_internal_error_is_a_reference_for_users",),
+        (f"{ERRORS_FOR_USERS}::test_internal_error_is_a_reference_for_users",),
     ),
     Mutant(
         "an exception that is called Crash is shown as a crash's cause",
@@ -196,7 +196,7 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         ' and "traceback" not in error)',
         ")",
-        (f"{TOLD}::test_unexpected_error_is_shown_to_operators_alone",),
+        (f"{ERRORS_FOR_USERS}::test_unexpected_error_is_shown_to_operators_alone",),
     ),
     Mutant(
         "a handler may have a database's own words shown",
@@ -204,7 +204,7 @@ MUTANTS = (
         "turno/jobs/handler.py",
         ' and getattr(error, "sqlstate", None) is None',
         "",
-        (f"{TOLD}::test_user_errors_are_the_service_s_own",),
+        (f"{ERRORS_FOR_USERS}::test_user_errors_are_the_service_s_own",),
     ),
     Mutant(
         "without background jobs any exception's text is answered",

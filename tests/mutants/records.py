@@ -118,7 +118,7 @@ MUTANTS = (
         "turno/jobs/error_record.py",
         "group = process_text(first_line)",
         "group = first_line",
-        ("tests/integration/runner/test_told_errors.py::test_an_error_s_group_has_no_secret",),
+        ("tests/integration/runner/test_errors_for_users.py::test_an_error_s_group_has_no_secret",),
     ),
     Mutant(
         "the cause of a failed outside call is in the traceback alone",
@@ -126,7 +126,7 @@ MUTANTS = (
         "turno/jobs/error_record.py",
         "        if error.__cause__ is not None:\n",
         "        if False:\n",
-        ("tests/integration/runner/test_told_errors.py::test_an_outside_call_s_own_words_are_for_operators",),
+        ("tests/integration/runner/test_errors_for_users.py::test_an_outside_call_s_own_words_are_for_operators",),
     ),
     Mutant(
         "a migration with handlers that cannot be imported succeeds",

@@ -125,8 +125,8 @@ MUTANTS = (
         "a quiet worker claims",
         "quiet and stop of a worker",
         "turno/worker/distributor.py",
-        "if self.shutdown.asked or self.quiet or monotonic()",
-        "if self.shutdown.asked or monotonic()",
+        "if self.shutdown.requested or self.quiet or monotonic()",
+        "if self.shutdown.requested or monotonic()",
         (f"{ORDERS}::test_quiet_worker_claims_nothing_and_stopped_worker_leaves",),
     ),
     Mutant(

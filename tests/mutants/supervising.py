@@ -25,8 +25,8 @@ MUTANTS = (
         "while one rescue is refused no claims are taken",
         TROUBLE,
         "turno/worker/distributor.py",
-        "if self.shutdown.asked or self.quiet or monotonic() < self._claims_at:",
-        "if self.shutdown.asked or self.quiet or self.rescuer:",
+        "if self.shutdown.requested or self.quiet or monotonic() < self._claims_at:",
+        "if self.shutdown.requested or self.quiet or self.rescuer:",
         (f"{ONE_TENANT}::test_refused_rescue_of_a_tenant_delays_no_other",),
     ),
     Mutant(

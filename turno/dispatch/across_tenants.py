@@ -111,7 +111,7 @@ class FoundInTenants:
 
     rows: list[Row] = field(default_factory=list)
     troubles: dict[str, str] = field(default_factory=dict)
-    not_asked: int = 0
+    not_searched: int = 0
 
 
 def within_tenant(wanted: JobsWanted, limit: int) -> JobFilter:
@@ -141,20 +141,20 @@ def search_tenants(
 ) -> FoundInTenants:
     """Return the newest `wanted.limit` jobs of the tenants of these companies, as each tenant's API role.
 
-    A tenant takes some milliseconds: after `within` seconds the remaining tenants are `not_asked`, and so is a tenant
-    with a search that exceeds the remaining time. `connection` lends a session of the web.
+    A tenant takes some milliseconds: after `within` seconds the remaining tenants are `not_searched`, and so is a
+    tenant with a search that exceeds the remaining time. `connection` lends a session of the web.
     """
-    asked = [
+    searched = [
         tenant
         for tenant in among
         if (companies is None or tenant.company in companies) and (not tenants or tenant.slug in tenants)
     ]
     found, until = FoundInTenants(), monotonic() + within
     with connection() as session:
-        for number, tenant in enumerate(asked):
+        for number, tenant in enumerate(searched):
             left = until - monotonic()
             if left <= 0:
-                found.not_asked = len(asked) - number
+                found.not_searched = len(searched) - number
                 break
             with apart(found.troubles, tenant.slug):
                 try:
@@ -164,7 +164,7 @@ def search_tenants(
                             reader.execute("SELECT set_config('statement_timeout', %s, true)", (limit,))
                         found.rows += [row | {"tenant": tenant.slug} for row in search(reader, wanted)]
                 except psycopg.errors.QueryCanceled:
-                    found.not_asked = len(asked) - number
+                    found.not_searched = len(searched) - number
                     break
     found.rows = sorted(found.rows, key=lambda row: row["id"], reverse=True)[: wanted.limit]
     return found

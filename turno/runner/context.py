@@ -154,11 +154,11 @@ class AttemptContext(JobContext):
         if self._batch is not None:
             done, total = 0, 0  # the ledger counts, so only the message is written
         try:
-            asked = attempts.progress(self._second_session(), self.claim, done, total, message)
+            cancel_requested = attempts.progress(self._second_session(), self.claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
         self._callbacks.progressed()
-        if asked:
+        if cancel_requested:
             raise CancelRequested("a user cancelled this job")
 
     def checkpoint(self, state: Any) -> None:
@@ -168,10 +168,10 @@ class AttemptContext(JobContext):
         self.transaction.alone()
         self.finish()
         self.transaction.prove()
-        asked = attempts.checkpoint(self.connection, self.claim, state)
+        cancel_requested = attempts.checkpoint(self.connection, self.claim, state)
         self.transaction.commit(go_on=True)
         self.checkpoint_state = loads(dumps(state))
-        self.safe_place(asked=asked)
+        self.safe_point(cancel_requested=cancel_requested)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
@@ -188,10 +188,10 @@ class AttemptContext(JobContext):
         if item is not None:
             item.savepoint.suspend()
         self.finish()
-        asked = attempts.hold(self.connection, self.claim)
+        cancel_requested = attempts.hold(self.connection, self.claim)
         self.transaction.commit()
         try:
-            self.safe_place(asked=asked)
+            self.safe_point(cancel_requested=cancel_requested)
             yield
         finally:
             self.transaction.begin()
@@ -233,14 +233,14 @@ class AttemptContext(JobContext):
         self.stop_if_overdue()
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + PROGRESS_EVERY
-            self.safe_place(asked=attempts.cancel_requested(self.connection, self.claim), drain=False)
+            self.safe_point(cancel_requested=attempts.cancel_requested(self.connection, self.claim), drain=False)
 
-    def safe_place(self, *, asked: bool, drain: bool = True) -> None:
+    def safe_point(self, *, cancel_requested: bool, drain: bool = True) -> None:
         """Stop here if a user cancelled the job, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
         if drain:
             self._callbacks.progressed()
-        if asked:
+        if cancel_requested:
             raise CancelRequested("a user cancelled this job")
         if drain and self._callbacks.shared.requested:
             raise HandBack("the worker is stopping; another worker continues the job")

@@ -165,7 +165,7 @@ class LedgerBatch(Generic[T]):
         return [key for key in self._items if key not in known]
 
     def _commit_chunk(self) -> None:
-        self._commit(asked=self.record())
+        self._commit(cancel_requested=self.record())
 
     def _known(self) -> dict[str, str]:
         """Return the state of each recorded item, by key."""
@@ -175,7 +175,7 @@ class LedgerBatch(Generic[T]):
         """Record items in the transaction that did their work; return whether to stop."""
         return False
 
-    def _commit(self, *, asked: bool) -> None:
+    def _commit(self, *, cancel_requested: bool) -> None:
         """Commit a chunk, and open the next transaction; stop there on request."""
 
     @property
@@ -191,10 +191,10 @@ class LedgerBatch(Generic[T]):
         if not self._entries:
             return False
         entries, self._entries = self._entries, []
-        asked = self._put(entries)
+        cancel_requested = self._put(entries)
         for entry in entries:
             self._count(entry["state"])
-        return asked
+        return cancel_requested
 
     def _enter(self) -> None:
         if self._step is not None:
@@ -219,11 +219,11 @@ class AttemptBatch(LedgerBatch[T]):
         self._transaction.prove()
         return attempts.items(self.connection, self._transaction.claim, entries, self.counts.total)
 
-    def _commit(self, *, asked: bool) -> None:
+    def _commit(self, *, cancel_requested: bool) -> None:
         crash_points.reach("chunk_recorded")
         self._transaction.commit(go_on=True)
         crash_points.reach("chunk_committed")
-        self._context.safe_place(asked=asked)
+        self._context.safe_point(cancel_requested=cancel_requested)
 
 
 class Step(Generic[T]):

@@ -15,7 +15,7 @@ from turno.tenancy.identity.tenant import Tenant
 from turno.testing.invariants import judge_of
 
 
-class Asked(NamedTuple):
+class Submission(NamedTuple):
     """One intention of a client's, however often it pressed the button: the idempotency key names it."""
 
     tenant: str
@@ -30,36 +30,37 @@ class ClientLog:
     def __init__(self, file: IO[str] | None = None) -> None:
         """With `file`, each line is also written there as JSON, for a later examination of the run."""
         self._file = file
-        self._answers: dict[Asked, set[UUID]] = defaultdict(set)
+        self._answers: dict[Submission, set[UUID]] = defaultdict(set)
         self._lock = Lock()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, submitted: Submission) -> None:
         """Note that a request is about to be sent; its answer may never come."""
-        self._note({"asked": asked})
+        self._note({"submitted": submitted})
         with self._lock:
-            self._answers[asked].update()
+            self._answers[submitted].update()
 
-    def answer(self, asked: Asked, job_id: UUID) -> None:
+    def answer(self, submitted: Submission, job_id: UUID) -> None:
         """Note that a request was answered: this job was accepted."""
-        self._note({"asked": asked, "job": str(job_id)})
+        self._note({"submitted": submitted, "job": str(job_id)})
         with self._lock:
-            self._answers[asked].add(job_id)
+            self._answers[submitted].add(job_id)
 
     def accepted(self, tenant: str) -> list[UUID]:
         """Return every job that a client of the tenant was promised."""
         with self._lock:  # clients add answers while a checker reads them
-            return [job for asked, jobs in self._answers.items() if asked.tenant == tenant for job in jobs]
+            return [job for submitted, jobs in self._answers.items() if submitted.tenant == tenant for job in jobs]
 
     def contradictions(self) -> list[str]:
         """Name the keys for which clients received two jobs."""
         with self._lock:
-            return [f"I1: one key was answered with two jobs: {asked.tenant} {asked.key}"
-                    for asked, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
+            return [f"I1: one key was answered with two jobs: {submitted.tenant} {submitted.key}"
+                    for submitted, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
 
-    def unasked(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
+    def not_submitted(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
         """Name the jobs, as (user, type, key), without a request."""
         return [f"I1: a job without a submission: {tenant} {kind} {key}"
-                for user, kind, key in found if Asked(tenant, user, kind, str(key)) not in self._answers]  # fmt: skip
+                for user, kind, key in found
+                if Submission(tenant, user, kind, str(key)) not in self._answers]  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -98,7 +99,7 @@ class Checker:
                 if settled:
                     found += judge.unsettled()
                 if self._log is not None:
-                    found += self._log.unasked(tenant.slug, self._keys(tenant))
+                    found += self._log.not_submitted(tenant.slug, self._keys(tenant))
             if settled and self._tenants:
                 found += judge.left_behind()
         return found

@@ -264,6 +264,6 @@ def _unknown(path: str) -> NoReturn:  # noqa: ARG001 - the routing's own argumen
     adapter = current_app.create_url_adapter(request)
     allowed = [method for method in METHODS if adapter and adapter.match(method=method)[0] != UNKNOWN]
     if allowed:
-        told = "Use one of the methods that the Allow header names."
-        raise Problem(Kind.METHOD, told, headers={"Allow": ", ".join(allowed)})
+        remedy = "Use one of the methods that the Allow header names."
+        raise Problem(Kind.METHOD, remedy, headers={"Allow": ", ".join(allowed)})
     raise Problem(Kind.NOT_FOUND, f"There is nothing at this address; {at('/openapi.json')} lists the addresses.")

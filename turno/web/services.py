@@ -168,7 +168,7 @@ def at(path: str) -> str:
     return _mounted() + services().url_prefix + path
 
 
-def asked_path() -> str:
+def requested_path() -> str:
     """Return the browser's address of the present request, without its query."""
     return _mounted() + request.path
 
@@ -178,7 +178,7 @@ def over_https(request: Request) -> bool:
     return request.is_secure or services().settings.public_url.startswith("https:")
 
 
-def asked_on_this_machine(request: Request) -> bool:
+def requested_on_this_machine(request: Request) -> bool:
     """Return whether the browser's host name always means its own machine; any other may be redirected to it."""
     try:
         host = urlsplit(f"//{request.host}").hostname or ""

@@ -64,7 +64,7 @@ class Child:
         self._unlock = unlock
         self._number = 0  # of its batch
         self._since = monotonic()
-        self.asked = False
+        self.stop_requested = False
         self._shown: UUID | None = None
         self._show_at = 0.0
         self._busy = False
@@ -77,7 +77,7 @@ class Child:
         packet = packed(batch, self._unlock(batch[0], self.pid))
         self._number += 1
         self._since = monotonic()
-        self.asked, self._overdue, self._busy = False, (None, "", 0.0), True
+        self.stop_requested, self._overdue, self._busy = False, (None, "", 0.0), True
         self._show_at = 0.0
         self.claims = self._given = batch
         self.channel.send(packet)
@@ -217,7 +217,7 @@ class Child:
 
     def ask_to_stop(self) -> None:
         """Have its present job stop at its next safe place, and begin no other."""
-        self.asked = True
+        self.stop_requested = True
         self._signal(SharedState.GRACEFUL, None)
 
     def cancel(self, *, grace: float) -> None:

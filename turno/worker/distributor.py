@@ -53,11 +53,11 @@ class Distributor:
         moments = [self._give_up_at]
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
-        if not self.shutdown.asked and not self.quiet:
+        if not self.shutdown.requested and not self.quiet:
             # Without a free child the time of the source does not count: nothing is claimed, and the loop would spin.
-            asked = self._free.slots and not self._waiting
+            polls = self._free.slots and not self._waiting
             moments.append(
-                monotonic() + self.source.poll_in() if asked else max(self._claims_at, self.children.reserve_opens_at)
+                monotonic() + self.source.poll_in() if polls else max(self._claims_at, self.children.reserve_opens_at)
             )
         return min(moments)
 
@@ -70,7 +70,7 @@ class Distributor:
         """Assign the kept batches to free children or new children, and claim for the remaining free children."""
         while self._waiting and self._free.slots and not self._free.without:
             self._assign(self._waiting.popleft()[1])
-        self.give_back(at_once=self.shutdown.asked)
+        self.give_back(at_once=self.shutdown.requested)
         free = self._free
         if not free.slots or self._waiting:
             self.source.pause()
@@ -90,7 +90,7 @@ class Distributor:
     @property
     def _free(self) -> FreeSlots:
         """The number of claims that can be taken now: 0 while the database is away, and while the worker stops."""
-        if self.shutdown.asked or self.quiet or monotonic() < self._claims_at:
+        if self.shutdown.requested or self.quiet or monotonic() < self._claims_at:
             return FreeSlots(0)
         return self.children.free
 

@@ -11,7 +11,7 @@ class Shutdown:
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
         self._forced = False
         self.wake_up, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -23,8 +23,8 @@ class Shutdown:
 
     def ask(self) -> None:
         """Stop as after the first signal."""
-        if self._asked_at is None:
-            self._asked_at = monotonic()
+        if self._requested_at is None:
+            self._requested_at = monotonic()
 
     def clear(self) -> None:
         """Read the wake-up descriptor empty."""
@@ -32,20 +32,20 @@ class Shutdown:
 
     # Only flips variables; the wake-up descriptor ends the wait, and the loop acts.
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked_at is not None:
+        if self._requested_at is not None:
             self._forced = True
             return
-        self._asked_at = monotonic()
+        self._requested_at = monotonic()
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Return whether this worker was ordered to stop."""
-        return self._asked_at is not None
+        return self._requested_at is not None
 
     @property
     def deadline(self) -> float | None:
         """Return when the grace ends, by the monotonic clock; None without an order to stop."""
-        return None if self._asked_at is None else self._asked_at + self._grace
+        return None if self._requested_at is None else self._requested_at + self._grace
 
     @property
     def grace_over(self) -> bool:

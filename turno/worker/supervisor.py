@@ -173,7 +173,7 @@ class Supervisor:
         self._session_watch.look(self._children)
         self._rescuer.flush()
         self._liveness.turn()
-        if not self._shutdown.asked:
+        if not self._shutdown.requested:
             return True
         self._liveness.leave()
         return bool(self._children or self._distributor or (self._rescuer and not self._shutdown.grace_over))
@@ -181,7 +181,7 @@ class Supervisor:
     # Children ---------------------------------------------------------------------------------------
 
     def _resize(self) -> None:
-        if self._shutdown.asked or self._source.exhausted:
+        if self._shutdown.requested or self._source.exhausted:
             self._children.dismiss_idle()
         else:
             self._children.fork_minimum()
@@ -259,7 +259,7 @@ class Supervisor:
                 continue
             self._limits.enforce(child)
             self._running_jobs.show(child)
-            if self._shutdown.asked and child.claims and not child.asked:
+            if self._shutdown.requested and child.claims and not child.stop_requested:
                 log.info("stopping: the job ends at its next safe place", extra=child.claims[0].log_fields)
                 child.ask_to_stop()
 
@@ -305,7 +305,7 @@ class Supervisor:
         self._limits.set_by_operators = orders.timeouts
         # A spawned worker ends without a job, and the next job launches another; a quiet spawned worker would not end.
         self._distributor.quiet = orders.request == "quiet" and self._backend != "exec"
-        if orders.request == "stop" and not self._shutdown.asked:
+        if orders.request == "stop" and not self._shutdown.requested:
             log.info("stopping: requested by an operator")
             self._shutdown.ask()
 

@@ -251,8 +251,8 @@ MUTANTS = (
         "the rest of a large change begins with its refused jobs",
         "bulk actions reach every listed job",
         "turno/capabilities/admin/jobs_page.py",
-        "**asked.chosen, after=asked.id, notice",
-        "**asked.chosen, notice",
+        "**query.chosen, after=query.id, notice",
+        "**query.chosen, notice",
         (f"{PAGES}::test_bulk_change_counts_all_and_continues",),
     ),
 )

@@ -289,7 +289,7 @@ def test_job_search_covers_tenants_of_token_companies(service: Service) -> None:
     for query in (f"user={ana.user}", "correlation_id=tonight-4711", f"payload=words&user={ana.user}"):
         page = admin.get(f"/api/admin/jobs?{query}").get_json()
         assert [(one["job_id"], one["tenant"], one["company"]) for one in page["jobs"]] == [(job_id, "south", "acme")]
-        assert page["not_asked"] == 0
+        assert page["not_searched"] == 0
         assert admin.get(f"/api/admin/jobs?{query}&tenant=north").get_json()["jobs"] == []
         foreign = operator(service, role="admin", companies=["umbrella"])
         assert foreign.get(f"/api/admin/jobs?{query}").get_json()["jobs"] == []
@@ -307,7 +307,7 @@ def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> N
     finally:
         service.rows("ALTER TABLE moved RENAME TO background_jobs", tenant="north")
     assert [one["job_id"] for one in page["jobs"]] == [job_id]
-    assert page["not_asked"] == 1
+    assert page["not_searched"] == 1
 
 
 def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:

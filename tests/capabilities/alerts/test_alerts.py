@@ -226,7 +226,7 @@ def test_lasting_alert_is_repeated_after_the_period(example: ExampleInstallation
     told = alerts(example, Webhook(webhook.url, generic))
     end_jobs(example, example.one, failed=1)
     told.run_round()
-    example.rows("UPDATE turno.alert_states SET told_at = told_at - interval '4 hours'")
+    example.rows("UPDATE turno.alert_states SET sent_at = sent_at - interval '4 hours'")
     for _ in range(2):
         told.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "repeated"]

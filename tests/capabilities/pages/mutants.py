@@ -16,8 +16,8 @@ MUTANTS = (
         "a database's own words are shown to every user",
         OPERATORS,
         "turno/capabilities/pages/job_page.py",
-        "told = of_job if visit.scope.principal.operator else of_event",
-        "told = of_job",
+        "reason_text = of_job if visit.scope.principal.operator else of_event",
+        "reason_text = of_job",
         (f"{PAGES}::test_reasons_are_spanish_and_raw_text_is_for_operators",),
     ),
     Mutant(

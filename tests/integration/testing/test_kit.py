@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.servers.wait import wait_until
-from turno.testing.checker import Asked, Checker, ClientLog
+from turno.testing.checker import Checker, ClientLog, Submission
 from turno.testing.leak_detector import LeakDetector
 from turno.testing.processes import is_launched, kill, marked, resume, state, stop, terminate
 
 CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
-ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
+ONCE = Submission("suc0001", "ana", "batch_invoicing", "a key")
 
 
 def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(example: ExampleInstallation) -> None:

@@ -72,12 +72,12 @@ def replay(call: Call, job_id: str) -> Response:
     """
     tenant = call.scope.tenant
     unknown = Problem(Kind.NOT_FOUND, "This tenant has no dead letter with this id.")
-    asked = read_id(job_id, unknown)
+    wanted = read_id(job_id, unknown)
     with call.scope.reading() as reader:
-        if not stored.is_dead_letter(reader, asked):
+        if not stored.is_dead_letter(reader, wanted):
             raise unknown
     verdict = services().dispatcher.retry(
-        tenant, asked, user_id=None, correlation_id=call.correlation_id, by=call.scope.operator
+        tenant, wanted, user_id=None, correlation_id=call.correlation_id, by=call.scope.operator
     )
     if verdict.word == "quota":
         raise over_quota("The job's user has")

@@ -97,18 +97,18 @@ def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
     The newest lines of each attempt, up to `job_log_lines` of TURNO_LIMITS. Secrets are redacted for callers without
     the role admin.
     """
-    asked = read_id(job_id, no_such_job())
+    wanted = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
-        if not stored.exists(reader, asked, None):
+        if not stored.exists(reader, wanted, None):
             raise no_such_job()
         attempt, _, number = (query.cursor or "0.0").partition(".")
-        rows = stored.logs(reader, asked, after=(int(attempt), int(number)), limit=query.limit + 1)
+        rows = stored.logs(reader, wanted, after=(int(attempt), int(number)), limit=query.limit + 1)
     seen = [call.scope.seen(row) | {"place": f"{row['attempt']}.{row['number']}"} for row in rows]
     return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "place"))
 
 
 @job_life.page("/admin/jobs/<tenant>/<job_id>")
-def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Response:
+def show(visit: OperatorVisit, tenant: str, job_id: str, query: LifeQuery) -> Response:
     """Show all that is known of one job."""
     wanted = read_id(job_id, no_such_job())
     scope = visit.within(tenant)
@@ -118,7 +118,7 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
             raise no_such_job()
         payload = stored.payloads(reader, [wanted]).get(wanted)
         attempts = stored.attempts(reader, wanted, limit=ATTEMPTS_SHOWN)
-        items = stored.items(reader, wanted, None, asked.after, ITEMS_SHOWN + 1)
+        items = stored.items(reader, wanted, None, query.after, ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
         sections = [section(reader, visit, wanted) for section in services().operator_job_sections]
         lines = stored.newest_logs(reader, wanted, LINES_SHOWN)
@@ -137,14 +137,14 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, asked: LifeQuery) -> Re
         attempts=[_attempt(one) for one in attempts],
         items=[one | {"error": error_body(one["error"], operator=True)} for one in items[:ITEMS_SHOWN]],
         after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
-        events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
+        events=[one | {"reason_text": of_job(one["reason"], visit.localizer)} for one in events],
         sections=sections,
         logs=[(attempt, list(some)) for attempt, some in groupby(lines, key=itemgetter("attempt"))],
         payload=None if payload is None else written(payload),
         result=None if body.result is None else written(body.result),
         curl=_curl(tenant, body),
         actions=actions_of(visit, tenant, body),
-        asked=asked,
+        query=query,
     )
 
 

@@ -56,11 +56,11 @@ class FoundJob:
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """Jobs, the latest first; `not_asked` tenants could not be searched in time: name some, or a later `since`."""
+    """Jobs, the latest first; `not_searched` tenants could not be searched in time: name some, or a later `since`."""
 
     jobs: list[FoundJob]
     next_cursor: str | None
-    not_asked: int = 0
+    not_searched: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def found(call: OperatorCall, query: FoundQuery) -> FoundPage:
     following = None
     if len(among.jobs) > limit and not (query.user or query.correlation_id or query.payload):
         following = f"{jobs[-1]['at'].isoformat()}~{jobs[-1]['job_id']}"
-    return FoundPage([from_row(FoundJob, job) for job in jobs], following, among.not_asked)
+    return FoundPage([from_row(FoundJob, job) for job in jobs], following, among.not_searched)
 
 
 @admin_jobs.operation("GET /api/admin/jobs/groups")
@@ -214,21 +214,21 @@ def command(call: OperatorCall, body: CommandBody) -> CommandDone:
     return CommandDone(command=body.command, **counts)
 
 
-def _wanted(call: OperatorCall, asked: FoundFilter | CommandBody) -> JobsWanted:
+def _wanted(call: OperatorCall, query: FoundFilter | CommandBody) -> JobsWanted:
     return JobsWanted(
         companies=call.principal.companies,
-        tenants=asked.tenant,
-        statuses=asked.status,
-        outcomes=asked.outcome,
-        types=asked.type,
-        error=asked.error,
-        since=asked.since,
-        until=asked.until,
-        waiting=getattr(asked, "waiting", False),
-        user=getattr(asked, "user", None),
-        correlation_id=getattr(asked, "correlation_id", None),
-        text=getattr(asked, "payload", None),
-        filters=filters_of(asked.filter),
+        tenants=query.tenant,
+        statuses=query.status,
+        outcomes=query.outcome,
+        types=query.type,
+        error=query.error,
+        since=query.since,
+        until=query.until,
+        waiting=getattr(query, "waiting", False),
+        user=getattr(query, "user", None),
+        correlation_id=getattr(query, "correlation_id", None),
+        text=getattr(query, "payload", None),
+        filters=filters_of(query.filter),
     )
 
 
@@ -247,7 +247,7 @@ class Found:
     """Jobs, the latest first, and the number of tenants that were not searched."""
 
     jobs: list[Row]
-    not_asked: int = 0
+    not_searched: int = 0
 
 
 def search(principal: Principal, wanted: JobsWanted, *, before: Cursor | None, limit: int, page: bool = False) -> Found:
@@ -310,7 +310,7 @@ def _within_tenants(
     )
     companies = {tenant.slug: tenant.company for tenant in active}
     jobs = [_found(row, companies[row["tenant"]], principal) for row in found.rows]
-    return Found(jobs, found.not_asked + len(found.troubles))
+    return Found(jobs, found.not_searched + len(found.troubles))
 
 
 def _found(row: Row, company: str, principal: Principal) -> Row:

@@ -51,7 +51,7 @@ CHANGES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobsAsked:
+class JobsQuery:
     """The fields of a form of filters; an empty field leaves it free. `request` is a correlation or trace id.
 
     The outcome `failures` is each outcome of a failure. `at` and `id` are the last job of the previous page, or the
@@ -124,47 +124,47 @@ class JobsAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailuresAsked(JobsAsked):
+class FailuresQuery(JobsQuery):
     """The filters of the page, and the common property of a group."""
 
     by: Literal["error", "type", "tenant"] = "error"
 
 
 @job_pages.page("/admin/jobs")
-def listed(visit: OperatorVisit, asked: JobsAsked) -> Response:
+def listed(visit: OperatorVisit, query: JobsQuery) -> Response:
     """List the jobs that the filters leave, the latest first."""
     slow = False
     try:
-        found = search(visit.principal, asked.wanted(visit), before=asked.before, limit=SHOWN + 1, page=True)
+        found = search(visit.principal, query.wanted(visit), before=query.before, limit=SHOWN + 1, page=True)
     except SearchTooLong:
         slow, found = True, Found([])
     return draw(
         "turno/admin/jobs.html",
         visit=visit,
-        asked=asked,
+        query=query,
         jobs=found.jobs[:SHOWN],
-        after=found.jobs[SHOWN - 1] if len(found.jobs) > SHOWN and not asked.asks_tenants else None,
-        not_asked=found.not_asked,
+        after=found.jobs[SHOWN - 1] if len(found.jobs) > SHOWN and not query.asks_tenants else None,
+        not_searched=found.not_searched,
         slow=slow,
         filters=filter_names(),
         values=visit.filter_values(),
-        changes=() if asked.asks_tenants or not found.jobs else asked.changes,
+        changes=() if query.asks_tenants or not found.jobs else query.changes,
     )
 
 
 @job_pages.page("/admin/failures")
-def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
+def failures(visit: OperatorVisit, query: FailuresQuery) -> Response:
     """List failures in groups, and the failed jobs that the filters leave."""
-    asked = replace(asked, status="", outcome=asked.outcome or "failures")
-    wanted = asked.wanted(visit, waiting=True)
+    query = replace(query, status="", outcome=query.outcome or "failures")
+    wanted = query.wanted(visit, waiting=True)
     with refused_as_problem(), as_operator() as operator:
-        jobs = find_jobs(operator, wanted, before=asked.before, limit=SHOWN + 1)
-        chosen = searchable(getattr(asked, asked.by))
-        groups = [] if chosen else group_jobs(operator, wanted, asked.by, limit=SHOWN + 1)
+        jobs = find_jobs(operator, wanted, before=query.before, limit=SHOWN + 1)
+        chosen = searchable(getattr(query, query.by))
+        groups = [] if chosen else group_jobs(operator, wanted, query.by, limit=SHOWN + 1)
     return draw(
         "turno/admin/failures.html",
         visit=visit,
-        asked=asked,
+        query=query,
         groups=groups[:SHOWN],
         values=visit.filter_values(),
         many=len(groups) > SHOWN,
@@ -174,21 +174,21 @@ def failures(visit: OperatorVisit, asked: FailuresAsked) -> Response:
 
 
 @job_pages.page("/admin/changes/<name>")
-def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
+def look(visit: OperatorVisit, name: str, query: JobsQuery) -> Response:
     """Count the jobs that the change would affect, and show the button that changes the first of them."""
     change, until = _change(name), services().clock()
-    wanted = asked.wanted(visit, until=until)
-    report = _across(visit, change, wanted, dry_run=True, after=asked.after)
+    wanted = query.wanted(visit, until=until)
+    report = _across(visit, change, wanted, dry_run=True, after=query.after)
     matching = report.changed.total()
     if report.next_cursor:
         with as_operator() as operator:
-            matching = count_targets(operator, applicable(change.command, wanted), after=asked.after)
+            matching = count_targets(operator, applicable(change.command, wanted), after=query.after)
     return draw(
         "turno/admin/change.html",
         visit=visit,
-        asked=asked,
+        query=query,
         name=name,
-        back=_back(visit, change, asked),
+        back=_back(visit, change, query),
         until=until.isoformat(),
         changed=report.changed.total(),
         matching=matching,
@@ -202,17 +202,17 @@ def look(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
 
 
 @job_pages.form("/admin/changes/<name>")
-def do(visit: OperatorVisit, name: str, asked: JobsAsked) -> Response:
+def do(visit: OperatorVisit, name: str, query: JobsQuery) -> Response:
     """Change the jobs that the page of the button counted."""
     change = _change(name)
-    until = asked.at or services().clock()
-    wanted = asked.wanted(visit, until=until)
-    report = _across(visit, change, wanted, dry_run=False, after=asked.after, through=asked.id)
+    until = query.at or services().clock()
+    wanted = query.wanted(visit, until=until)
+    report = _across(visit, change, wanted, dry_run=False, after=query.after, through=query.id)
     refused = report.refused.total() + len(report.troubles)
     notice = f"{name}.{report.changed.total()}.{refused}"
-    if asked.id:  # more jobs matched: the next page begins behind the last one
-        return go(visit.to(f"/changes/{name}", **asked.chosen, after=asked.id, notice=notice))
-    return go(_back(visit, change, asked, notice=notice))
+    if query.id:  # more jobs matched: the next page begins behind the last one
+        return go(visit.to(f"/changes/{name}", **query.chosen, after=query.id, notice=notice))
+    return go(_back(visit, change, query, notice=notice))
 
 
 def _change(name: str) -> Change:
@@ -221,9 +221,9 @@ def _change(name: str) -> Change:
     return CHANGES[name]
 
 
-def _back(visit: OperatorVisit, change: Change, asked: JobsAsked, **more: str) -> str:
+def _back(visit: OperatorVisit, change: Change, query: JobsQuery, **more: str) -> str:
     path = "/failures" if change.command.name in OF_DEAD_LETTERS else "/jobs"
-    return visit.to(path, **asked.chosen, **more)
+    return visit.to(path, **query.chosen, **more)
 
 
 def _across(visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, **bounds: Any) -> CommandReport:

@@ -146,7 +146,7 @@ def index(visit: OperatorVisit) -> Response:
     return draw(
         "turno/admin/overview.html",
         visit=visit,
-        troubles=[_told(one, visit) for one in found[:TROUBLES_SHOWN]],
+        troubles=[_entry(one, visit) for one in found[:TROUBLES_SHOWN]],
         wrong=len(found),
         counts=_counts(queues, ended),
         counted_at=counted_at,
@@ -173,10 +173,10 @@ def _counts(queues: Sequence[counts.QueueCount], ended: Mapping[str, int]) -> di
     }
 
 
-def _told(trouble: Trouble, visit: OperatorVisit) -> dict[str, Any]:
+def _entry(trouble: Trouble, visit: OperatorVisit) -> dict[str, Any]:
     """Return a trouble in the reader's language, with the page of its remedy."""
-    told = {"sentence": sentence(trouble, visit.localizer), "address": _leads_to(trouble, visit)}
-    return told | {"since": trouble.since, "command": trouble.command}
+    entry = {"sentence": sentence(trouble, visit.localizer), "address": _leads_to(trouble, visit)}
+    return entry | {"since": trouble.since, "command": trouble.command}
 
 
 def sentence(trouble: Trouble, localizer: Localizer) -> str:
@@ -220,15 +220,15 @@ class QueuesQuery:
 
 
 @overview.page("/admin/queues")
-def queues(visit: OperatorVisit, asked: QueuesQuery) -> Response:
+def queues(visit: OperatorVisit, query: QueuesQuery) -> Response:
     """List queues."""
-    queue, job_type, tenant = map(searchable, (asked.queue, asked.type, asked.tenant))
+    queue, job_type, tenant = map(searchable, (query.queue, query.type, query.tenant))
     with as_operator() as operator:
         found = counts.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
     return draw(
         "turno/admin/queues.html",
         visit=visit,
-        asked=asked,
+        query=query,
         values=visit.filter_values(),
         lanes=found[:QUEUES_SHOWN],
         left=max(0, len(found) - QUEUES_SHOWN),

@@ -121,15 +121,15 @@ def change_tenant(call: OperatorCall, body: Changes[TenantChanges], tenant: str)
 
 
 @setting_pages.page("/admin/tenants")
-def list_tenants(visit: OperatorVisit, asked: TenantListQuery) -> Response:
+def list_tenants(visit: OperatorVisit, query: TenantListQuery) -> Response:
     """List tenants."""
-    begins = searchable(asked.q)
+    begins = searchable(query.q)
     with as_operator() as operator:
         found = counts.tenants(
-            operator, visit.companies, begins=begins, show=asked.show, after=asked.after, limit=SHOWN + 1
+            operator, visit.companies, begins=begins, show=query.show, after=query.after, limit=SHOWN + 1
         )
     shown, after = page_of(found, SHOWN, dict, "tenant")
-    return draw("turno/admin/tenants.html", visit=visit, asked=asked, tenants=shown, after=after)
+    return draw("turno/admin/tenants.html", visit=visit, query=query, tenants=shown, after=after)
 
 
 @setting_pages.page("/admin/tenants/<slug>")

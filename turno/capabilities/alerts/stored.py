@@ -54,15 +54,15 @@ def record(
                                      %(command)s::text[], %(rank)s::integer[])
                     AS s (key, kind, tenant, sentence, command, rank)
             ), before AS (
-                SELECT key, receivers, told_at <= clock_timestamp() - %(repeat)s::interval AS again FROM alert_states
+                SELECT key, receivers, sent_at <= clock_timestamp() - %(repeat)s::interval AS again FROM alert_states
             ), kept AS (
                 INSERT INTO alert_states AS a (key, kind, tenant, sentence, command, rank, receivers)
                 SELECT *, %(receivers)s::text[] FROM seen ORDER BY key
                 ON CONFLICT (key) DO UPDATE SET seen_at = clock_timestamp(), receivers = excluded.receivers,
                     tenant = excluded.tenant, sentence = excluded.sentence, command = excluded.command,
                     rank = excluded.rank,
-                    told_at = CASE WHEN a.told_at <= clock_timestamp() - %(repeat)s::interval THEN clock_timestamp()
-                                   ELSE a.told_at END
+                    sent_at = CASE WHEN a.sent_at <= clock_timestamp() - %(repeat)s::interval THEN clock_timestamp()
+                                   ELSE a.sent_at END
             ), over AS (
                 DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval
                   AND NOT EXISTS (SELECT FROM seen s WHERE s.key = a.key)
@@ -125,9 +125,9 @@ def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> Non
 
 
 def raised(operator: Operator) -> list[Row]:
-    """Return the raised alerts by rank: kind, tenant, sentence, command, raised_at, and told_at of the last message."""
+    """Return the raised alerts by rank: kind, tenant, sentence, command, raised_at, and sent_at of the last message."""
     return rows(
-        operator, "SELECT kind, tenant, sentence, command, raised_at, told_at FROM alert_states ORDER BY rank, key"
+        operator, "SELECT kind, tenant, sentence, command, raised_at, sent_at FROM alert_states ORDER BY rank, key"
     )
 
 

@@ -91,16 +91,16 @@ class AuditPageQuery:
 
 
 @audit_list.page("/admin/audit")
-def index(visit: OperatorVisit, asked: AuditPageQuery) -> Response:
+def index(visit: OperatorVisit, query: AuditPageQuery) -> Response:
     """List the changes by operators."""
-    actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.actor, asked.tenant))
+    actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (query.actor, query.tenant))
     with as_operator() as operator:
         rows = stored.list_audit(
-            operator, companies=visit.companies, actor=actor, tenant=tenant, before=asked.before, limit=SHOWN + 1
+            operator, companies=visit.companies, actor=actor, tenant=tenant, before=query.before, limit=SHOWN + 1
         )
     shown = [row | {"words": _words(row["detail"])} for row in rows[:SHOWN]]
     before = shown[-1]["id"] if len(rows) > SHOWN else None
-    return draw("turno/admin/audit.html", visit=visit, asked=asked, rows=shown, before=before)
+    return draw("turno/admin/audit.html", visit=visit, query=query, rows=shown, before=before)
 
 
 def _words(detail: dict[str, Any]) -> str:

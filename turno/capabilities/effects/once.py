@@ -198,9 +198,9 @@ def stored_result(session: Session, claim: Claim, key: str) -> tuple[Any] | None
 def intend(session: Session, claim: Claim, key: str, outside_key: UUID) -> Intent:
     """Record that this attempt is about to make the call, if it may; raises ClaimLost."""
     with named_refusals():
-        asked = (claim.job_id, claim.token, key, outside_key)
+        parameters = (claim.job_id, claim.token, key, outside_key)
         statement = qualified("SELECT * FROM {}.effect_intend(%s, %s, %s, %s)", claim.login.schema)
-        return Intent(*row_of(session, statement, asked))
+        return Intent(*row_of(session, statement, parameters))
 
 
 def reissue(session: Session, claim: Claim, key: str, intent: UUID) -> bool:

@@ -164,7 +164,7 @@ def content(query: LinkQuery, file_id: str) -> Response:
 
 def _download(tenant: Tenant, file: KeptFile) -> Response:
     """Return the response that saves a file; browsers never show its content as a page."""
-    part = _part_asked_for(file)
+    part = _requested_part(file)
     start, stop = part or (0, file.size)
     response = Response(_bytes(tenant, file, start, stop), mimetype=file.media_type, direct_passthrough=True)
     if part is not None:
@@ -183,7 +183,7 @@ def _download(tenant: Tenant, file: KeptFile) -> Response:
     return response
 
 
-def _part_asked_for(file: KeptFile) -> tuple[int, int] | None:
+def _requested_part(file: KeptFile) -> tuple[int, int] | None:
     """Return the first byte and the byte after the last; None for the whole file, also for several ranges."""
     condition = request.if_range
     if request.range is None or condition.date is not None or condition.etag not in (None, str(file.id)):

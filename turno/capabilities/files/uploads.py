@@ -43,9 +43,9 @@ def begin_upload(scope: Scope, name: str, size: int) -> UUID:
     if problems:
         raise invalid(problems)
     most, in_folder = settings.limits.files_mb_per_tenant * MEGABYTE, bool(settings.files_folder)
-    asked = (name, media_type_of(name), size, piece_bytes(), scope.principal.user, KEPT, most, in_folder)
+    parameters = (name, media_type_of(name), size, piece_bytes(), scope.principal.user, KEPT, most, in_folder)
     with services().connection() as connection:
-        row = call_as_api(connection, scope.tenant, kept_file.BEGIN, asked)
+        row = call_as_api(connection, scope.tenant, kept_file.BEGIN, parameters)
     if row["verdict"] == "full":
         raise Problem(
             Kind.RATE,
@@ -71,15 +71,17 @@ def put_piece(scope: Scope, file: KeptFile, n: int, data: bytes) -> tuple[bool, 
     if file.in_folder:
         row = _put_into_folder(scope, file, n, data)
     else:
-        asked = (file.id, scope.principal.user, n, data, None)
+        parameters = (file.id, scope.principal.user, n, data, None)
         with services().connection() as connection:
-            row = call_as_api(connection, scope.tenant, kept_file.PUT, asked)
+            row = call_as_api(connection, scope.tenant, kept_file.PUT, parameters)
     match row["verdict"]:
         case "unknown":
             raise no_such_file()
         case "length":
-            told = f"is not as long as piece {n} of this file: all but the last have piece_bytes, the last has the rest"
-            raise invalid([FieldProblem("body", told)])
+            problem = (
+                f"is not as long as piece {n} of this file: all but the last have piece_bytes, the last has the rest"
+            )
+            raise invalid([FieldProblem("body", problem)])
     return row["verdict"] in {"complete", "there"}, int(row["received"])
 
 
@@ -87,8 +89,8 @@ def _put_into_folder(scope: Scope, file: KeptFile, n: int, data: bytes) -> dict[
     """Write a piece while its file's row is locked: a piece that is not committed will be sent and written again."""
     folder = Folder(services().settings.files_folder, scope.tenant.schema)
     with services().connection() as connection, as_api(connection, scope.tenant) as cursor:
-        asked = (file.id, scope.principal.user, n, b"", len(data))
-        row = cursor.execute(kept_file.PUT.replace("{}.", ""), asked).fetchone()
+        parameters = (file.id, scope.principal.user, n, b"", len(data))
+        row = cursor.execute(kept_file.PUT.replace("{}.", ""), parameters).fetchone()
         assert row is not None  # noqa: S101 - a function's row
         if row["verdict"] in {"stored", "complete"}:
             folder.write(file.id, n * file.piece_bytes, data)

@@ -47,11 +47,11 @@ class HomeQuery(PageQuery):
 
 
 @home.page("/")
-def index(visit: Visit, asked: HomeQuery) -> Response:
+def index(visit: Visit, query: HomeQuery) -> Response:
     """Show the branch."""
     with reading(visit) as reader:
-        context = listed(reader, visit, asked)
-    return draw("turno/home.html", visit=visit, asked=asked, **context)
+        context = listed(reader, visit, query)
+    return draw("turno/home.html", visit=visit, query=query, **context)
 
 
 def listed(

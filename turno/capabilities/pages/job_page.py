@@ -46,27 +46,28 @@ class JobQuery(PageQuery):
 
 
 @job_page.page("/jobs/<job_id>")
-def show(visit: Visit, job_id: str, asked: JobQuery) -> Response:
+def show(visit: Visit, job_id: str, query: JobQuery) -> Response:
     """Show one job."""
     wanted = read_id(job_id, no_such_job())
     with reading(visit) as reader:
         row = stored.find(reader, wanted, visit.scope.visible_user)
         if row is None:
             raise no_such_job()
-        detail = job_detail(reader, row, visit, state=asked.items, after=asked.after, limit=ITEMS_SHOWN)
+        detail = job_detail(reader, row, visit, state=query.items, after=query.after, limit=ITEMS_SHOWN)
         sections = [section(reader, visit, wanted) for section in services().job_sections]
         parts = stored.search(reader, stored.JobFilter(part_of=wanted, limit=PARTS_SHOWN)) if row["parts"] else []
         part_views = job_views(reader, parts[::-1], visit)
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
-    told = of_job if visit.scope.principal.operator else of_event
+    reason_text = of_job if visit.scope.principal.operator else of_event
     history = [
-        _changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.localizer)} for event in events
+        _changed(event, detail.job, visit) | {"reason": reason_text(event["reason"], visit.localizer)}
+        for event in events
     ]
     return draw(
         "turno/job.html",
         visit=visit,
-        asked=asked,
+        query=query,
         detail=detail,
         unread=unread,
         sections=sections,

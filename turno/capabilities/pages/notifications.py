@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Response, request
 
 from turno.store.api import notifications as stored
-from turno.web.api.notifications import read, told_label
+from turno.web.api.notifications import notification_label, read
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
@@ -28,13 +28,15 @@ class NotificationsQuery(PageQuery):
 
 
 @notification_pages.page("/notifications")
-def index(visit: Visit, asked: NotificationsQuery) -> Response:
+def index(visit: Visit, query: NotificationsQuery) -> Response:
     """Show the notifications, newest first."""
     with reading(visit) as reader:
-        rows = stored.search(reader, visit.user, unread=False, before=asked.before, limit=SHOWN + 1)
+        rows = stored.search(reader, visit.user, unread=False, before=query.before, limit=SHOWN + 1)
         unread = stored.count_unread(reader, visit.user)
-    told, before = page_of(rows, SHOWN, partial(_told, visit=visit), "id")
-    return draw("turno/notifications.html", visit=visit, asked=asked, notifications=told, before=before, unread=unread)
+    notices, before = page_of(rows, SHOWN, partial(_entry, visit=visit), "id")
+    return draw(
+        "turno/notifications.html", visit=visit, query=query, notifications=notices, before=before, unread=unread
+    )
 
 
 @notification_pages.form("/notifications/<notification_id>/open")
@@ -56,9 +58,9 @@ def read_all(visit: Visit) -> Response:
     return go(visit.to("/notifications"))
 
 
-def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
+def _entry(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
     localizer, data = visit.localizer, row["data"]
-    label = told_label(row)
+    label = notification_label(row)
     title = localizer.title(data["type"])
     count = ""
     if data.get("total"):

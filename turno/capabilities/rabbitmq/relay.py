@@ -65,10 +65,10 @@ class Relay:
         """Return whether this process holds the lease; renew the lease long before it expires."""
         if monotonic() < self._renew_at:
             return True
-        asked = monotonic()
+        began = monotonic()
         if not self.engine.take_lease("relay", self.holder, LEASE, renew=True):
             return False
-        self._renew_at = asked + RENEW_EVERY
+        self._renew_at = began + RENEW_EVERY
         return True
 
     def run_once(self) -> float:

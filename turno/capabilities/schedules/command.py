@@ -90,7 +90,9 @@ def list_all(*, tenant: str | None, everybody: bool) -> None:
 def pause(*, tenant: str, name: str) -> None:
     """Pause the schedule NAME: it makes no jobs until it is resumed."""
     with session_of(tenant) as session:
-        _told(stored.switch(session.connection, session.tenant, name, on=False, only=None), name, tenant, "is paused")
+        _print_verdict(
+            stored.switch(session.connection, session.tenant, name, on=False, only=None), name, tenant, "is paused"
+        )
 
 
 @schedule.command(epilog="Example: turno schedule resume --tenant suc0001 nightly")
@@ -99,7 +101,9 @@ def pause(*, tenant: str, name: str) -> None:
 def resume(*, tenant: str, name: str) -> None:
     """Let the schedule NAME fire again, from its next moment on."""
     with session_of(tenant) as session:
-        _told(stored.switch(session.connection, session.tenant, name, on=True, only=None), name, tenant, "fires again")
+        _print_verdict(
+            stored.switch(session.connection, session.tenant, name, on=True, only=None), name, tenant, "fires again"
+        )
 
 
 @schedule.command(epilog="Example: turno schedule remove --tenant suc0001 nightly")
@@ -109,7 +113,7 @@ def remove(*, tenant: str, name: str) -> None:
     """Remove the schedule NAME; its past jobs stay."""
     with session_of(tenant) as session:
         gone = stored.remove(session.connection, session.tenant, name, only=None)
-    _told("changed" if gone else "unknown", name, tenant, "is removed")
+    _print_verdict("changed" if gone else "unknown", name, tenant, "is removed")
 
 
 @schedule.command("next", epilog="Example: turno schedule next --every 6h --count 3")
@@ -162,7 +166,7 @@ def _next(row: dict[str, Any], session: TenantSession) -> datetime | None:
     return stored_rule(row, session.tenant.slug).next_after(row["now"])
 
 
-def _told(verdict: str, name: str, tenant: str, done: str) -> None:
+def _print_verdict(verdict: str, name: str, tenant: str, done: str) -> None:
     if verdict == "unknown":
         raise _unknown(name, tenant)
     print_message(f"{name} {done}")

@@ -42,9 +42,9 @@ class SchedulesQuery(PageQuery):
 
 
 @schedule_pages.page("/schedules")
-def index(visit: Visit, asked: SchedulesQuery) -> Response:
+def index(visit: Visit, query: SchedulesQuery) -> Response:
     """List the schedules, with a form for a new one."""
-    return _list(visit, asked, NEW, [])
+    return _list(visit, query, NEW, [])
 
 
 @schedule_pages.form("/schedules")
@@ -58,9 +58,9 @@ def add(visit: Visit) -> Response:
 
 
 @schedule_pages.page("/schedules/<name>")
-def show(visit: Visit, name: str, asked: PageQuery) -> Response:
+def show(visit: Visit, name: str, query: PageQuery) -> Response:
     """Show one schedule, with its next moments and the form that changes it."""
-    return _one(visit, asked, name, None, [])
+    return _one(visit, query, name, None, [])
 
 
 @schedule_pages.form("/schedules/<name>")
@@ -94,16 +94,16 @@ def remove(visit: Visit, name: str) -> Response:
     return go(visit.to("/schedules"))
 
 
-def _list(visit: Visit, asked: SchedulesQuery, values: Mapping[str, Any], problems: list[FieldProblem]) -> Response:
+def _list(visit: Visit, query: SchedulesQuery, values: Mapping[str, Any], problems: list[FieldProblem]) -> Response:
     with reading(visit) as reader:
-        rows = stored.search(reader, visit.scope.visible_user, after=asked.after or "", limit=SHOWN + 1)
+        rows = stored.search(reader, visit.scope.visible_user, after=query.after or "", limit=SHOWN + 1)
         unread = notifications.count_unread(reader, visit.user)
     found = [schedule_body(ScheduleSummary, row, visit.scope.tenant, at(""), shown=1) for row in rows[:SHOWN]]
     return draw(
         "turno/schedules.html",
         status=Kind.INVALID_REQUEST.status if problems else 200,
         visit=visit,
-        asked=asked,
+        query=query,
         unread=unread,
         schedules=found,
         after=found[-1].name if len(rows) > SHOWN else None,
@@ -112,7 +112,7 @@ def _list(visit: Visit, asked: SchedulesQuery, values: Mapping[str, Any], proble
 
 
 def _one(
-    visit: Visit, asked: PageQuery, name: str, values: Mapping[str, Any] | None, problems: list[FieldProblem]
+    visit: Visit, query: PageQuery, name: str, values: Mapping[str, Any] | None, problems: list[FieldProblem]
 ) -> Response:
     schedule = find_schedule(visit.scope, name)
     with reading(visit) as reader:
@@ -123,7 +123,7 @@ def _one(
         "turno/schedule.html",
         status=Kind.INVALID_REQUEST.status if problems else 200,
         visit=visit,
-        asked=asked,
+        query=query,
         unread=unread,
         schedule=schedule,
         fields=form_fields(values, problems, visit.localizer),
@@ -139,11 +139,11 @@ class ScheduleListQuery:
 
 
 @schedule_list.page("/admin/schedules")
-def all_tenants(visit: OperatorVisit, asked: ScheduleListQuery) -> Response:
+def all_tenants(visit: OperatorVisit, query: ScheduleListQuery) -> Response:
     """List schedules by tenant and name."""
     with as_operator() as operator:
-        after = (asked.tenant, asked.name)
+        after = (query.tenant, query.name)
         found = all_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
     page = found[:SHOWN_TO_OPERATORS]
     last = page[-1] if len(found) > SHOWN_TO_OPERATORS else None
-    return draw("turno/admin/schedules.html", visit=visit, asked=asked, schedules=page, last=last)
+    return draw("turno/admin/schedules.html", visit=visit, query=query, schedules=page, last=last)

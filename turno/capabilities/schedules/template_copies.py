@@ -94,11 +94,11 @@ def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
 
 
 @template_pages.page("/templates")
-def show_copies(visit: Visit, asked: PageQuery) -> Response:
+def show_copies(visit: Visit, query: PageQuery) -> Response:
     """List the templates in this tenant."""
     with reading(visit) as reader:
         unread = notifications.count_unread(reader, visit.user)
-    return draw("turno/templates.html", visit=visit, asked=asked, unread=unread, copies=list_copies(visit.scope))
+    return draw("turno/templates.html", visit=visit, query=query, unread=unread, copies=list_copies(visit.scope))
 
 
 @template_pages.form("/templates/<name>/pause")

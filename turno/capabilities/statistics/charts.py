@@ -201,19 +201,19 @@ class ChartsQuery:
 
 
 @charts.page("/admin/charts")
-def index(visit: OperatorVisit, asked: ChartsQuery) -> Response:
+def index(visit: OperatorVisit, query: ChartsQuery) -> Response:
     """Draw the last hours."""
     with as_operator() as operator:
         found = read_charts(
             operator,
-            *WINDOWS[asked.window],
+            *WINDOWS[query.window],
             companies=visit.companies,
-            by=asked.by,
-            job_type=searchable(asked.type) or None,
-            tenant=searchable(asked.tenant) or None,
+            by=query.by,
+            job_type=searchable(query.type) or None,
+            tenant=searchable(query.tenant) or None,
         )
-    section = _section(visit, found, by=asked.by)
-    return draw("turno/admin/charts.html", visit=visit, asked=asked, values=visit.filter_values(), section=section)
+    section = _section(visit, found, by=query.by)
+    return draw("turno/admin/charts.html", visit=visit, query=query, values=visit.filter_values(), section=section)
 
 
 def overview_section(operator: Operator, visit: OperatorVisit) -> Markup:

@@ -39,7 +39,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TicketBody:
     """The job of the stream."""
 
     job_id: str | None = None
@@ -55,7 +55,7 @@ def issue(call: Call) -> Ticket:
     all your jobs in this tenant. Ask for a new one at each reconnect.
     """
     principal = call.scope.principal
-    job_id = _job_asked_for(call)
+    job_id = _requested_job(call)
     secret = secrets.token_urlsafe(32) + (OF_ADMIN if principal.role == "admin" else "")
     with services().connection() as connection:
         connection.execute(
@@ -74,11 +74,11 @@ def issue(call: Call) -> Ticket:
     return Ticket(secret, LIFETIME_SECONDS)
 
 
-def _job_asked_for(call: Call) -> UUID | None:
+def _requested_job(call: Call) -> UUID | None:
     if not request.content_length and "Transfer-Encoding" not in request.headers:
         return None
-    asked = read_body(request, Asked).job_id
-    return None if asked is None else find_job(call, asked)["id"]
+    wanted = read_body(request, TicketBody).job_id
+    return None if wanted is None else find_job(call, wanted)["id"]
 
 
 def stream_scope(request: Request) -> Scope:
@@ -120,8 +120,8 @@ def _hash(secret: str) -> bytes:
 
 
 def _fits(request: Request, ticket: Any) -> bool:
-    asked = (request.view_args or {}).get("job_id")
-    if asked != (None if ticket.job_id is None else str(ticket.job_id)):
+    wanted = (request.view_args or {}).get("job_id")
+    if wanted != (None if ticket.job_id is None else str(ticket.job_id)):
         return False
     return _tenant_named(request) in (None, ticket.tenant) and ticket.until > services().clock().timestamp()
 

@@ -152,16 +152,16 @@ def _show_present(call: Call, subscriber: Subscriber) -> None:
     with call.scope.reading() as reader:
         if view.job_id is not None:
             row = stored.find(reader, view.job_id, None if view.operator else view.user)
-            rows, told = [row] if row else [], []
+            rows, notices = [row] if row else [], []
         else:
             rows = watched_jobs.of_user(reader, None if view.everybody else view.user)
-            told = notifications.search(reader, view.user, unread=True, before=None, limit=UNREAD_AT_MOST)
+            notices = notifications.search(reader, view.user, unread=True, before=None, limit=UNREAD_AT_MOST)
             unread = notifications.count_unread(reader, view.user)
     if view.job_id is not None and not rows:
         raise no_such_job()
     for row in rows:
         subscriber.offer(events.job(row, operator=view.operator, admin=view.admin))
-    for row in reversed(told):
+    for row in reversed(notices):
         subscriber.offer(events.notification(row))
     subscriber.offer(ready(unread))
     if view.job_id is not None and rows[0]["finished_at"] is not None:

@@ -268,13 +268,13 @@ class Hub:
             rows = watched_jobs.named(reader, some)
             # A job that waits for a person has no run_at; like an end, that is a notification to its user.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
-            told = watched_jobs.notifications_of(reader, news) if news and audience.users else []
+            notices = watched_jobs.notifications_of(reader, news) if news and audience.users else []
             # In single reads, because each has the whole result.
             whole = [stored.find(reader, job_id, None) for job_id in audience.awaited.intersection(news)]
         audience.inform(chain(rows, filter(None, whole)))
         for row in rows:
             audience.show_job(row, self._events)
-        for row in told:
+        for row in notices:
             audience.show_notification(row, self._events)
 
     def _compare(self, connection: Connection, audience: TenantSubscribers) -> None:

@@ -161,12 +161,11 @@ def discard(call: OperatorCall, body: Which) -> WebhooksSettled:
 
 
 @webhook_list.page("/admin/webhooks")
-def listed(visit: OperatorVisit, asked: WebhookListQuery) -> Response:
+def listed(visit: OperatorVisit, query: WebhookListQuery) -> Response:
     """List the addresses and the failed deliveries."""
-    query = FailingQuery(tenant=asked.tenant, cursor=asked.after)
-    page = _page(visit.companies, query)
+    page = _page(visit.companies, FailingQuery(tenant=query.tenant, cursor=query.after))
     types = sorted(handler.type for handler in services().registry.handlers)
-    return draw("turno/admin/webhooks.html", visit=visit, asked=asked, page=page, types=types, live=False)
+    return draw("turno/admin/webhooks.html", visit=visit, query=query, page=page, types=types, live=False)
 
 
 @webhook_list.form("/admin/webhooks")

@@ -164,7 +164,7 @@ class JobPipeline(Pipeline):
 
     def finish(self, transaction: str, results: Sequence[Result], worker: str) -> Self:
         """Complete all of these jobs or none, in the transaction with this start only."""
-        asked = (
+        parameters = (
             transaction,
             *keys([one.claim for one in results]),
             array(_quoted(one.result) for one in results),
@@ -172,7 +172,7 @@ class JobPipeline(Pipeline):
             array(one.ended.isoformat() for one in results),
             worker,
         )
-        self.add(qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", self._schema), asked)
+        self.add(qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", self._schema), parameters)
         return self
 
     def commit(self) -> Self:

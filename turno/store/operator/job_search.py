@@ -303,14 +303,14 @@ def targets(
         "SELECT job_id, tenant, " + items + _FROM[source] + wanted.predicates + _AFTER + _IN_ORDER
     )
     while limit > 0:
-        asked = min(limit, PAGE)
+        size = min(limit, PAGE)
         given = wanted.parameters | {
-            "after": after, "through": through, "made_before": first_id(row[0]), "limit": asked
+            "after": after, "through": through, "made_before": first_id(row[0]), "limit": size
         }  # fmt: skip
         page = [Target(*found) for found in operator.execute(statement, given).fetchall()]
         if page:
             yield page
-        if len(page) < asked:
+        if len(page) < size:
             return
         after, limit = page[-1].job_id, limit - len(page)
 

@@ -132,20 +132,20 @@ def show(call: Call, query: WaitQuery, job_id: str) -> Response:
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:
     """Return a stored job that the caller may see; raises 404 for any other job."""
-    asked = read_id(job_id, no_such_job())
+    wanted = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
-        row = stored.find(reader, asked, call.scope.visible_user)
+        row = stored.find(reader, wanted, call.scope.visible_user)
     if row is None:
         raise no_such_job()
     return row
 
 
-def _listed_user(principal: Principal, asked: str | None) -> str | None:
-    if asked is None or asked == principal.user:
+def _listed_user(principal: Principal, wanted: str | None) -> str | None:
+    if wanted is None or wanted == principal.user:
         return principal.user
     if not principal.operator:
         raise Problem(Kind.OPERATORS_ONLY, "Leave out the parameter user: only operators see other users' jobs.")
-    return None if asked == EVERY_USER else str(asked)
+    return None if wanted == EVERY_USER else str(wanted)
 
 
 job_history = Routes("job_history", __name__, tag="jobs")
@@ -271,11 +271,11 @@ def attempts(call: Call, query: HistoryQuery, job_id: str) -> AttemptPage:
 @contextmanager
 def _visible_job(call: Call, job_id: str) -> Iterator[tuple[stored.Reader, UUID]]:
     """Lend a reader of a visible job's history, with the id of the job; raises 404 for any other job."""
-    asked = read_id(job_id, no_such_job())
+    wanted = read_id(job_id, no_such_job())
     with call.scope.reading() as reader:
-        if not stored.exists(reader, asked, call.scope.visible_user):
+        if not stored.exists(reader, wanted, call.scope.visible_user):
             raise no_such_job()
-        yield reader, asked
+        yield reader, wanted
 
 
 def _error_body(call: Call, row: Row) -> ErrorBody | None:

@@ -78,10 +78,10 @@ def mark_read(call: Call, notification_id: str) -> Read:
     Safe to repeat.
     """
     unknown = Problem(Kind.NOT_FOUND, "No notification with this id can be seen with this token in this tenant.")
-    asked = read_id(notification_id, unknown)
-    if read(call.scope, asked) is None:
+    wanted = read_id(notification_id, unknown)
+    if read(call.scope, wanted) is None:
         raise unknown
-    return Read(asked, "read")
+    return Read(wanted, "read")
 
 
 def read(scope: Scope, notification: UUID) -> UUID | None:
@@ -100,10 +100,10 @@ def notification_body(row: dict[str, Any], root: str) -> NotificationBody:
     links = {"job": f"{root}/api/jobs/{row['job_id']}", "read": f"{root}/api/notifications/{row['id']}/read"}
     kind, data = row["kind"], row["data"]
     ended = None if kind == "needs_review" else outcome(kind, data.get("done"), data.get("failed"))
-    return from_row(NotificationBody, row, label=told_label(row), outcome=ended, links=links)
+    return from_row(NotificationBody, row, label=notification_label(row), outcome=ended, links=links)
 
 
-def told_label(row: dict[str, Any]) -> Label:
+def notification_label(row: dict[str, Any]) -> Label:
     """Return the label of the job at the time of a stored notification."""
     kind, data = row["kind"], row["data"]
     if kind == "needs_review":

@@ -8,7 +8,7 @@ from flask import Response, redirect, render_template, request
 
 from turno.web.pages.localizer import Localizer, remember_language
 from turno.web.pages.visit import localizer, signed_in
-from turno.web.services import asked_on_this_machine, asked_path, at, services
+from turno.web.services import at, requested_on_this_machine, requested_path, services
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
@@ -66,7 +66,7 @@ def go(address: str) -> Response:
 
 def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     """Return the sign-in, which leads back to the requested page."""
-    wanted = request.form.get("next") or (asked_address() if request.method == "GET" else at("/"))
+    wanted = request.form.get("next") or (requested_address() if request.method == "GET" else at("/"))
     if services().principal is not None:
         return _sign_in_of_the_application(local(wanted))
     return draw(
@@ -75,7 +75,7 @@ def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
         signed_in=False,  # a session of the browser is not valid
         notice=notice,
         next=local(wanted),
-        demo=bool(services().settings.demo_token) and asked_on_this_machine(request),
+        demo=bool(services().settings.demo_token) and requested_on_this_machine(request),
     )
 
 
@@ -86,10 +86,10 @@ def _sign_in_of_the_application(wanted: str) -> Response:
     return go(f"{address}{'&' if '?' in address else '?'}{urlencode({'next': wanted})}")
 
 
-def asked_address() -> str:
+def requested_address() -> str:
     """Return the requested address with its query."""
     query = request.query_string.decode("latin-1")
-    return local(f"{asked_path()}?{query}" if query else asked_path())
+    return local(f"{requested_path()}?{query}" if query else requested_path())
 
 
 def local(address: str) -> str:
@@ -105,7 +105,7 @@ def _here(**changed: Any) -> str:
     query = {**(request.args.to_dict() if read else {}), **changed}
     query.pop("notice", None)
     kept = urlencode({name: text for name, text in query.items() if text is not None})
-    path = asked_path() if read else at("/")
+    path = requested_path() if read else at("/")
     return f"{path}?{kept}" if kept else path
 
 

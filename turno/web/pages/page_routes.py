@@ -47,7 +47,7 @@ class PageQuery:
 class Pages(Blueprint):
     """A blueprint of pages: views get a Visit, problems are answered by a page.
 
-    A view's parameter `asked` receives the query string, or the fields of the form, as the annotated dataclass.
+    A view's parameter `query` receives the query string, or the fields of the form, as the annotated dataclass.
     """
 
     def page(self, rule: str) -> Callable[[View], View]:
@@ -64,7 +64,7 @@ class Pages(Blueprint):
 
     def _view(self, method: str, rule: str, *, everywhere: bool = False) -> Callable[[View], View]:
         def register(view: View) -> View:
-            asked = get_type_hints(view)["asked"] if "asked" in view.__annotations__ else None
+            form = get_type_hints(view)["query"] if "query" in view.__annotations__ else None
 
             @wraps(view)
             def respond(**path: Any) -> Response:
@@ -72,7 +72,7 @@ class Pages(Blueprint):
                     with self.visited(_sender_of_form() if method == "POST" else visitor_of(request)) as visit:
                         if everywhere:
                             require_everywhere(visit.principal)
-                        query = {} if asked is None else {"asked": read_query(_given(), asked, others_ignored=True)}
+                        query = {} if form is None else {"query": read_query(_given(), form, others_ignored=True)}
                         return view(visit, **path, **query)
                 except Problem as problem:
                     if method == "POST" or problem.kind is not Kind.NOT_AUTHENTICATED:

@@ -7,11 +7,11 @@ from werkzeug.exceptions import HTTPException
 
 from turno.web.admission import UNKNOWN
 from turno.web.auth import MAX_COOKIE_BYTES, begin_session, end_session, require_same_origin, tokens
-from turno.web.pages.drawing import asked_address, draw, go, local, sign_in_page
+from turno.web.pages.drawing import draw, go, local, requested_address, sign_in_page
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import localizer, visit_after_all
 from turno.web.responses import MEDIA_TYPE, Kind, Problem, problem_document, problem_of
-from turno.web.services import asked_on_this_machine, asked_path, at, over_https, services
+from turno.web.services import at, over_https, requested_on_this_machine, requested_path, services
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,10 @@ def _problem_page(problem: Problem) -> Response:
 def _again() -> tuple[str | None, list[tuple[str, str]]]:
     """Return the address to ask for once more, with the fields of the form that is to be sent there again."""
     if request.method == "GET":
-        return asked_address(), []
+        return requested_address(), []
     fields = list(request.form.items(multi=True))
     if g.get("turno_may_be_sent_again", False) and len(fields) <= MAX_FORM_FIELDS:
-        return asked_path(), fields
+        return requested_path(), fields
     return None, []
 
 
@@ -82,7 +82,7 @@ def with_demo() -> Response:
     require_same_origin(request)
     token = services().settings.demo_token
     # A foreign site with a name that resolves to this server is its own origin and may send any form.
-    if not token or not asked_on_this_machine(request):
+    if not token or not requested_on_this_machine(request):
         raise Problem(Kind.NOT_FOUND, "There is no demo here.")
     return _begin(token)
 

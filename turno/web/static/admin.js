@@ -2,8 +2,8 @@
 
 import { clock, tellExactly } from "./frame.js";
 
-const told = document.getElementById("turno").dataset;
-const words = JSON.parse(told.words ?? "{}");
+const dataset = document.getElementById("turno").dataset;
+const words = JSON.parse(dataset.words ?? "{}");
 const link = document.getElementById("link");
 
 const EVERY_MS = 5000;

@@ -3,16 +3,16 @@
 import { day, tellExactly } from "./frame.js";
 import { Turno } from "./turno-client.js";
 
-const told = document.getElementById("turno").dataset;
-const words = JSON.parse(told.words ?? "{}");
+const dataset = document.getElementById("turno").dataset;
+const words = JSON.parse(dataset.words ?? "{}");
 const language = document.documentElement.lang;
 const numbers = new Intl.NumberFormat(language);
 const turno = new Turno({
-  base: told.base,
-  schema: told.branch ?? "",
-  session: told.session,
+  base: dataset.base,
+  schema: dataset.branch ?? "",
+  session: dataset.session,
   everything: true,
-  everyone: "everyone" in told,
+  everyone: "everyone" in dataset,
 });
 const ENDED = ["completed", "failed", "cancelled"];
 
@@ -91,12 +91,12 @@ let drawing = false;
 let drawAgain = false;
 let drawSoon = false;
 let rest;
-const SHARE = 4; // unasked, drawing takes at most one part in so many and one of the time, however much happens
+const SHARE = 4; // without a request, drawing takes at most one part in so many and one of the time, however much happens
 
 /** Fetch this page and replace the parts that differ, except a form in use. */
-async function refresh({ asked = false } = {}) {
-  drawSoon ||= asked;
-  if (drawing || (rest && !asked)) {
+async function refresh({ requested = false } = {}) {
+  drawSoon ||= requested;
+  if (drawing || (rest && !requested)) {
     drawAgain = true;
     return;
   }
@@ -154,7 +154,7 @@ document.addEventListener("click", (event) => {
   const address = new URL(opener.href);
   address.hash = "";
   history.replaceState(null, "", address);
-  refresh({ asked: true });
+  refresh({ requested: true });
 });
 
 /* Announcements: a state when it changes, progress at each quarter -------------------------------- */

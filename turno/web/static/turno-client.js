@@ -90,7 +90,7 @@ export class Turno extends EventTarget {
     /** @type {Set<string>} jobs that some tab follows and that have not ended */
     this._open = new Set();
     /** @type {Set<string>} emitted notifications, read ones apart */
-    this._told = new Set();
+    this._reported = new Set();
     const name = `turno ${this.base} ${schema} ${session}${everyone ? " *" : ""}`;
     this._tabs = new Tabs(name, (said) => this._hear(said));
     this._source = new Source(this);
@@ -240,9 +240,9 @@ export class Turno extends EventTarget {
   /** @param {Notification} notification */
   _takeNotification(notification) {
     const name = `${notification.id} ${notification.read_at !== null}`;
-    if (this._told.has(name)) return;
-    this._told.add(name);
-    forgetOldest(this._told);
+    if (this._reported.has(name)) return;
+    this._reported.add(name);
+    forgetOldest(this._reported);
     this.dispatchEvent(new CustomEvent("notification", { detail: notification }));
     if (this._tabs.leading) this._tabs.say({ notification });
   }
@@ -359,7 +359,7 @@ class Source {
 
   /** A tab follows another job: poll it soon if the stream is missing, or does not send this job. */
   look() {
-    if (!this.opened || (this.streaming && this._untold().length === 0)) return;
+    if (!this.opened || (this.streaming && this._unreported().length === 0)) return;
     this.pollEvery = POLL_MS;
     this._pollIn(this.streaming ? POLL_MS : 0);
   }
@@ -374,13 +374,13 @@ class Source {
   }
 
   /** @returns {string[]} the open jobs to poll: all of them without a stream */
-  _untold() {
+  _unreported() {
     return [...this.turno._open].filter((id) => !this.streaming || !this.streamed.has(id));
   }
 
   /** The connection is live once the stream covers all open jobs, without polling. */
   _settle() {
-    if (!this.streaming || this._untold().length > 0) return;
+    if (!this.streaming || this._unreported().length > 0) return;
     clearTimeout(this.pollTimer);
     this.pollTimer = undefined;
     this.turno._takeConnection("live");
@@ -430,7 +430,7 @@ class Source {
     this.turno._takeUnread(unread);
     this._settle();
     // The stream's first state lacks jobs that ended while it was closed, and jobs of other users.
-    if (this._untold().length > 0) this._poll();
+    if (this._unreported().length > 0) this._poll();
   }
 
   /** @param {unknown} [error] */
@@ -439,8 +439,8 @@ class Source {
     if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
     const wait = Math.min(SLOWEST_STREAM_MS, STREAM_AGAIN_MS * 2 ** this.failures);
     this.failures += 1;
-    const asked = error instanceof TurnoProblem && error.retryAfter ? 1000 * error.retryAfter : 0;
-    this._connectIn(Math.max(asked, wait * (0.75 + 0.5 * Math.random())));
+    const after = error instanceof TurnoProblem && error.retryAfter ? 1000 * error.retryAfter : 0;
+    this._connectIn(Math.max(after, wait * (0.75 + 0.5 * Math.random())));
     if (this.turno.connection !== "polling") this._pollIn(0);
   }
 
@@ -473,26 +473,26 @@ class Source {
   async _poll() {
     const began = this.turno._jobs.size;
     let changed = false;
-    let asked = 0;
+    let after = 0;
     const note = () => (changed = true);
     this.turno.addEventListener("job", note);
     try {
-      for (const id of this._untold()) asked = Math.max(asked, await this._pollJob(id));
+      for (const id of this._unreported()) after = Math.max(after, await this._pollJob(id));
       if (!this.streaming) await this._pollBeside();
-      if (this.opened && (!this.streaming || this._untold().length > 0)) this.turno._takeConnection("polling");
+      if (this.opened && (!this.streaming || this._unreported().length > 0)) this.turno._takeConnection("polling");
     } catch (error) {
       if (!this.opened) return;
       if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
-      if (error instanceof TurnoProblem) asked = error.retryAfter ?? 0;
+      if (error instanceof TurnoProblem) after = error.retryAfter ?? 0;
       if (!this.streaming) this.turno._takeConnection(error instanceof TurnoProblem ? "polling" : "offline");
     } finally {
       this.turno.removeEventListener("job", note);
     }
     if (!this.opened) return;
-    if (this.streaming && this._untold().length === 0) return this._settle();
+    if (this.streaming && this._unreported().length === 0) return this._settle();
     changed ||= this.turno._jobs.size !== began;
     this.pollEvery = changed ? POLL_MS : Math.min(SLOWEST_POLL_MS, 1.5 * this.pollEvery);
-    this._pollIn(Math.max(this.pollEvery, 1000 * asked));
+    this._pollIn(Math.max(this.pollEvery, 1000 * after));
   }
 
   /** Poll the events that a stream would have sent. */
@@ -523,9 +523,9 @@ class Source {
     const whose = this.turno.everyone ? "&user=*" : "";
     const jobs = await this.turno.ask("GET", `/api/jobs?status=pending&status=running&limit=50${whose}`);
     for (const job of jobs.body.jobs) this.turno._takeJob(job);
-    const told = await this.turno.ask("GET", "/api/notifications?unread=true&limit=20");
-    for (const notification of told.body.notifications) this.turno._takeNotification(notification);
-    this.turno._takeUnread(told.body.unread);
+    const answer = await this.turno.ask("GET", "/api/notifications?unread=true&limit=20");
+    for (const notification of answer.body.notifications) this.turno._takeNotification(notification);
+    this.turno._takeUnread(answer.body.unread);
   }
 }
 

@@ -113,10 +113,10 @@ class PoolSource(Source):
             return []
         # After a silence one job is claimed at once, instead of waiting for a batch that may not be there.
         slots = free if timer.plenty else 1
-        asked = monotonic()
+        began = monotonic()
         try:
             batches = self._claimer.claim(self._engine, worker, slots=slots, sizes=self._together, without=without)
-            self._sizes.claimed_in(monotonic() - asked)
+            self._sizes.claimed_in(monotonic() - began)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             batches = []

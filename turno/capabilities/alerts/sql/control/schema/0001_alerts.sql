@@ -8,7 +8,7 @@ CREATE TABLE alert_states (
     rank      integer NOT NULL,  -- the position among the troubles
     raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    told_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sent_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     receivers text[] NOT NULL DEFAULT '{}'  -- the names of the receivers at the last look
 );
 
