@@ -197,9 +197,9 @@ def _questions(bench: BenchEnvironment, operator: psycopg.Connection[Any]) -> di
     def floor() -> None:
         operator.execute("SELECT count(*) FROM generate_series(1, 100000)")
 
-    asked: dict[str, Callable[[], object]] = {FLOOR: floor, "troubles": lambda: troubles(operator, DEAD_AFTER)}
-    asked |= {name: partial(get, address) for name, address in (SCRAPES | PAGES).items()}
-    return asked | {name: partial(get, address, {AS_BEA: "yes"}) for name, address in OF_COMPANY.items()}
+    requested: dict[str, Callable[[], object]] = {FLOOR: floor, "troubles": lambda: troubles(operator, DEAD_AFTER)}
+    requested |= {name: partial(get, address) for name, address in (SCRAPES | PAGES).items()}
+    return requested | {name: partial(get, address, {AS_BEA: "yes"}) for name, address in OF_COMPANY.items()}
 
 
 def _ask(

@@ -65,7 +65,7 @@ class System:
         """Return a contestant that publishes `n` events and waits for all of their jobs; milliseconds an event."""
         wanted = events * self.subscribers
 
-        def told() -> Sequence[float]:
+        def reply() -> Sequence[float]:
             with psycopg.connect(self.url, autocommit=True) as reader:
                 begin = _row(reader, "SELECT clock_timestamp()")
 
@@ -83,7 +83,7 @@ class System:
                 raise NotDrained(f"{count} jobs were completed instead of {wanted}")
             return [(end - begin[0]).total_seconds() * 1000 / events]
 
-        return told
+        return reply
 
     def _publish(self, numbers: range) -> None:
         with psycopg.connect(self.url) as session:

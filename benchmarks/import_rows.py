@@ -83,8 +83,8 @@ def upload(bench: BenchEnvironment, tenant: Tenant, data: bytes) -> UUID:
     """Keep a file as the web does."""
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
         begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
-        asked = ("rows.csv", "text/csv", len(data), PIECE, "ana", "1 hour", 10**10)
-        file_id: UUID = call_as_api(web, tenant, begin, asked)["file_id"]
+        requested = ("rows.csv", "text/csv", len(data), PIECE, "ana", "1 hour", 10**10)
+        file_id: UUID = call_as_api(web, tenant, begin, requested)["file_id"]
         for n in range(-(-len(data) // PIECE)):
             piece = data[n * PIECE : (n + 1) * PIECE]
             call_as_api(web, tenant, "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)", (file_id, "ana", n, piece))

@@ -79,12 +79,12 @@ def main(checkout: Path) -> None:
             return process
 
         demo = started("demo", stdout=subprocess.PIPE)
-        told = ""
-        while "token:" not in told:
+        reply = ""
+        while "token:" not in reply:
             if not (line := demo.stdout.readline() if demo.stdout else ""):
-                raise SystemExit(told)
-            told += line
-        page, token = (told.partition(f"{word}:")[2].split()[0] for word in ("page", "token"))
+                raise SystemExit(reply)
+            reply += line
+        page, token = (reply.partition(f"{word}:")[2].split()[0] for word in ("page", "token"))
         admin = stack.enter_context(psycopg.connect(admin_url(checkout), autocommit=True))
         for setting in (f"log_line_prefix = '{PREFIX}'", "log_statement = 'all'", "track_functions = 'all'"):
             admin.execute(f"ALTER SYSTEM SET {setting}".encode())
@@ -166,8 +166,8 @@ def report(passed: list[Any], roles: dict[int, str]) -> None:
     print(f"{'SQL functions':<18} {len(functions):>3}: {' '.join(sorted(functions))}")
     logins = set().union(*(one["statements"] for one in passed))
     least = {name: min(one["statements"][name] for one in passed) for name in sorted(logins)}
-    told = ", ".join(f"{name} {count}" for name, count in least.items() if count)
-    print(f"{'statements':<18} {sum(least.values()):>3}: {told}")
+    reply = ", ".join(f"{name} {count}" for name, count in least.items() if count)
+    print(f"{'statements':<18} {sum(least.values()):>3}: {reply}")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class Branch:
 
     tenant: Tenant
     admin: psycopg.Connection[Any]
-    asked: int = 0
+    requested: int = 0
     jobs: int = 0
 
     def count(self, statement: str) -> int:
@@ -92,9 +92,9 @@ class Branch:
             "jobs": self.count("SELECT count(*) FROM background_jobs"),
         }
         integrity = check_invoices(self.admin)
-        wanted = [self.asked] * 4 + [self.jobs] * 2
+        wanted = [self.requested] * 4 + [self.jobs] * 2
         if integrity != SPOTLESS or list(found.values()) != wanted:
-            raise Damaged(f"{self.tenant.slug}: {self.asked} orders in {self.jobs} jobs, but {found}, {integrity}")
+            raise Damaged(f"{self.tenant.slug}: {self.requested} orders in {self.jobs} jobs, but {found}, {integrity}")
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Bench:
         payload = {"order_ids": orders, "point_of_sale": 1}
         job = NewJob.of(BatchInvoicing, payload, backend="pool", user_id="ana")
         call_as_api(self.web, branch.tenant, ENQUEUE, submission(job))
-        branch.asked += len(orders)
+        branch.requested += len(orders)
         branch.jobs += 1
 
 
@@ -149,7 +149,7 @@ def run(options: Options) -> Report:
             "by step": killed,
             "kills a second": {name: round(killed[name] / took[name], 1) for name in killed},
             "jobs": sum(branch.jobs for branch in bench.branches),
-            "orders and invoices": sum(branch.asked for branch in bench.branches),
+            "orders and invoices": sum(branch.requested for branch in bench.branches),
             "doubled, missing or out of sequence": 0,
             "crash budget": "set back to nothing by a trigger of the benchmark's",
             "pause after a crash": "none: the type's settings",

@@ -28,5 +28,5 @@ def install(folder: Path, *packages: str) -> Path:
 
 def version(python: Path, package: str) -> str:
     """Return which release of a package is in an environment."""
-    asked = f"from importlib.metadata import version; print(version({package!r}))"
-    return subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    requested = f"from importlib.metadata import version; print(version({package!r}))"
+    return subprocess.run([python, "-c", requested], capture_output=True, text=True, check=True).stdout.strip()

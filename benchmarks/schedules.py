@@ -111,8 +111,8 @@ def _all(
 ) -> list[float]:
     found: list[float] = []
     for tenant in tenants:
-        asked = sql.SQL(question).format(schema=sql.Identifier(tenant.schema))
-        found += [value for (value,) in bench.admin.execute(asked, (begin, end)).fetchall()]
+        requested = sql.SQL(question).format(schema=sql.Identifier(tenant.schema))
+        found += [value for (value,) in bench.admin.execute(requested, (begin, end)).fetchall()]
     return found
 
 
@@ -138,12 +138,14 @@ def _idle(bench: BenchEnvironment, report: Report, options: Options) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, empty)
         with closing(_engine(empty)) as alone, closing(_engine(bench.logins)) as among:
-            samples = options.sample({NONE: lambda: _asked(alone), MANY: lambda: _asked(among)}, rounds=100, quick=20)
+            samples = options.sample(
+                {NONE: lambda: _requested(alone), MANY: lambda: _requested(among)}, rounds=100, quick=20
+            )
     report.add(samples)
     report.compare(samples, MANY, NONE)
 
 
-def _asked(engine: Engine) -> list[float]:
+def _requested(engine: Engine) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()

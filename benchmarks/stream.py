@@ -71,11 +71,11 @@ class Outcome:
             for job in {job for job, _, _ in reader.arrived}:
                 arrivals = [(revision, at) for name, revision, at in reader.arrived if name == job]
                 self.missed += max(revision for revision, _ in arrivals) < last.get(job, 0)
-                for name, revision, asked in changed:
+                for name, revision, requested in changed:
                     # A state that was overtaken by a later one before it was sent arrives with that.
                     at = next((at for seen, at in arrivals if seen >= revision), None)
                     if name == job and at is not None:
-                        self.latencies.append((at - asked) * 1000)
+                        self.latencies.append((at - requested) * 1000)
             self.missed += not reader.arrived
 
 
@@ -145,7 +145,7 @@ def _write(bench: BenchEnvironment, jobs: list[Job], **orders: Any) -> Changed:
         check=True,
         text=True,
     )
-    return [(job, revision, asked) for job, revision, asked in json.loads(done.stdout)]
+    return [(job, revision, requested) for job, revision, requested in json.loads(done.stdout)]
 
 
 class Health:

@@ -45,9 +45,9 @@ class Writer:
             query = sql.SQL(statement).format(schema=sql.Identifier(job["schema"]))
             cursor = self._connection.execute(query, parameters)
         (revision,) = cursor.fetchone() or (0,)
-        asked = time.monotonic()
+        requested = time.monotonic()
         self._connection.commit()
-        self.done.append((job["id"], revision, asked))
+        self.done.append((job["id"], revision, requested))
         self._change_notifier.changed((_claim(job),))
         self._change_notifier.flush()
 

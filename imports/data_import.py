@@ -62,7 +62,7 @@ class DataImport(JobHandler[DataImportPayload]):
                 )
                 return self._imported(job, payload, file)
             except FileRefused as refused:
-                raise PermanentFailure(refused.told(payload.language)) from refused
+                raise PermanentFailure(refused.message(payload.language)) from refused
             except MemoryError:  # another attempt would exhaust it again
                 raise PermanentFailure(say("memory", payload.language, most=self.memory_mb)) from None
 

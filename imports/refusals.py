@@ -117,7 +117,7 @@ class FileRefused(Exception):
         self.code = code
         self.values = values
 
-    def told(self, language: Language) -> str:
+    def message(self, language: Language) -> str:
         """Return the reason in this language."""
         return say(self.code, language, **self.values)
 
@@ -131,7 +131,7 @@ class Problem:
     code: str
     values: Mapping[str, object] = field(default_factory=dict)
 
-    def told(self, language: Language) -> str:
+    def message(self, language: Language) -> str:
         """Return the line, the column and the reason in this language."""
         reason = say(self.code, language, **self.values)
         return say("line", language, line=self.line, column=self.column, reason=reason)
@@ -150,7 +150,7 @@ class WrongLine(Exception):
     """One line, or one order's lines, is not imported; the message names each cell."""
 
     def __init__(self, problems: Sequence[Problem], language: Language) -> None:
-        super().__init__("; ".join(problem.told(language) for problem in problems[:10]))
+        super().__init__("; ".join(problem.message(language) for problem in problems[:10]))
 
 
 def short(value: object) -> str:

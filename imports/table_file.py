@@ -72,10 +72,10 @@ class TableFile:
     @property
     def about(self) -> dict[str, str]:
         """How the file was read."""
-        told: dict[str, str] = {"decimal_mark": self._mark}
+        description: dict[str, str] = {"decimal_mark": self._mark}
         if isinstance(self._file, CsvFile):
-            told |= {"encoding": self._file.encoding, "separator": self._file.separator}
-        return told
+            description |= {"encoding": self._file.encoding, "separator": self._file.separator}
+        return description
 
     def read(self) -> Iterator[Record]:
         """Yield the records in the order of the file, each with its values and problems."""

@@ -153,8 +153,8 @@ def _look(text: bytes, formulas: dict[int, set[int]], seen: Extent) -> None:
             continue
         column, row = _number(place[1]), int(place[2])
         if column >= MOST_COLUMNS or row > MOST_ROWS:
-            told = (place[1] + place[2]).decode()
-            raise FileRefused("wide sheet", value=told, columns=MOST_COLUMNS, most=MOST_ROWS)
+            reference = (place[1] + place[2]).decode()
+            raise FileRefused("wide sheet", value=reference, columns=MOST_COLUMNS, most=MOST_ROWS)
         seen.rows, seen.columns = max(seen.rows, row), max(seen.columns, column + 1)
         if found[2] and len(formulas) < MOST_FORMULAS:
             formulas.setdefault(row, set()).add(column)

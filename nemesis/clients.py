@@ -58,7 +58,7 @@ class Client(Thread):
         self._client_log = client_log
         self._leak_detector = leak_detector
         self._over = Event()
-        self._asked = 0
+        self._requested = 0
 
     def leave(self) -> None:
         """Stop sending requests."""
@@ -66,7 +66,7 @@ class Client(Thread):
 
     def run(self) -> None:
         """Submit jobs in sequence."""
-        while self._workload.asked and not self._over.wait(self._chance.expovariate(2.5)):
+        while self._workload.requested and not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
                 if self._environment.open_jobs() < self._workload.most_open:
                     self._ask()
@@ -76,30 +76,30 @@ class Client(Thread):
         handler, payload = self._workload.draw(self._chance, lambda n: self._environment.new_orders(tenant, n))
         if handler is not Invoicing:
             payload["note"] = self._leak_detector.marker_of(tenant)
-        self._asked += 1
-        asked = Submission(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
+        self._requested += 1
+        requested = Submission(tenant.slug, self._user, handler.type, f"{self._user}-{self._requested}")
         body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
-        self._client_log.ask(asked)
+        self._client_log.ask(requested)
         job_id = None
         for _ in range(self._chance.choice((1, 1, 2, 3))):
-            job_id = self._submit(tenant, asked, body) or job_id
+            job_id = self._submit(tenant, requested, body) or job_id
         if job_id is not None and self._chance.random() < CANCELLED:
             self._cancel_or_retry(tenant, job_id)
 
-    def _submit(self, tenant: Tenant, asked: Submission, body: dict[str, Any]) -> UUID | None:
+    def _submit(self, tenant: Tenant, requested: Submission, body: dict[str, Any]) -> UUID | None:
         """Repeat a submission until the web answers or the client stops."""
         while not self._over.is_set():
-            path = f"/api/jobs/{asked.type}"
+            path = f"/api/jobs/{requested.type}"
             try:
                 job_id = self._http_client.ask(
-                    self._user, tenant, path, body, key=asked.key, chance=self._chance
+                    self._user, tenant, path, body, key=requested.key, chance=self._chance
                 ).job_id  # fmt: skip
             except NoAnswer as error:
                 log.info("no answer: %s", error)
                 self._over.wait(AGAIN)
                 continue
             if job_id is not None:
-                self._client_log.answer(asked, job_id)
+                self._client_log.answer(requested, job_id)
             return job_id
         return None
 
@@ -117,10 +117,10 @@ class Client(Thread):
 def submit_without_hint(environment: Environment, queue: QueueInterface, client_log: ClientLog) -> None:
     """Submit a last job of each tenant and lose its hint: only maintenance finds the job."""
     for tenant in environment.tenants:
-        asked = Submission(tenant.slug, "last", Plain.type, "the last")
-        wanted = NewJob.of(Plain, asdict(Work()), user_id="last", idempotency_key=asked.key)
-        client_log.ask(asked)
+        requested = Submission(tenant.slug, "last", Plain.type, "the last")
+        wanted = NewJob.of(Plain, asdict(Work()), user_id="last", idempotency_key=requested.key)
+        client_log.ask(requested)
         lossy = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
         job_id = Dispatcher(connection=environment.web, queue=lossy, pending_limit=1).submit(tenant, wanted).job_id
         if job_id is not None:
-            client_log.answer(asked, job_id)
+            client_log.answer(requested, job_id)

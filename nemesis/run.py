@@ -59,7 +59,7 @@ class Verdict:
 
     seed: int
     minutes: float
-    asked: int = 0
+    requested: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, int] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class Run:
             while any(one.is_alive() for one in people):  # one may wait for the lock of a fault
                 faults.heal()
                 time.sleep(0.05)
-            self.verdict.faults, self.verdict.asked = dict(struck), len(self._client_log)
+            self.verdict.faults, self.verdict.requested = dict(struck), len(self._client_log)
             self.verdict.answers = dict(self._http_client.answers)
 
     def _judge(self) -> None:
@@ -277,7 +277,9 @@ class Run:
 
 def print_verdict(verdict: Verdict) -> None:
     """Print the verdict for people."""
-    click.echo(f"asked {verdict.asked} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices")
+    click.echo(
+        f"submitted {verdict.requested} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices"
+    )
     for name in ("faults", "answers", "jobs", "attempts"):
         click.echo(f"{name}: " + ", ".join(f"{n} {what}" for what, n in getattr(verdict, name).items()))
     for line in verdict.not_done:

@@ -78,12 +78,12 @@ class Teller(Thread):
 
     def run(self) -> None:
         """Publish events in sequence, and settle dead letters that block later events."""
-        told = [what for kind, what in (("events", self._tell), ("unique", self._enqueue)) if self._workload.has(kind)]
-        while told and not self._over.wait(self._chance.expovariate(4)):
+        reply = [what for kind, what in (("events", self._tell), ("unique", self._enqueue)) if self._workload.has(kind)]
+        while reply and not self._over.wait(self._chance.expovariate(4)):
             with suppress(psycopg.Error):
                 settle(self._environment, self._chance)
                 if self._environment.open_jobs() < self._workload.most_open:
-                    self._chance.choice(told)(self._chance.choice(self._environment.tenants))
+                    self._chance.choice(reply)(self._chance.choice(self._environment.tenants))
 
     def _tell(self, tenant: Tenant) -> None:
         key = self._chance.choice(KEYS)
@@ -91,30 +91,30 @@ class Teller(Thread):
             session.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (tenant.id, f"told {key}"))
             for _ in range(self._chance.randint(1, 3)):
                 ((number,),) = session.execute(TELL, {"key": key}).fetchall()
-                told = Told(
+                reply = Told(
                     note=self._leak_detector.marker_of(tenant),
                     key=key,
                     number=number,
                     errors=self._chance.choice((0, 0, 1, 2)),
                     seconds=round(self._chance.uniform(0, 0.3), 2),
                 )
-                session.execute(PUBLISH, (tenant.slug, json.dumps(asdict(told)), key, USER))
+                session.execute(PUBLISH, (tenant.slug, json.dumps(asdict(reply)), key, USER))
 
     def _enqueue(self, tenant: Tenant) -> None:
         """Enqueue a job that is unique for ever, or unique while open."""
         which = self._chance.randrange(DIFFERENT)
         handler, key, lasting = (Once, f"once-{which}", "for ever") if which % 3 else (Sole, "sole", "open")
         work = Work(note=self._leak_detector.marker_of(tenant), pieces=which, seconds=0.3)
-        asked = Submission(tenant.slug, USER, handler.type, key)
-        self._client_log.ask(asked)
-        self._client_log.ask(asked._replace(key="None"))  # the text of the key after its release
+        requested = Submission(tenant.slug, USER, handler.type, key)
+        self._client_log.ask(requested)
+        self._client_log.ask(requested._replace(key="None"))  # the text of the key after its release
         regrets = self._regrets()
         with self._environment.admin(tenant) as session:
             with session.transaction(force_rollback=regrets):
                 wanted = (tenant.slug, handler.type, json.dumps(asdict(work)), key, lasting, USER)
                 ((job_id,),) = session.execute(ENQUEUE, wanted).fetchall()
             if handler is Once and not regrets:
-                self._client_log.answer(asked, job_id)
+                self._client_log.answer(requested, job_id)
 
     def _regrets(self) -> bool:
         return self._chance.random() < ROLLED_BACK

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 # Job types that clients submit over HTTP, each with its weight; and acts of an application in the database.
-ASKED = {
+REQUESTED = {
     "invoicing": 4,
     "batch": 4,
     "steps": 2,
@@ -27,8 +27,8 @@ ASKED = {
     "plain": 1,
     "long": 1,
 }
-TOLD = ("events", "unique", "schedules")
-KINDS = (*ASKED, *TOLD)
+REPLIES = ("events", "unique", "schedules")
+KINDS = (*REQUESTED, *REPLIES)
 MOST_OPEN = 40  # jobs; more jobs only make the drain longer
 
 
@@ -44,15 +44,15 @@ class Workload:
         return kind in self.kinds
 
     @property
-    def asked(self) -> Sequence[str]:
+    def requested(self) -> Sequence[str]:
         """Return the job types that clients submit."""
-        return [kind for kind in self.kinds if kind in ASKED]
+        return [kind for kind in self.kinds if kind in REQUESTED]
 
     def draw(
         self, chance: Random, new_orders: Callable[[int], list[int]]
     ) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
         """Return a handler and its payload; `new_orders` inserts a number of orders to invoice."""
-        (kind,) = chance.choices(self.asked, [ASKED[kind] for kind in self.asked])
+        (kind,) = chance.choices(self.requested, [REQUESTED[kind] for kind in self.requested])
         match kind:
             case "invoicing":
                 orders = new_orders(chance.randint(5, 120))

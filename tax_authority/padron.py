@@ -36,9 +36,9 @@ class Padron:
         """Return the taxpayer of a CUIT."""
         if not (cuit.isascii() and cuit.isdigit()):
             raise NotThere("a CUIT is eleven digits")
-        asked = {"token": ticket.token, "sign": ticket.sign, "cuitRepresentada": self.cuit, "idPersona": int(cuit)}
+        requested = {"token": ticket.token, "sign": ticket.sign, "cuitRepresentada": self.cuit, "idPersona": int(cuit)}
         try:
-            reply = self.soap.call("getPersona_v2", **asked)
+            reply = self.soap.call("getPersona_v2", **requested)
         except SoapFault as fault:
             raise _refusal(fault.text, understood=VALIDATION in fault.details) from fault
         persons = all_at(reply, "personaReturn")

@@ -180,7 +180,7 @@ class Desk:
         if not cuit or len(cuit) != CUIT_DIGITS:
             what = f"there is no customer {customer_id} in this branch" if row is None else "enter the customer's CUIT"
             return _refusing(UnknownCustomer(what))
-        found = self._asked(REGISTRY, lambda: self._authority.taxpayer(cuit))
+        found = self._requested(REGISTRY, lambda: self._authority.taxpayer(cuit))
         if isinstance(found, AuthorityRefused):
             return _refusing(found)
         if found.condition not in CONDITIONS:
@@ -205,7 +205,7 @@ class Desk:
             voucher = invoice.voucher()
         except CannotAuthorise as error:
             return _refusing(error)
-        last = self._asked(INVOICES, lambda: self._authority.last_authorised(voucher.point_of_sale, voucher.kind))
+        last = self._requested(INVOICES, lambda: self._authority.last_authorised(voucher.point_of_sale, voucher.kind))
         if isinstance(last, AuthorityRefused):
             return _refusing(last)
         wanted = InvoiceAuthorisation(self._authority, invoice, voucher, last, self._latest)
@@ -229,7 +229,7 @@ class Desk:
         keep_authorisation(self._job.connection, wanted.invoice, granted["cae"], granted["expires_on"])
         return f"{label}: CAE {granted['cae']}"
 
-    def _asked(self, service: str, ask: Callable[[], T]) -> T | AuthorityRefused:
+    def _requested(self, service: str, ask: Callable[[], T]) -> T | AuthorityRefused:
         """Return the authority's answer, or its refusal; raises Away if it gives neither."""
         self._pace.wait()
         try:

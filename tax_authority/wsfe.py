@@ -125,8 +125,8 @@ class Wsfe:
         return results[0]
 
     @staticmethod
-    def _is_about(element: Any, path: str, **asked: int) -> None:
-        for name, value in asked.items():
+    def _is_about(element: Any, path: str, **requested: int) -> None:
+        for name, value in requested.items():
             if _number(element, path + name) != value:
                 raise AuthorityUnclear(f"the tax authority's answer is about another {name} than was asked")
 

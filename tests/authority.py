@@ -29,14 +29,14 @@ class Authority:
     moods: tuple[str, ...] = ("grant",)
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
     grants: Counter[str] = field(default_factory=Counter)
-    asked: Counter[str] = field(default_factory=Counter)
+    requested: Counter[str] = field(default_factory=Counter)
     in_flight: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def mood(self) -> str:
         with self._lock:
             mood = self.chance.choice(self.moods)
-            self.asked[mood] += 1
+            self.requested[mood] += 1
             return mood
 
     def grant(self, request_id: str) -> dict[str, Any]:

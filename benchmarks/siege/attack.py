@@ -76,10 +76,10 @@ def of_job(row: dict[str, Any] | None, *, may_complete: bool = False) -> Ending:
 def of_answers(answers: Iterable[Answer], *, fine: Iterable[int] = (), within: float) -> Ending:
     """Return the ending of requests: each answered in time, granted if `fine`, otherwise refused by name."""
     answers = list(answers)
-    told = Counter(_told(answer) for answer in answers)
+    reply = Counter(_reply(answer) for answer in answers)
     slowest = max((answer.took for answer in answers), default=0) / 1000
     named = all(answer.status in fine or _is_named_refusal(answer) for answer in answers)
-    counts = ", ".join(f"{times} x {words}" for words, times in told.most_common(6))
+    counts = ", ".join(f"{times} x {words}" for words, times in reply.most_common(6))
     return Ending(bool(answers) and named and slowest <= within, f"{counts or 'no answer'}; slowest {slowest:.2f} s")
 
 
@@ -89,7 +89,7 @@ def _is_named_refusal(answer: Answer) -> bool:
     return answer.status in CLIENT_ERRORS and bool(_slug(answer))
 
 
-def _told(answer: Answer) -> str:
+def _reply(answer: Answer) -> str:
     return f"{answer.status} {_slug(answer)}".strip() if answer.status else f"none: {answer.body.decode()[:60]}"
 
 

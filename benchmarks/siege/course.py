@@ -73,8 +73,8 @@ def besiege(plan: Plan) -> SiegeReport:
             _settle(place, plan, report)
             if not report.facts["stuck"]:
                 calm.append(_calm(plan))
-            told, _ = victim.communicate()
-        _judge(place, json.loads(told), report, done, calm=calm, siege=siege)
+            reply, _ = victim.communicate()
+        _judge(place, json.loads(reply), report, done, calm=calm, siege=siege)
         place.end_the_pool()
         report.broken += place.broken
     return report
@@ -155,22 +155,22 @@ def _victim(place: Place) -> Iterator[subprocess.Popen[str]]:
 
 
 def _judge(
-    place: Place, told: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
+    place: Place, reply: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
 ) -> None:
-    for user, key in told["asked"]:
+    for user, key in reply["requested"]:
         place.log.ask(Submission(place.victim.slug, user, TYPE, key))
-    for job_id, (user, key) in told["jobs"].items():
+    for job_id, (user, key) in reply["jobs"].items():
         place.log.answer(Submission(place.victim.slug, user, TYPE, key), UUID(job_id))
     rows = {str(row["id"]): row for row in place.rows(JOBS, TYPE, tenant=place.victim)}
-    samples = [Sample(*sample) for sample in told["samples"]]
+    samples = [Sample(*sample) for sample in reply["samples"]]
     samples += [Sample("job", row["created"], row["took"]) for row in rows.values()]
     report.measure(samples, calm, siege)
-    lost = sum(job not in rows or rows[job]["status"] in {"failed", "cancelled"} for job in told["jobs"])
+    lost = sum(job not in rows or rows[job]["status"] in {"failed", "cancelled"} for job in reply["jobs"])
     report.facts |= {
         "lost": lost,
-        "submitted": len(told["jobs"]),
+        "submitted": len(reply["jobs"]),
         "crashes": sum(row["crashes"] for row in rows.values()),
-        "refusals": told["refusals"],
+        "refusals": reply["refusals"],
         "children": CHILDREN,
         "siege_seconds": siege.ended - siege.began,
     }

@@ -53,8 +53,8 @@ def long_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
         waited = max(waited, place.rows(LONGEST_WAIT, tenant=place.victim)[0]["seconds"])
         time.sleep(0.1)
     _cancel(place, "long", [too_long, *answers])
-    told = f"held {most} of {CHILDREN} children; the victim waited for up to {waited:.2f} s"
-    held = Ending(most < CHILDREN or waited < SOON_ENOUGH, told)
+    reply = f"held {most} of {CHILDREN} children; the victim waited for up to {waited:.2f} s"
+    held = Ending(most < CHILDREN or waited < SOON_ENOUGH, reply)
     return lambda: both(held, of_answers([too_long, *answers], fine=(ACCEPTED,), within=SOON))
 
 

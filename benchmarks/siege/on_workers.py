@@ -200,8 +200,8 @@ def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
             return of_job(place.job(attacker))
         shown = json.loads(place.ask(unknown.user_id, "GET", f"/api/jobs/{waiting[0]['id']}").body)
         said = str(shown.get("waiting_for"))
-        told = Ending(said == f"no living worker knows {UNKNOWN}", f"{len(waiting)} wait: {said}")
-        return both(of_job(place.job(attacker), may_complete=True), told)
+        reply = Ending(said == f"no living worker knows {UNKNOWN}", f"{len(waiting)} wait: {said}")
+        return both(of_job(place.job(attacker), may_complete=True), reply)
 
     return ending
 

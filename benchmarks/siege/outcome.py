@@ -58,12 +58,12 @@ class SiegeReport(Report):
 
     def lines(self) -> list[str]:
         """Return the report for people, the attacks first."""
-        told = (
+        reply = (
             f"{'ok ' if one['decent'] else 'BAD'} {one['of']:<3} {one['attack']:<54}"
             f" p99 {', '.join(f'{name} {p99:.0f}' for name, p99 in one['p99_ms'].items())}: {one['how']}"
             for one in self.endings
         )
-        return [*told, *Report.lines(self)]
+        return [*reply, *Report.lines(self)]
 
     def measure(self, samples: Sequence[Sample], calm: Sequence[Window], siege: Window) -> None:
         """Take the victim's figures in: of the samples in MEASURED, under siege divided by the calmer calm phase."""

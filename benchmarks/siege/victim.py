@@ -60,11 +60,11 @@ class Orders:
 class Told:
     """The victim's samples as (kind, Unix time of the moment, milliseconds), and the count of each refusal.
 
-    `asked` has the user and idempotency key of each submission, `jobs` the accepted submissions by job id.
+    `requested` has the user and idempotency key of each submission, `jobs` the accepted submissions by job id.
     """
 
     samples: list[tuple[str, float, float]] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requested: list[tuple[str, str]] = field(default_factory=list)
     jobs: dict[str, tuple[str, str]] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class Victim:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._told = Told()
+        self._reply = Told()
         self._lock = Lock()
         self._enough = Event()
 
@@ -89,7 +89,7 @@ class Victim:
             self._at_moments(people, self._orders.submit_every, self._have_done)
             for one in beside:
                 one.result()
-        return self._told
+        return self._reply
 
     def _wait_for_the_end(self) -> None:
         sys.stdin.read()
@@ -117,7 +117,7 @@ class Victim:
         key = f"{person.user}-{number}"
         order = self._orders.order_ids[number % len(self._orders.order_ids)]
         with self._lock:
-            self._told.asked.append((person.user, key))
+            self._reply.requested.append((person.user, key))
         answer = self._ask_until_answered(
             "POST", moment, person, "POST", "/api/jobs/batch_invoicing", key=key, order=order
         )
@@ -125,7 +125,7 @@ class Victim:
             return
         job_id = json.loads(answer.body)["job_id"]
         with self._lock:
-            self._told.jobs[job_id] = (person.user, key)
+            self._reply.jobs[job_id] = (person.user, key)
         follow = self._stream if number % 2 else self._poll
         follow(person, job_id, moment + PATIENCE)
         # Also for a job without an observed end: so long they waited in vain.
@@ -175,11 +175,11 @@ class Victim:
 
     def _note(self, what: str, moment: float, now: float) -> None:
         with self._lock:
-            self._told.samples.append((what, moment, (now - moment) * 1000))
+            self._reply.samples.append((what, moment, (now - moment) * 1000))
 
     def _refused(self, how: str) -> None:
         with self._lock:
-            self._told.refusals[how] = self._told.refusals.get(how, 0) + 1
+            self._reply.refusals[how] = self._reply.refusals.get(how, 0) + 1
 
 
 def main() -> None:

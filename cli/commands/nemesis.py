@@ -51,9 +51,9 @@ def nemesis(
     """
     kinds, wanted = _named(faults, WEIGHTS, "fault"), _named(work, KINDS, "kind of work")
     if without:
-        asked = {"seed": seed, "minutes": minutes, "faults": ",".join(kinds), "work": ",".join(wanted)}
-        asked |= {"open": most_open, "patience": patience}
-        further = [f"--{name}={value}" for name, value in asked.items()]
+        requested = {"seed": seed, "minutes": minutes, "faults": ",".join(kinds), "work": ",".join(wanted)}
+        requested |= {"open": most_open, "patience": patience}
+        further = [f"--{name}={value}" for name, value in requested.items()]
         raise SystemExit(_in_a_copy(without, [*further, *(("--json",) if as_json else ())]))
     schedule = Schedule.of(seed, minutes * 60, kinds)
     click.echo(f"seed {seed}, {minutes:g} minutes, {len(schedule.faults)} faults")

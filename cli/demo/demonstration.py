@@ -136,7 +136,7 @@ class Demo:
     def _start_database(self) -> None:
         given = variables(demo=False)
         self._stub = self._held.enter_context(serving())
-        with step("start PostgreSQL") as told:
+        with step("start PostgreSQL") as reply:
             own = given.get("TURNO_ADMIN_DATABASE_URL") or given.get("DATABASE_URL")
             url = own or self._embedded()
             own_variables = self._folder.variables(given, url, self._port) | authorising.variables(self._stub)
@@ -150,7 +150,7 @@ class Demo:
                 if own
                 else self._folder.postgres.relative_to(self._folder.path.parent)
             )
-            told.done = f"PostgreSQL {version} in {place}"
+            reply.done = f"PostgreSQL {version} in {place}"
         self._environment = {name: text for name, text in (given | own_variables).items() if "ADMIN" not in name}
         self._embedded_here = own is None
 
@@ -164,46 +164,46 @@ class Demo:
         return cluster.url_of(DATABASE)
 
     def _provision(self) -> None:
-        with step("provision the branches") as told:
+        with step("provision the branches") as reply:
             branches.provision(self._installation)
             authorising.give_certificates(self._installation)
-            told.done = f"company {COMPANY} with {', '.join(BRANCHES)}"
+            reply.done = f"company {COMPANY} with {', '.join(BRANCHES)}"
 
     def _fill(self) -> list[tuple[str, list[int]]]:
-        with step("load the orders") as told:
+        with step("load the orders") as reply:
             if self._embedded_here:
                 # Its workers ended with their demo.
                 self._installation.rescue_all("its demo was ended")
             shares = zip(BRANCHES, BRANCH_SHARES, strict=True)
             work = [(slug, branches.fill(self._installation, slug, share)) for slug, share in shares]
             self._orders = work[0][1][1:11]  # some of the first branch's
-            told.done = f"Northwind orders to invoice: {' + '.join(str(len(orders)) for _, orders in work)}"
+            reply.done = f"Northwind orders to invoice: {' + '.join(str(len(orders)) for _, orders in work)}"
         return work
 
     def _start_web(self) -> None:
         self.token = self._installation.development_token(USER, USERS[USER], minutes=24 * 60)
-        with step("start the web") as told:
+        with step("start the web") as reply:
             environment = self._environment | {"TURNO_DEMO_TOKEN": self.token}
             self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
             # Workers end after their launchers, and before their database.
             self._held.callback(end_marked, str(self._folder.path), patience=PATIENCE)
             self._held.callback(self.web.stop)
             self.web.start()
-            told.done = f"web at {self.web.url}"
+            reply.done = f"web at {self.web.url}"
 
     def _invoice(self, work: list[tuple[str, list[int]]]) -> Run:
-        with step("invoice the orders") as told:
+        with step("invoice the orders") as reply:
             run = invoice_all([(Client(self._port, slug, self.token), orders) for slug, orders in work])
-            told.done = "every order is invoiced"
+            reply.done = "every order is invoiced"
         return run
 
     def _authorise(self) -> None:
-        with step("have an invoice authorised") as told:
+        with step("have an invoice authorised") as reply:
             client = Client(self._port, BRANCHES[0], self.token)
-            told.done = authorising.authorise_one(self._installation, client)
+            reply.done = authorising.authorise_one(self._installation, client)
 
     def _add_up(self, run: Run) -> Totals:
         totals = Totals.of(run, [branches.invoiced(self._installation, slug) for slug in BRANCHES])
-        print(totals.told(), flush=True)
+        print(totals.reply(), flush=True)
         totals.demand_integrity()
         return totals

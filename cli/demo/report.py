@@ -48,7 +48,7 @@ class Totals:
             ),
         )
 
-    def told(self) -> str:
+    def reply(self) -> str:
         """Return the report for people."""
         check = self.integrity
         return (

@@ -27,12 +27,12 @@ def step(what: str) -> Iterator[Step]:
 
     Raises DemoFailed with the step and the error's own words.
     """
-    began, told = monotonic(), Step(what)
+    began, reply = monotonic(), Step(what)
     try:
-        yield told
+        yield reply
     except DemoFailed as error:
         raise DemoFailed(f"could not {what}: {error}") from error
     except Exception as error:
         words = " ".join(str(error).split()) or type(error).__name__
         raise DemoFailed(f"could not {what}: {words}") from error
-    print(f"{told.done:<{WIDTH}} {monotonic() - began:5.1f} s", flush=True)
+    print(f"{reply.done:<{WIDTH}} {monotonic() - began:5.1f} s", flush=True)

@@ -54,26 +54,28 @@ def state(stub: TaxAuthorityStub) -> dict[str, Any]:
     return {
         "addresses": stub.addresses,
         "vouchers": [one.as_json() for one in stub.books.granted],
-        "requests": {f"{operation} {fault}": count for (operation, fault), count in sorted(stub.faults.asked.items())},
+        "requests": {
+            f"{operation} {fault}": count for (operation, fault), count in sorted(stub.faults.requested.items())
+        },
     }
 
 
 def order(stub: TaxAuthorityStub, what: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Follow an order; returns the status and the answer."""
     try:
-        told = json.loads(body)
+        reply = json.loads(body)
         match what:
             case "faults":
-                stub.faults.set(told.get("operation", EVERY), *told["faults"], seed=told.get("seed"))
+                stub.faults.set(reply.get("operation", EVERY), *reply["faults"], seed=reply.get("seed"))
             case "tickets":
-                stub.login.held_seconds = float(told.get("held_seconds", stub.login.held_seconds))
-                if told.get("expire"):
+                stub.login.held_seconds = float(reply.get("held_seconds", stub.login.held_seconds))
+                if reply.get("expire"):
                     stub.login.expire()
             case "taxpayers":
-                taxes = tuple(int(tax) for tax in told.get("taxes", ()))
-                stub.books.register(Taxpayer(told["cuit"], told["name"], taxes, company=told.get("company", True)))
+                taxes = tuple(int(tax) for tax in reply.get("taxes", ()))
+                stub.books.register(Taxpayer(reply["cuit"], reply["name"], taxes, company=reply.get("company", True)))
             case "certificates":
-                made = make_certificate(told["cuit"])
+                made = make_certificate(reply["cuit"])
                 return 200, {"certificate": made.certificate.decode(), "key": made.key.decode()}
             case _:
                 return 404, {"problem": f"no such order: {what}"}

@@ -37,7 +37,7 @@ class Faults:
     """The faults of each operation; `*` is any operation without an entry. No fault is set at the start."""
 
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - to be repeatable
-    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    requested: Counter[tuple[str, str]] = field(default_factory=Counter)
     _of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -56,5 +56,5 @@ class Faults:
         with self._lock:
             faults = self._of.get(operation) or self._of.get(EVERY) or ("answer",)
             fault = self.chance.choice(faults)
-            self.asked[operation, fault] += 1
+            self.requested[operation, fault] += 1
             return fault

@@ -110,8 +110,8 @@ class Vouchers:
         ]
 
     def _consult(self, question: Question, cuit: str) -> Fields:
-        asked = {name: _integer(question, f"FeCompConsReq/{name}") for name in ("PtoVta", "CbteTipo", "CbteNro")}
-        found = self.books.find(Series(cuit, asked["PtoVta"], asked["CbteTipo"]), asked["CbteNro"])
+        requested = {name: _integer(question, f"FeCompConsReq/{name}") for name in ("PtoVta", "CbteTipo", "CbteNro")}
+        found = self.books.find(Series(cuit, requested["PtoVta"], requested["CbteTipo"]), requested["CbteNro"])
         if found is None:
             return _errors([UNKNOWN])
         said: Fields = [

@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from handlers.batch_invoicing import BatchInvoicing
-from tests.capabilities.webhooks.told import ended
+from tests.capabilities.webhooks.sent_messages import ended
 from tests.failures import end_jobs, fail_items
 from tests.unit.test_runbook import rows
 from turno.capabilities.schedules import template_rows as templates

@@ -25,8 +25,8 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(example: ExampleInstall
     example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.one)
     example.enqueue({"how": "permanent"}, handler=Faulty, tenant=example.other)
     with hook() as webhook, hook() as hooked, mail_server() as mail:
-        told_of = submission(example.new_job({"how": "ok"}, handler=Faulty))
-        asked = example.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *told_of))
+        replies_of = submission(example.new_job({"how": "ok"}, handler=Faulty))
+        requested = example.call(enqueue_with([PUT]), ([hooked.url, "mailto:eva@shop.example"], "es", *replies_of))
         example.start_pool(
             TURNO_WEBHOOK_HOSTS="http://127.0.0.1",
             TURNO_ALERT_TO=f"{webhook.url},mailto:ops@shop.example",
@@ -36,10 +36,10 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(example: ExampleInstall
         assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and hooked.taken), within=60)
         example.stop_workers()
         assert [(one["type"], one["data"]["job_id"]) for one in hooked.taken] == [
-            ("job.completed", str(asked["job_id"]))
+            ("job.completed", str(requested["job_id"]))
         ]
-        told = [event for body in webhook.taken for event in body["events"]]
-        assert [(event["event"], event["kind"], event["tenant"]) for event in told] == [
+        reply = [event for body in webhook.taken for event in body["events"]]
+        assert [(event["event"], event["kind"], event["tenant"]) for event in reply] == [
             ("raised", "failures", example.other.slug)
         ]
         one, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")

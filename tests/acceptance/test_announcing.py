@@ -51,10 +51,10 @@ def test_start_progress_and_end_are_announced_by_the_supervisor(example: Example
     # It announces its progress once, and then only waits: a job that still runs after a moment is announced once more.
     assert wait_until(lambda: heard.times(job_id) >= 1, within=20)
     assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
-    told = heard.times(job_id)
+    reply = heard.times(job_id)
     assert example.cancel(job_id) == "requested"
     assert wait_until(lambda: example.job(job_id)["status"] == "cancelled", within=20)
-    assert wait_until(lambda: heard.times(job_id) > told, within=10)
+    assert wait_until(lambda: heard.times(job_id) > reply, within=10)
     engines = example.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-engine'"
                            " AND datname = current_database()")  # fmt: skip
     assert heard.senders <= {row["pid"] for row in engines}, "never a job's own session"

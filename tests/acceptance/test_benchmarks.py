@@ -113,9 +113,9 @@ def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.Monke
     monkeypatch.setattr(command, "benchmark_named", lambda _name: Benchmark("", lambda _options: found))
     done = CliRunner().invoke(command.main, ["siege", "--json"])
     assert done.exit_code == 1
-    told = done.stdout.splitlines()
-    assert told[0] == "BROKEN: an attack: answered 500"
-    assert json.loads(told[-1])["broken"] == found.broken
+    reply = done.stdout.splitlines()
+    assert reply[0] == "BROKEN: an attack: answered 500"
+    assert json.loads(reply[-1])["broken"] == found.broken
 
 
 def test_siege_reports_each_ending_and_its_cost_to_the_victim() -> None:

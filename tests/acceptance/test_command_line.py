@@ -215,11 +215,11 @@ def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, we
     assert ended(asking, job_id)
     shown = installed.succeed("job", "show", "--tenant", "suc0002", job_id)
     assert "There is no point of sale 1" in shown
-    told = json.loads(installed.succeed("job", "show", "--tenant", "suc0002", "--json", job_id))
-    assert [item["key"] for item in told["failed_items"]] == ["7"]
-    assert len(told["attempts"]) == 1
+    reply = json.loads(installed.succeed("job", "show", "--tenant", "suc0002", "--json", job_id))
+    assert [item["key"] for item in reply["failed_items"]] == ["7"]
+    assert len(reply["attempts"]) == 1
     assert "outcome       nothing_done" in shown
-    assert told["payload"]["order_ids"] == [7]
+    assert reply["payload"]["order_ids"] == [7]
     edited = installed.succeed("job", "rerun", "--tenant", "suc0002", "--payload", '{"order_ids": [8]}', job_id).strip()
     rerun = json.loads(installed.succeed("job", "show", "--tenant", "suc0002", "--json", edited))
     assert (rerun["parent_id"], rerun["payload"]["order_ids"]) == (job_id, [8])
@@ -328,8 +328,8 @@ def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Pat
         ("job", "list", "--tenant", "x"),
         ("work", "--once"),
     ):
-        told = installed.refuse(*command, DATABASE_URL=away, TURNO_ADMIN_DATABASE_URL="")
-        assert told.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
+        reply = installed.refuse(*command, DATABASE_URL=away, TURNO_ADMIN_DATABASE_URL="")
+        assert reply.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
 
 
 def readiness(web: DemoWeb) -> int:
@@ -389,8 +389,8 @@ def test_submit_with_key_runs_once_and_names_errors(installed: Installation) -> 
         (("--key", "a b"), "'--key': 'a b': expected"),
         (("--run-at", "2030-01-31T09:00:00"), "'--run-at': '2030-01-31T09:00:00' must be a time with its zone"),
     ):
-        told = installed.run(*submit, *wrong)
-        assert (told.returncode, said in told.stderr) == (2, True), told.stderr
+        reply = installed.run(*submit, *wrong)
+        assert (reply.returncode, said in reply.stderr) == (2, True), reply.stderr
     too_late = [*submit[:-1], "2100-01-01T00:00:00-03:00", *payload]
     assert "--run-at must be at most one year ahead" in installed.refuse(*too_late)
     in_ten_minutes = installed.succeed(*submit[:-1], "+10m", *payload).strip()

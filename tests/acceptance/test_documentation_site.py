@@ -95,6 +95,6 @@ def test_dead_link_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd:
     ended = CliRunner().invoke(docs, [str(tmp_path / "site")])
     assert ended.exit_code == 1
     assert "the site has errors" in ended.output
-    told = capfd.readouterr().err
+    reply = capfd.readouterr().err
     for complaint in ("two.md", "three", "four.png", "five.md"):
-        assert "WARNING: " in next(line for line in told.splitlines() if complaint in line)
+        assert "WARNING: " in next(line for line in reply.splitlines() if complaint in line)

@@ -52,14 +52,14 @@ def test_log_lines_survive_the_rollback_of_each_attempt(
         assert ours[-1][3].startswith("attempt ended: ")
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
-    asked = ("job", "logs", "--tenant", "suc0001", str(job_id))
+    requested = ("job", "logs", "--tenant", "suc0001", str(job_id))
     example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 minute'")
-    shown = CliRunner().invoke(main, [*asked, "--follow"])
+    shown = CliRunner().invoke(main, [*requested, "--follow"])
     assert (shown.exit_code, shown.output.splitlines()[1].partition(" 1#2 ")[2]) == (
         0,
         "INFO shop.billing: line 2 of attempt 1",
     )
-    as_json = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
+    as_json = json.loads(CliRunner().invoke(main, [*requested, "--json"]).stdout)
     assert [one["line"] for one in as_json] == [row["line"] for row in example.rows(LOGS, job_id)]
 
 

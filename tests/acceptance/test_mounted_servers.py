@@ -78,9 +78,9 @@ def served_by(server: str, example: ExampleInstallation) -> Iterator[Visitor]:
         "TURNO_DOTENV": "read", "TURNO_WEB_APP": "tests.mounting_host:create_app",
         "TURNO_WEB_THREADS": str(THREADS), "TURNO_WEB_BIND": f"127.0.0.1:{port}",
     }  # fmt: skip
-    with log.open("ab") as told:
+    with log.open("ab") as reply:
         command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[server])]
-        process = subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
+        process = subprocess.Popen(command, env=environment, stdout=reply, stderr=reply, start_new_session=True)
     visitor = Visitor(port, process)
 
     def ready() -> bool:
@@ -106,8 +106,8 @@ def test_the_host_s_users_submit_look_and_follow(module_example: ExampleInstalla
         job = visitor.submit()
         assert job in visitor.ask("GET", f"{AT}/")[1]
         with visitor.stream() as stream:
-            told = stream.until("job", lambda one: one["job_id"] == job)
-            assert (told["label"], told["links"]["self"]) == ("waiting", f"{AT}/api/jobs/{job}")
+            reply = stream.until("job", lambda one: one["job_id"] == job)
+            assert (reply["label"], reply["links"]["self"]) == ("waiting", f"{AT}/api/jobs/{job}")
             stream.until("ready")
             assert visitor.ask("POST", f"{AT}/api/jobs/{job}/cancel")[0] == 200
             assert stream.until("job", lambda one: one["status"] == "cancelled")["job_id"] == job

@@ -161,12 +161,15 @@ def test_a_probe_needs_no_database_and_loads_no_driver(
     example: ExampleInstallation, tmp_path: Path, program: list[str]
 ) -> None:
     (tmp_path / "alive").touch()
-    asked = example.environment | {"TURNO_ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
+    requested = example.environment | {
+        "TURNO_ALIVE_FILE": str(tmp_path / "alive"),
+        "DATABASE_URL": "postgresql:///nowhere",
+    }
     asking = f"main({[*program, '--check']}, standalone_mode=False)"
     code = (
         f"import sys; from turno.commands.main import main; print({asking}, {{'psycopg', 'pika'}} & {{*sys.modules}})"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=requested, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 set()"
 
 

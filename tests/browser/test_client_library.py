@@ -106,8 +106,10 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
     with site.visitor("ana", "suc0001", bypass_csp=True) as page:
         blank(page, site)
         page.route("**/api/stream?**", lambda route: route.abort())
-        asked: list[str | None] = []
-        page.on("request", lambda one: asked.append(one.headers.get("if-none-match")) if one.method == "GET" else None)
+        requested: list[str | None] = []
+        page.on(
+            "request", lambda one: requested.append(one.headers.get("if-none-match")) if one.method == "GET" else None
+        )
         use(page, site)
         with site.holding(HELD):
             job = page.evaluate(SUBMIT, [orders, "k2"])
@@ -119,7 +121,7 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
             page.wait_for_function("() => turno.connection === 'live'")
         page.wait_for_function(ENDED)
         assert_in_order(page.evaluate("received"))
-        assert any(asked)
+        assert any(requested)
 
 
 def test_lost_stream_resumes_with_missed_events(site: Site, orders: list[int]) -> None:

@@ -51,7 +51,7 @@ def page_of(site: Site) -> Iterator[Page]:
         yield page
 
 
-def asked(page: Page, job: str) -> int:
+def requested(page: Page, job: str) -> int:
     return int(page.evaluate("(id) => counts[`/api/jobs/${id}`] ?? 0", job))
 
 
@@ -94,14 +94,14 @@ def test_unfollowed_jobs_are_not_polled(site: Site, jobs: list[str]) -> None:
         page.evaluate("(id) => { globalThis.stops = [follow(id), follow(id)]; }", jobs[0])
         wait_for(page, "counts[`/api/jobs/${one}`] > 1", jobs[0])
         page.evaluate("() => { stops[0](); stops[0](); }")
-        before = asked(page, jobs[0])
+        before = requested(page, jobs[0])
         wait_for(page, f"counts[`/api/jobs/${{one}}`] > {before}", jobs[0])  # the second follower remains
         page.evaluate("stops[1]()")
         page.evaluate("() => { turno._source.pollEvery = 50; turno._source._pollIn(50); }")
         wait_for(page, f"counts['{IDLE}'] > 0")
-        before = asked(page, jobs[0])
+        before = requested(page, jobs[0])
         wait_for(page, f"counts['{IDLE}'] > 2")
-        assert asked(page, jobs[0]) == before
+        assert requested(page, jobs[0]) == before
         assert page.evaluate("[turno._open.size, turno._followed.size, turno._source.etags.size]") == [0, 0, 0]
 
 

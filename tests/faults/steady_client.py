@@ -55,8 +55,8 @@ class SteadyClient:
         found = {row["idempotency_key"]: row["id"] for row in rows}
         assert self.accepted.items() <= found.items()
         assert len(found) - len(self.accepted) <= 1
-        told = "SELECT count(*) AS n FROM notifications WHERE job_id = ANY (%s) AND kind = 'completed'"
-        assert self.example.rows(told, list(found.values())) == [{"n": len(found)}]
+        reply = "SELECT count(*) AS n FROM notifications WHERE job_id = ANY (%s) AND kind = 'completed'"
+        assert self.example.rows(reply, list(found.values())) == [{"n": len(found)}]
         assert self.example.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
 
 

@@ -77,8 +77,8 @@ class Fate:
     @property
     def went_wrong(self) -> int:
         """How often something has failed."""
-        asked = self.branch.stub.faults.asked
-        return self.deaths.total() + sum(n for (_, fault), n in asked.items() if fault not in WELL)
+        requested = self.branch.stub.faults.requested
+        return self.deaths.total() + sum(n for (_, fault), n in requested.items() if fault not in WELL)
 
 
 @pytest.fixture
@@ -214,9 +214,9 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
     left = example.rows("SELECT status, run_at, error FROM background_jobs WHERE finished_at IS NULL")
     assert [row["run_at"] for row in left] == [FOREVER] * TAKEN
     assert all("ERP:" in row["error"]["message"] and "AFIP:" in row["error"]["message"] for row in left)
-    asked = branch.stub.faults.asked
+    requested = branch.stub.faults.requested
     log.warning("%d runs in which something failed, %d deaths; %d invoices", runs, fate.deaths.total(), wanted)
-    log.warning("%d times a person decided; requests: %s", parked, asked.total())
+    log.warning("%d times a person decided; requests: %s", parked, requested.total())
     if RUNS >= MANY:
-        assert {fault for operation, fault in asked if operation == "FECAESolicitar"} == set(FAULTS)
+        assert {fault for operation, fault in requested if operation == "FECAESolicitar"} == set(FAULTS)
         assert set(fate.deaths) == set(DEADLY)

@@ -81,9 +81,9 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-def follow(example: ExampleInstallation, told: str) -> None:
+def follow(example: ExampleInstallation, reply: str) -> None:
     """Type the commands that a script prints as the next ones."""
-    lines = [line.split() for line in told.splitlines() if line.startswith("  turno ")]
+    lines = [line.split() for line in reply.splitlines() if line.startswith("  turno ")]
     assert lines
     for _, *arguments in lines:
         if arguments == ["maintain", "--once"]:  # which begins anew without its secrets
@@ -158,7 +158,7 @@ def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postg
         pool.communicate()
         first.kill()
 
-        told = done(script(second, "restore.sh", backup))
+        reply = done(script(second, "restore.sh", backup))
         assert script(second, "restore.sh", backup).stderr.endswith("  dropdb --maintenance-db=template1 turno\n")
         reconnect(example, second.url_of("turno"))
         restored = {row["id"] for row in example.rows("SELECT id FROM background_jobs WHERE type = 'faulty'")} - {long}
@@ -167,7 +167,7 @@ def test_backup_under_load_restores_elsewhere_without_loss(tmp_path: Path, postg
         assert example.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
         refused = script(second, "restore-tenant.sh", backup, "erp0001")
         assert refused.stderr.startswith("erp0001 has adopted a schema of the application's")
-        follow(example, told)
+        follow(example, reply)
         assert check(example.admin, example.logins) == []
         pool = example.start_pool(**QUICK)
         assert wait_until(lambda: all_ended(example), within=60, every=0.1)
@@ -249,13 +249,13 @@ def test_one_tenant_is_restored_while_others_work(tmp_path: Path, postgres_templ
         still = "SELECT 1 FROM turno.tickets k JOIN turno.tenants n ON n.id = k.tenant_id"
         still += " WHERE n.slug = 'suc0001' AND k.state = 'running'"
         assert wait_until(lambda: example.rows(still) == [], within=30)
-        told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
+        reply = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
         assert example.rows("SELECT 1 FROM order_lines LIMIT 1") != []
         assert example.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
         assert example.rows("SELECT job_id, tenant_id FROM turno.webhooks") == [
             {"job_id": waiting, "tenant_id": example.one.id}
         ]
-        follow(example, told)
+        follow(example, reply)
         assert check(example.admin, example.logins) == []
         assert example.rows("SELECT name, tenant_id FROM turno.schedules") == [
             {"name": "kept", "tenant_id": example.one.id}

@@ -102,14 +102,14 @@ def test_a_tenant_moves_with_all_that_it_has(
     assert new.rows("SELECT 1 FROM orders") == []
     follow(old, "  turno tenant set suc0001 --paused\n")
     was = everything_of(old, "background_jobs", "background_job_attempts", "invoices", "job_files", "job_file_pieces")
-    told = done(move(cluster, old, new))
+    reply = done(move(cluster, old, new))
 
     assert (
         everything_of(new, "background_jobs", "background_job_attempts", "invoices", "job_files", "job_file_pieces")
         == was
     )
     assert "jobs already" in move(cluster, old, new).stderr
-    follow(new, told)
+    follow(new, reply)
     assert check(new.admin, new.logins) == []
     assert new.rows("SELECT weight, jobs_per_day FROM turno.tenants WHERE slug = 'suc0001'") == [
         {"weight": 7, "jobs_per_day": 900}

@@ -11,7 +11,7 @@ from tests.faults.nemesis_run import nemesis, verdict_of
 def test_two_minutes_of_everything_break_nothing() -> None:
     verdict = verdict_of(nemesis("--seed", "4", "--minutes", "2"), status=0)
     assert (verdict["ok"], verdict["violations"], verdict["seed"]) == (True, [], 4)
-    assert verdict["asked"] > 50
+    assert verdict["requested"] > 50
     assert verdict["invoices"] > 100
     assert verdict["answers"]["202"] > 50
     assert {kind for kind, struck in verdict["faults"].items() if struck} >= {"kill web", "change backend"}

@@ -123,12 +123,12 @@ def test_no_failure_authorises_twice(example: ExampleInstallation, authority: Au
     assert {row["state"] for row in known} == {"done"}
     assert {row["code"] for row in known} == {f"CAE-{request_id}-1" for request_id in authority.grants}
     assert sorted(row["ref"] for row in ledger) == sorted(row["code"] for row in known)
-    assert all(authority.asked[mood] for mood in MOODS)
+    assert all(authority.requested[mood] for mood in MOODS)
     assert parked > 0
     calls = [row["calls"] for row in known]
     ends = Counter(row["outcome"] for row in example.rows("SELECT outcome FROM background_job_attempts"))
     log.warning("%d authorised once each, by %d calls; %d times parked", len(wanted), sum(calls), parked)
-    log.warning("%d pools; attempts: %s; requests: %s", pools, dict(ends), dict(authority.asked))
+    log.warning("%d pools; attempts: %s; requests: %s", pools, dict(ends), dict(authority.requested))
 
 
 def children(pool: Any) -> list[int]:

@@ -92,12 +92,12 @@ def test_state_before_the_moment_is_restored_and_resumes(tmp_path: Path, postgre
         pool.communicate()
         first.kill()
         with restored(base, archive, first, row["moment"]) as second:
-            told = done(script(second, "restored.sh"))
+            reply = done(script(second, "restored.sh"))
             reconnect(example, second.url_of("turno"))
             assert example.rows("SELECT 1 FROM order_lines LIMIT 1") != []
             assert before <= {job["id"] for job in example.rows("SELECT id FROM background_jobs")}
             assert example.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
-            follow(example, told)
+            follow(example, reply)
             assert check(example.admin, example.logins) == []
             pool = example.start_pool(**QUICK)
             assert wait_until(lambda: all_ended(example), within=60, every=0.1)

@@ -39,21 +39,21 @@ def locked(example: ExampleInstallation) -> Iterator[None]:
 
 
 def test_a_locked_tenant_holds_half_of_the_threads_at_most(example: ExampleInstallation) -> None:
-    over, told = Event(), []
+    over, reply = Event(), []
     body = json.dumps({"payload": {"order_ids": example.order_ids()[:1]}})
     requests = (("GET", "/api/jobs", None), ("POST", "/api/jobs/batch_invoicing", body))
 
     def ask_again(number: int) -> None:
         method, path, sent = requests[number % 2]
         while not over.is_set():
-            told.append(ask(web, method, path, headers_of(example, f"user{number}"), sent))
+            reply.append(ask(web, method, path, headers_of(example, f"user{number}"), sent))
 
     with web_of(example) as web, ThreadPoolExecutor(CLIENTS) as clients:
         with locked(example):
             for number in range(CLIENTS):
                 clients.submit(ask_again, number)
             try:
-                assert wait_until(lambda: len(told) >= CLIENTS, within=20)
+                assert wait_until(lambda: len(reply) >= CLIENTS, within=20)
                 waiting = []
                 for _ in range(30):
                     assert ask(web, "GET", "/api/jobs", headers_of(example, tenant="suc0002"))[0] == 200
@@ -62,7 +62,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(example: ExampleInsta
                 over.set()
                 clients.shutdown()
         assert 0 < max(waiting) <= THREADS_OF_ONE_TENANT
-        assert {(status, answer.get("type")) for status, answer in told} == {(503, "/docs#tenant-busy")}
+        assert {(status, answer.get("type")) for status, answer in reply} == {(503, "/docs#tenant-busy")}
         assert ask(web, "GET", "/api/jobs", headers_of(example))[0] == 200
 
 
@@ -81,8 +81,8 @@ def test_many_waiting_requests_of_a_tenant_delay_no_tenant(example: ExampleInsta
         held = [unanswered(web, path, mine) for _ in range(20)]
         assert wait_until(lambda: not opens(web, "/api/stream", mine), within=30)  # all of them wait
         for tenant in ("suc0001", "suc0002"):
-            status, told = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example, "ben", tenant), body)
-            assert (status, told["status"]) == (202, "accepted")
+            status, reply = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example, "ben", tenant), body)
+            assert (status, reply["status"]) == (202, "accepted")
         end(example, job_id)
         for one in held:
             assert one.recv(12) == b"HTTP/1.1 200"

@@ -98,7 +98,7 @@ class Callers(Repeating):
         self.webs = webs
         self.answers: list[int | str] = []
         self.accepted: list[tuple[UUID, str]] = []
-        self.asked_again = 0
+        self.repeated = 0
         token = development_token(example.settings, user="ana", tenants=list(example.tenants))
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._slugs = list(example.tenants)
@@ -110,7 +110,7 @@ class Callers(Repeating):
         headers = self._headers | {"X-Schema": slug, "Idempotency-Key": f"key-{number}"}
         status, body = self._post(web, headers)
         while status == http.HTTPStatus.SERVICE_UNAVAILABLE and "tenant-busy" in body:
-            self.asked_again += 1
+            self.repeated += 1
             status, body = self._post(web, headers)
         self.answers.append(status if status == http.HTTPStatus.ACCEPTED else f"{status} {body}")
         if status == http.HTTPStatus.ACCEPTED:
@@ -201,7 +201,7 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
         assert check(example.admin, example.logins) == []
         assert wait_until(marked, within=30)
         # A request that met the lock of its tenant's migration was refused with a retry; from here on none is.
-        asked_again = callers.asked_again
+        repeated = callers.repeated
         alone = len(callers.accepted)
         assert callers.go_on(40)
         assert all_done(callers.accepted[alone:])
@@ -226,7 +226,7 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
     jobs = callers.accepted + long_jobs
     assert all_done(jobs)
     assert set(callers.answers) == {202}
-    assert callers.asked_again == asked_again
+    assert callers.repeated == repeated
     assert len(read(jobs)) == len(jobs)
     assert {(row["errors"], row["crashes"]) for row in read(jobs)} == {(0, 0)}
     old.stop()

@@ -148,11 +148,11 @@ def test_control_rows_of_a_tenant_are_derived(example: ExampleInstallation, clus
     ],
 )
 def test_script_prompts_for_missing_arguments(script: str, asks: str) -> None:
-    asked = subprocess.run(
+    requested = subprocess.run(
         [SCRIPTS / script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False
     )
-    assert asked.returncode != 0
-    assert asks in asked.stderr
+    assert requested.returncode != 0
+    assert asks in requested.stderr
 
 
 def test_log_segment_is_kept_whole_and_never_replaced(tmp_path: Path) -> None:

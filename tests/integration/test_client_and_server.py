@@ -35,11 +35,11 @@ def jobs(example: ExampleInstallation) -> list[UUID]:
 
 def test_program_of_a_partner_learns_the_end_of_its_batch(example: ExampleInstallation, web: DemoWeb) -> None:
     token = headers_of(example)["Authorization"].removeprefix("Bearer ")
-    asked = (web.url, lambda: token, "june", example.order_ids()[:2])
-    found = invoice(*asked)
+    requested = (web.url, lambda: token, "june", example.order_ids()[:2])
+    found = invoice(*requested)
     assert found is not None
     assert (found["status"], found["result"]["invoiced"], found["error"]) == ("completed", 2, None)
-    assert invoice(*asked) == found
+    assert invoice(*requested) == found
     assert len(jobs(example)) == 1
     with pytest.raises(SystemExit, match="order_ids"):
         invoice(web.url, lambda: token, "july", [])

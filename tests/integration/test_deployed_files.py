@@ -85,13 +85,13 @@ def test_a_unit_gives_handlers_no_more_than_they_need(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_finds_a_unit_well_confined(unit: Path, systemd_analyze: Path) -> None:
-    told = subprocess.run(
+    reply = subprocess.run(
         [systemd_analyze, "security", "--offline=true", "--no-pager", "--threshold=14", str(unit)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 0, told.stdout
+    assert reply.returncode == 0, reply.stdout
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_passwords_of_the_broker_s_users_stand_in_no_argument(tmp_path: Path) ->
     stand_in.write_text('#!/bin/sh\necho "$@"\n[ "$1" != add_user ] || sed "s/^/read: /"\n')
     stand_in.chmod(0o700)
     passwords = {f"TURNO_{side}_PASSWORD": f"secret of {side}" for side in ("SETUP", "RELAY", "CONSUMER")}
-    told = subprocess.run(
+    reply = subprocess.run(
         ["sh", str(DEPLOY / "rabbitmq" / "permissions.sh")],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **passwords},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
-    assert [line for line in told if "secret" in line] == [f"read: {password}" for password in passwords.values()]
+    assert [line for line in reply if "secret" in line] == [f"read: {password}" for password in passwords.values()]

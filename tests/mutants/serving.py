@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 UNSERVED = "tests/integration/maintenance/test_unserved.py"
-TOLD = "a type that no living worker knows waits in no silence"
+REPLIES = "a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "a paused tenant is no reason for waiting",
-        TOLD,
+        REPLIES,
         "turno/migrations/control/functions/lacking.sql",
         "WHERE id = p_tenant AND paused_at IS NOT NULL)",
         "WHERE id = p_tenant AND false)",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a paused type is no reason for waiting",
-        TOLD,
+        REPLIES,
         "turno/migrations/control/functions/lacking.sql",
         "WHERE type = p_type AND paused_at IS NOT NULL)",
         "WHERE type = p_type AND false)",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "a pause is the reason of a job that is not due",
-        TOLD,
+        REPLIES,
         "turno/migrations/tenant/functions/job_lacks.sql",
         "state IN ('scheduled', 'ready') AND run_at <= clock_timestamp()",
         "state IN ('scheduled', 'ready')",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "a version that no worker knows is thought to be known",
-        TOLD,
+        REPLIES,
         LACKING,
         "(p_type, p_version) IN (SELECT * FROM unnest(s.types, s.versions))",
         "p_type = ANY (s.types)",
@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "a queue that no worker serves is thought to be served",
-        TOLD,
+        REPLIES,
         LACKING,
         "coalesce(p_queue = ANY (s.queues), true)",
         "true",
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker of another backend counts",
-        TOLD,
+        REPLIES,
         LACKING,
         "WHERE s.backend = p_backend;",
         ";",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker without a heartbeat counts as alive",
-        TOLD,
+        REPLIES,
         "turno/migrations/control/schema/0001_control.sql",
         "FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'\nUNION ALL",
         "FROM workers\nUNION ALL",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "the types of spawned workers are forgotten with them",
-        TOLD,
+        REPLIES,
         "turno/migrations/control/functions/worker_start.sql",
         "IF p_backend = 'exec' AND",
         "IF false AND",
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker does not register its types",
-        TOLD,
+        REPLIES,
         "turno/worker/supervisor.py",
         "            types=self._source.types,\n",
         "",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker does not say which queues it serves",
-        TOLD,
+        REPLIES,
         "turno/worker/supervisor.py",
         "            queues=self._source.queues,\n",
         "",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "maintenance counts unserved jobs in silence",
-        TOLD,
+        REPLIES,
         "turno/maintenance/tasks.py",
         "            log.warning(one.sentence, ",
         "            log.debug(one.sentence, ",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "a caller who has the job's tag does not learn its obstacle",
-        TOLD,
+        REPLIES,
         "turno/web/api/job_body.py",
         "for word in (self.label, self.waiting_for, ended) if word",
         "for word in (self.label, ended) if word",

@@ -29,7 +29,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, *answers: Any) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers = deque(answers)
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.requested: list[tuple[str, str, dict[str, str], bytes]] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
-        self.server.asked.append((self.command, self.path, dict(self.headers), self.rfile.read(length)))
+        self.server.requested.append((self.command, self.path, dict(self.headers), self.rfile.read(length)))
         answer = self.server.answers.popleft()
         if answer is SILENCE:
             return  # hangs up without a word
@@ -78,8 +78,8 @@ def say(servers: list[Server], monkeypatch: pytest.MonkeyPatch) -> Any:
     return started
 
 
-def events(*told: Any, end: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-    frames = b"".join(b"event:job\ndata:%s\n\n" % json.dumps(one).encode() for one in told)
+def events(*reply: Any, end: bytes = b"") -> tuple[int, dict[str, str], bytes]:
+    frames = b"".join(b"event:job\ndata:%s\n\n" % json.dumps(one).encode() for one in reply)
     return 200, {"Content-Type": "text/event-stream"}, b"retry: 1\n\n: still here\n\n" + frames + end
 
 
@@ -87,20 +87,20 @@ def test_limits_and_broken_links_are_retried_with_one_key(say: Any) -> None:
     client, server = say(SILENCE, BUSY, (429, {}, {}), (502, {}, b"<html>"), ACCEPTED)
     job = client.submit("greetings", {"a": 1})
     assert (job.id, job.status, job.ended) == (ID, "accepted", False)
-    assert {path for _, path, _, _ in server.asked} == {"/erp/api/jobs/greetings"}
-    assert len(server.asked) == 5
-    assert len({headers["Idempotency-Key"] for _, _, headers, _ in server.asked}) == 1
-    assert {(headers["Authorization"], headers["X-Schema"]) for _, _, headers, _ in server.asked} == {
+    assert {path for _, path, _, _ in server.requested} == {"/erp/api/jobs/greetings"}
+    assert len(server.requested) == 5
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in server.requested}) == 1
+    assert {(headers["Authorization"], headers["X-Schema"]) for _, _, headers, _ in server.requested} == {
         ("Bearer fresh", "suc0001")
     }
-    assert json.loads(server.asked[-1][3]) == {"payload": {"a": 1}, "priority": "normal"}
+    assert json.loads(server.requested[-1][3]) == {"payload": {"a": 1}, "priority": "normal"}
 
 
 def test_two_calls_without_a_key_are_two_jobs(say: Any) -> None:
     client, server = say(ACCEPTED, ACCEPTED)
     client.submit("greetings", {})
     client.submit("greetings", {})
-    assert len({headers["Idempotency-Key"] for _, _, headers, _ in server.asked}) == 2
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in server.requested}) == 2
 
 
 def test_refusal_lists_fields_and_is_not_sent_again(say: Any) -> None:
@@ -114,14 +114,14 @@ def test_refusal_lists_fields_and_is_not_sent_again(say: Any) -> None:
     assert (error.status, error.kind) == (400, "invalid-request")
     assert (error.title, error.detail) == (problem["title"], problem["detail"])
     assert (error.instance, error.errors) == ("urn:uuid:1", problem["errors"])
-    assert [path for _, path, _, _ in server.asked] == ["/erp/api/jobs/greetings?wait=9"]
+    assert [path for _, path, _, _ in server.requested] == ["/erp/api/jobs/greetings?wait=9"]
 
 
 def test_patience_ends_and_a_longer_rest_than_it_is_not_slept(say: Any) -> None:
     client, server = say((503, {"Retry-After": "3600"}, {"detail": "The database is away."}))
     with pytest.raises(Unavailable, match="The database is away") as gone:
         client.get(ID)
-    assert (gone.value.status, gone.value.retry_after, len(server.asked)) == (503, 3600.0, 1)
+    assert (gone.value.status, gone.value.retry_after, len(server.requested)) == (503, 3600.0, 1)
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
@@ -134,7 +134,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 def test_a_wait_ends_with_the_job_or_with_its_time(say: Any) -> None:
     client, server = say((200, {"Retry-After": "0"}, OPEN), (200, {}, ENDED))
     assert client.wait(ID, timeout=20).result == {"lines": 4}
-    assert "?wait=" in server.asked[0][1]
+    assert "?wait=" in server.requested[0][1]
     client, _ = say((200, {"Retry-After": "2"}, OPEN))
     with pytest.raises(NotEnded) as late:
         client.wait(ID, timeout=0)
@@ -154,7 +154,7 @@ def test_broken_stream_reconnects_without_repeated_states(say: Any) -> None:
     assert [(job.revision, job.status) for job in client.follow(ID)] == [
         (3, "running"), (5, "running"), (6, "running"), (9, "completed"),
     ]  # fmt: skip
-    assert [path.endswith("/stream") for _, path, _, _ in server.asked] == [True, False] * 3
+    assert [path.endswith("/stream") for _, path, _, _ in server.requested] == [True, False] * 3
 
 
 def test_client_polls_the_job_without_a_stream(say: Any) -> None:

@@ -13,25 +13,25 @@ def described() -> set[str]:
     return set(METRIC.findall((ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")))
 
 
-def asked_for(expressions: list[str]) -> set[str]:
+def requested_for(expressions: list[str]) -> set[str]:
     return {name.removesuffix("_bucket") for one in expressions for name in METRIC.findall(one)}
 
 
 def test_the_rules_ask_for_metrics_that_exist() -> None:
     rules = (ROOT / "deploy" / "prometheus" / "turno.rules.yml").read_text(encoding="utf-8")
-    asked = asked_for([rules])
-    assert len(asked) > 5
-    assert asked - described() == set()
+    requested = requested_for([rules])
+    assert len(requested) > 5
+    assert requested - described() == set()
 
 
 def test_prometheus_reads_the_rules(promtool: Path) -> None:
     rules = ROOT / "deploy" / "prometheus" / "turno.rules.yml"
-    told = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    reply = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert reply.returncode == 0, reply.stderr
 
 
 def test_dashboard_uses_existing_metrics() -> None:
     board = json.loads((ROOT / "deploy" / "grafana" / "turno.json").read_text(encoding="utf-8"))
-    asked = asked_for([target["expr"] for panel in board["panels"] for target in panel["targets"]])
-    assert len(asked) > 10
-    assert asked - described() == set()
+    requested = requested_for([target["expr"] for panel in board["panels"] for target in panel["targets"]])
+    assert len(requested) > 10
+    assert requested - described() == set()

@@ -113,12 +113,12 @@ def test_handed_secrets_are_read_once_and_not_in_environ() -> None:
         "print([read_settings().master_key for _ in range(2)], 'TURNO_SECRETS_FD' in os.environ)"
     )
     with handed_over(secrets) as (variables, inherited):
-        told = subprocess.run(
+        reply = subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONPATH": str(ROOT), "TURNO_DOTENV": "read", **variables},
             pass_fds=inherited, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
-    assert told.stdout.strip() == "['a key that no environment has', 'a key that no environment has'] False"
+    assert reply.stdout.strip() == "['a key that no environment has', 'a key that no environment has'] False"
 
 
 def test_program_receives_only_its_secrets() -> None:
@@ -134,10 +134,10 @@ def test_program_receives_only_its_secrets() -> None:
         "print(sorted(taken().items()), os.environ['OWN'], [name for name in os.environ if name.endswith('_URL')])"
     )
     environment = {"PYTHONPATH": str(ROOT), "TURNO_DOTENV": "read", **given}
-    told = subprocess.run(
+    reply = subprocess.run(
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    assert told.strip() == "[('TURNO_DATABASE_URL', 'dbname=x'), ('TURNO_MASTER_KEY', 'a key')] y []"
+    assert reply.strip() == "[('TURNO_DATABASE_URL', 'dbname=x'), ('TURNO_MASTER_KEY', 'a key')] y []"
 
 
 def test_project_settings_count_without_variables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

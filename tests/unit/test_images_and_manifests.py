@@ -195,8 +195,8 @@ def scalers() -> Iterator[tuple[str, str]]:
 
 
 def test_scaler_reads_oldest_wait_of_its_queue() -> None:
-    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    assert "`turno_oldest_wait_seconds{backend,queue,type}`" in told
+    reply = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    assert "`turno_oldest_wait_seconds{backend,queue,type}`" in reply
     for query, queue in scalers():
         assert query == f'max(turno_oldest_wait_seconds{{backend="pool",queue="{queue}"}}) or vector(0)'
 
@@ -236,11 +236,11 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
 def test_kustomization_takes_every_file_and_patches_objects() -> None:
     known = {one["metadata"]["name"]: one for one in objects() if one["kind"] == "Deployment"}
     for file in (one for one in MANIFESTS if one.name == "kustomization.yaml"):
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        reply = yaml.safe_load(file.read_text(encoding="utf-8"))
         files = {one.name for one in file.parent.glob("*.yaml")} - {file.name}
-        assert files == {name for name in told["resources"] if name.endswith(".yaml")}
-        assert all((file.parent / name).exists() for name in told["resources"])
-        for patch in told.get("patches", []):
+        assert files == {name for name in reply["resources"] if name.endswith(".yaml")}
+        assert all((file.parent / name).exists() for name in reply["resources"])
+        for patch in reply.get("patches", []):
             changed = [one for name, one in known.items() if re.fullmatch(patch["target"]["name"], name)]
             (operation,) = yaml.safe_load(patch["patch"])
             assert operation == {"op": "remove", "path": "/spec/replicas"}

@@ -34,7 +34,7 @@ def test_mutant_test_waits_less_on_an_idle_machine(within: float, crowded: float
 
 
 # The proofs that issue and design require, each with its mutants.
-ASKED = {
+REQUESTED = {
     "token check": {
         "claim_hold does not compare the token",
         "start does not ask for the claim",
@@ -71,6 +71,6 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("guard", ASKED)
+@pytest.mark.parametrize("guard", REQUESTED)
 def test_each_required_guard_has_its_mutants(guard: str) -> None:
-    assert ASKED[guard] - {mutant.name for mutant in MUTANTS} == set()
+    assert REQUESTED[guard] - {mutant.name for mutant in MUTANTS} == set()

@@ -326,15 +326,15 @@ def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
         " FROM turno.webhook_addresses", job_id
     )  # fmt: skip
     listed = eva.get("/api/admin/webhooks").get_json()
-    [told], [failing] = listed["addresses"], listed["failing"]
-    assert (told["url"], told["failing"]) == ("https://hooks.example/…", 1)
+    [reply], [failing] = listed["addresses"], listed["failing"]
+    assert (reply["url"], reply["failing"]) == ("https://hooks.example/…", 1)
     assert (failing["job_id"], failing["next_at"], "secret" in str(listed)) == (job_id, None, False)
     others = {"Authorization": f"Bearer {token('olga', 'north', roles=['operator'], companies=['other'])}"}
     assert eva.get("/api/admin/webhooks", headers=others).get_json()["failing"] == []
     assert eva.post("/api/admin/webhooks/resend", json={}, headers=others).get_json() == {"webhooks": 0}
     assert eva.post("/api/admin/webhooks/resend", json={"ids": [failing["id"]]}).get_json() == {"webhooks": 1}
     assert eva.get("/api/admin/webhooks").get_json()["failing"] == []
-    assert [eva.ask("DELETE", f"/api/admin/webhooks/{one}").status_code for one in (told["id"], told["id"], "x")] == [
+    assert [eva.ask("DELETE", f"/api/admin/webhooks/{one}").status_code for one in (reply["id"], reply["id"], "x")] == [
         204, 404, 404
     ]  # fmt: skip
     assert service.rows("SELECT FROM turno.webhooks") == []

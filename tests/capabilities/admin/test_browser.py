@@ -95,7 +95,7 @@ def test_every_operator_screen_is_accessible(busy: tuple[Site, UUID], look: dict
     with site.visitor("eva", operator=True, **look) as page:
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
+        page.on("console", lambda reply: errors.append(reply.text) if reply.type == "error" else None)
         for name, path in (
             SCREENS | {"a job": f"/jobs/suc0001/{job}", "a rerun": f"/jobs/suc0001/{job}/rerun"}
         ).items():
@@ -172,19 +172,19 @@ def test_page_is_live_while_visible_and_silent_while_hidden(busy: tuple[Site, UU
         expect(page.locator("#link")).to_contain_text("Live, as of")
         expect(page.locator("#tenant-suc0001 a")).to_be_focused()
         expect(page.locator("#others")).to_have_attribute("open", "")
-        asked: list[str] = []
+        requested: list[str] = []
 
         def note(request: Request) -> None:
-            asked.append(request.url)
+            requested.append(request.url)
 
         page.on("request", note)
         hide(page, hidden=True)
         page.clock.run_for(60_000)
-        assert asked == []
+        assert requested == []
         hide(page, hidden=False)
         expect(page.locator("#link")).to_contain_text("Live, as of")
         page.wait_for_function("() => true")
-        assert asked, "who looks again sees what there is now"
+        assert requested, "who looks again sees what there is now"
 
 
 def hide(page: Page, *, hidden: bool) -> None:

@@ -137,8 +137,8 @@ def test_workers_page_is_for_operators_of_all_companies(service: Service) -> Non
     refused = [one.post(f"/admin/workers/{worker}", form(one, request="stop")) for one in (of_one, reader)]
     assert [one.status_code for one in refused] == [403, 403]
     assert service.rows("SELECT request FROM turno.workers") == [(None,)]
-    asked = for_all.post(f"/admin/workers/{worker}", form(for_all, request="quiet"))
-    assert (asked.status_code, asked.headers["Location"]) == (303, "/admin/workers?notice=asked")
+    requested = for_all.post(f"/admin/workers/{worker}", form(for_all, request="quiet"))
+    assert (requested.status_code, requested.headers["Location"]) == (303, "/admin/workers?notice=asked")
     assert service.rows("SELECT request FROM turno.workers") == [("quiet",)]
     assert "asked to be quiet" in for_all.get("/admin/workers").text
     for_all.post(f"/admin/workers/{worker}", form(for_all, request="resume"))
@@ -473,8 +473,8 @@ def test_job_page_shows_its_whole_life(service: Service) -> None:
     page = operator(service).get(f"/admin/jobs/north/{job}").text
     assert f"token={LEFT_OUT} &lt;b&gt;" in page
     assert "2 earlier lines were left out." in page
-    for told in ("Boom: it broke", "app-1:7", "order-7", "B-1", "corr-1", "/srv/shop/handlers.py", "curl -H"):
-        assert told in page, told
+    for reply in ("Boom: it broke", "app-1:7", "order-7", "B-1", "corr-1", "/srv/shop/handlers.py", "curl -H"):
+        assert reply in page, reply
     assert "turno/runner/executor.py" not in page
     assert "very secret" not in page
     assert "very secret" in operator(service, role="admin").get(f"/admin/jobs/north/{job}").text

@@ -126,9 +126,9 @@ def test_by_command_first_the_plan(bare_host: Host) -> None:
     def turno(*arguments: str, typed: str | None = None) -> Any:
         return CliRunner().invoke(main, arguments, env=host.environment, input=typed)
 
-    asked = turno("db", "migrate", typed="n\n")
-    assert asked.exit_code == 1
-    assert "schemas that stay as they are: suc0001, suc0002" in asked.output
+    requested = turno("db", "migrate", typed="n\n")
+    assert requested.exit_code == 1
+    assert "schemas that stay as they are: suc0001, suc0002" in requested.output
     assert turno("db", "migrate", "--yes").exit_code == 0
     assert turno("schema", "adopt", "suc0001").exit_code == 0
     planned = turno("db", "uninstall", "--plan")

@@ -79,12 +79,12 @@ def by_mail(url: str) -> Email:
 def test_tenant_failure_is_alerted_once_and_for_it_alone(
     example: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    told = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url))
-    told.run_round()
+    reply = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url))
+    reply.run_round()
     assert (webhook.taken, mail.mails) == ([], [])
     end_jobs(example, example.other, failed=1)
     for _ in range(3):
-        told.run_round()
+        reply.run_round()
     assert events(webhook) == [("raised", example.other.slug)]
     (one,) = mail.mails
     subject = f"Turno: import fails in {example.other.slug}: 1 of 1 in the last hour, TimeoutError: bank did not answer"
@@ -95,12 +95,12 @@ def test_tenant_failure_is_alerted_once_and_for_it_alone(
 
 
 def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     for tenant in (example.one, example.other):
         end_jobs(example, tenant, failed=1_000)
         end_jobs(example, tenant, failed=1, error="TimeoutError: no route")
     for _ in range(2):
-        told.run_round()
+        reply.run_round()
     ((one,),) = [body["events"] for body in webhook.taken]
     assert (one["event"], one["tenant"]) == ("raised", None)
     assert one["sentence"] == (
@@ -109,16 +109,16 @@ def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webh
 
 
 def test_old_failures_of_an_alert_raise_no_second(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     end_jobs(example, example.one, failed=100)
-    told.run_round()
+    reply.run_round()
     example.rows("UPDATE turno.dead_letters SET died_at = died_at - interval '2 hours'")
     example.rows("DELETE FROM turno.statistics")
     example.rows("UPDATE turno.alert_states SET seen_at = seen_at - interval '3 minutes'")
-    told.run_round()
+    reply.run_round()
     assert events(webhook) == [("raised", example.one.slug)]
     recover(example)
-    told.run_round()
+    reply.run_round()
     assert events(webhook)[1:] == [("recovered", example.one.slug)]
 
 
@@ -132,15 +132,15 @@ def test_many_rare_errors_of_a_type_are_one_alert(example: ExampleInstallation, 
 def test_late_message_has_present_counts_by_weight(
     example: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    told = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url), public_url="https://turno.example")
+    reply = alerts(example, Webhook(webhook.url, generic), by_mail(mail.url), public_url="https://turno.example")
     webhook.status = 500
     end_jobs(example, example.one, "export", failed=1)
-    told.run_round()
+    reply.run_round()
     end_jobs(example, example.one, "export", failed=1)
     end_jobs(example, example.other, failed=5)
-    told.run_round()
+    reply.run_round()
     webhook.status = 200
-    told.run_round()
+    reply.run_round()
     (body,) = webhook.taken
     assert [one["sentence"].partition(" in the last hour")[0] for one in body["events"]] == [
         f"import fails in {example.other.slug}: 5 of 5",
@@ -163,32 +163,32 @@ def test_a_new_receiver_gets_present_alerts_once(
 
 
 def test_alert_threshold_prefers_tenant_then_type(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     for tenant in (example.one, example.other):
         end_jobs(example, tenant, failed=2, completed=8)
     with service_session(example.logins, example.logins.operator, application="test") as operator:
         set_type(operator, "import", {"alert_failure_percent": 50}, by="eva")
-        told.run_round()
+        reply.run_round()
         assert events(webhook) == []
         set_tenant(operator, example.other.slug, {"alert_failure_percent": 20}, by="eva")
-        told.run_round()
+        reply.run_round()
         assert events(webhook) == [("raised", None)]
         set_tenant(operator, example.other.slug, {"alert_failure_percent": None}, by="eva")
         set_type(operator, "import", {"alert_failure_percent": None}, by="eva")
 
 
 def test_maximum_wait_is_by_tenant_type_or_default(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     example.rows("INSERT INTO turno.exec_hosts VALUES ('here', '{batch_invoicing}', '{1}', now())")
     for tenant in (example.one, example.other):
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '10 minutes'")
     with service_session(example.logins, example.logins.operator, application="test") as operator:
         set_type(operator, "batch_invoicing", {"alert_wait_minutes": 30}, by="eva")
-        told.run_round()
+        reply.run_round()
         assert events(webhook) == []
         set_tenant(operator, example.one.slug, {"alert_wait_minutes": 9}, by="eva")
-        told.run_round()
+        reply.run_round()
         assert events(webhook) == [("raised", example.one.slug)]
         set_tenant(operator, example.one.slug, {"alert_wait_minutes": None}, by="eva")
 
@@ -201,52 +201,52 @@ def test_slack_gets_a_text(example: ExampleInstallation, webhook: Hook) -> None:
 
 
 def test_recovery_is_sent_once_and_a_relapse_again(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     end_jobs(example, example.one, failed=1)
-    told.run_round()
+    reply.run_round()
     recover(example)
     for _ in range(2):
-        told.run_round()
+        reply.run_round()
     end_jobs(example, example.one, failed=1)
-    told.run_round()
+    reply.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "recovered", "raised"]
 
 
 def test_paused_problem_has_not_recovered(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     for _ in range(3):
         end_jobs(example, example.one, failed=1)
-        told.run_round()
+        reply.run_round()
         recover(example, minutes=1)
-        told.run_round()
+        reply.run_round()
     assert [event for event, _ in events(webhook)] == ["raised"]
 
 
 def test_lasting_alert_is_repeated_after_the_period(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     end_jobs(example, example.one, failed=1)
-    told.run_round()
+    reply.run_round()
     example.rows("UPDATE turno.alert_states SET sent_at = sent_at - interval '4 hours'")
     for _ in range(2):
-        told.run_round()
+        reply.run_round()
     assert [event for event, _ in events(webhook)] == ["raised", "repeated"]
 
 
 def test_changed_counts_are_the_same_alert(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     for tenant in (example.one, example.one, example.other):
         end_jobs(example, tenant, failed=2, completed=1)
-        told.run_round()
+        reply.run_round()
     assert events(webhook) == [("raised", example.one.slug)]
 
 
 def test_few_failures_among_many_ends_are_no_alert(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic))
+    reply = alerts(example, Webhook(webhook.url, generic))
     end_jobs(example, example.one, failed=1, completed=10)
-    told.run_round()
+    reply.run_round()
     assert webhook.taken == []
     end_jobs(example, example.one, failed=1)
-    told.run_round()
+    reply.run_round()
     assert events(webhook) == [("raised", example.one.slug)]
 
 
@@ -271,30 +271,30 @@ def test_ten_thousand_failures_of_many_types_are_one_message(example: ExampleIns
         example.one.id,
     )
     example.rows("SELECT turno.count_outcomes(100000)")
-    told = alerts(example, Webhook(webhook.url, generic))
-    told.run_round()
+    reply = alerts(example, Webhook(webhook.url, generic))
+    reply.run_round()
     (body,) = webhook.taken
     assert len(body["events"]) == 200
     assert body["text"].splitlines()[-1] == "and 150 more: turno alert list"
     assert body["subject"].endswith("(and 199 more)")
-    told.run_round()
+    reply.run_round()
     assert len(webhook.taken) == 1
 
 
 def test_hour_of_errors_500_loses_no_alert_and_sends_few(example: ExampleInstallation, webhook: Hook) -> None:
-    told = alerts(example, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
+    reply = alerts(example, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
     webhook.status = 500
     end_jobs(example, example.one, failed=1)
     for minutes in range(0, 60, 5):
         if minutes == 30:
             end_jobs(example, example.other, "export", failed=1)
-        told.run_round()
+        reply.run_round()
         example.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
     assert 4 <= webhook.tries <= 6
     webhook.status = 200
     example.rows("UPDATE turno.alert_receivers SET next_at = now()")
     for _ in range(2):
-        told.run_round()
+        reply.run_round()
     assert len(webhook.taken) == 1
     assert events(webhook) == [("raised", example.other.slug), ("raised", example.one.slug)]
 
@@ -307,10 +307,10 @@ def test_hanging_receiver_delays_neither_round_nor_peers(
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
         port = silent.getsockname()[1]
         email = by_mail(f"smtp://127.0.0.1:{port}")
-        told = alerts(example, email, Webhook(webhook.url, generic))
+        reply = alerts(example, email, Webhook(webhook.url, generic))
         end_jobs(example, example.one, failed=1)
         began = monotonic()
-        told.run_round()
+        reply.run_round()
         assert monotonic() - began < 6  # a delivery by mail gives up after 7 s
     assert events(webhook) == [("raised", example.one.slug)]
     with service_session(example.logins, example.logins.operator, application="test") as operator:

@@ -85,9 +85,9 @@ def test_settings_of_tenants_types_and_workers_are_audited(
     operator.execute("UPDATE tenants SET cap = 3 WHERE slug = 'suc0002'")
     operator.execute("UPDATE tenants SET cap = NULL WHERE slug = 'suc0002'")
     rows = list(reversed(list_audit(operator)))
-    told = [(row["actor"], row["action"], row["tenant"] or row["subject"], sorted(row["detail"])) for row in rows]
+    reply = [(row["actor"], row["action"], row["tenant"] or row["subject"], sorted(row["detail"])) for row in rows]
     login = example.logins.operator
-    assert told == [
+    assert reply == [
         ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
         ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
         ("eva", "type set", "faulty", ["paused_at", "timeout"]),

@@ -43,16 +43,16 @@ def test_parked_job_asks_its_user_once_and_resumes(example: ExampleInstallation,
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(example, job_id)
-    (told,) = example.rows("SELECT kind, data, read_at FROM notifications")
-    assert (told["kind"], told["data"]["key"], told["read_at"]) == ("needs_review", KEY, None)
+    (reply,) = example.rows("SELECT kind, data, read_at FROM notifications")
+    assert (reply["kind"], reply["data"]["key"], reply["read_at"]) == ("needs_review", KEY, None)
     assert place.decide(job_id, '{"cae": 9}') == "settled"
     assert place.decide(job_id, None) == "ended"
     assert attempt(example, job_id)["result"] == {"answer": {"cae": 9}}
     assert len(place.outside.calls) == 1
     (event,) = example.rows("SELECT reason FROM background_job_events WHERE old_status = new_status")
     assert event["reason"] == f"{KEY} was settled as done by ana"
-    (told, ended) = example.rows("SELECT kind, read_at FROM notifications ORDER BY created_at")
-    assert (told["read_at"] is not None, ended["kind"]) == (True, "completed")
+    (reply, ended) = example.rows("SELECT kind, read_at FROM notifications ORDER BY created_at")
+    assert (reply["read_at"] is not None, ended["kind"]) == (True, "completed")
 
 
 def test_effect_settled_as_absent_is_issued_again(example: ExampleInstallation, place: Place) -> None:

@@ -204,11 +204,11 @@ def test_no_subscription_ends_while_nothing_is_announced(example: ExampleInstall
 
 def test_order_applies_while_a_release_requests_it(example: ExampleInstallation) -> None:
     example.engine.announce([replace(one, ordered=False) for one in of(REGISTRY)], 20)
-    asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
-    assert example.rows(asked) == [{"ordered": False}, {"ordered": True}]
+    requested = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
+    assert example.rows(requested) == [{"ordered": False}, {"ordered": True}]
     example.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
     example.engine.announce([], 20)
-    assert example.rows(asked) == [{"ordered": False}]
+    assert example.rows(requested) == [{"ordered": False}]
 
 
 def test_announcements_write_once_a_minute(example: ExampleInstallation) -> None:
@@ -226,8 +226,8 @@ def test_the_commands_list_and_remove_subscriptions(
 ) -> None:
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
-    asked = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
-    said = [CliRunner().invoke(main, ["event", *one], prog_name="turno").output for one in asked]
+    requested = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
+    said = [CliRunner().invoke(main, ["event", *one], prog_name="turno").output for one in requested]
     assert said[0].count("ledger") == 2
     assert said[1] == "ledger no longer subscribes to order.paid\n"
     assert "ledger does not subscribe to order.paid" in said[2]
@@ -245,8 +245,8 @@ def test_the_command_lists_events_and_replays_them(
     (row,) = json.loads(listed.output)
     assert (row["id"], sorted(row["jobs"])) == (str(published.event_id), ["ledger", "send_receipt"])
     replay = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
-    asked = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
-    said = [CliRunner().invoke(main, one, prog_name="turno").output for one in asked]
+    requested = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
+    said = [CliRunner().invoke(main, one, prog_name="turno").output for one in requested]
     assert said[0] == "1 event would be replayed for ledger\n"
     assert said[1] == "1 event replayed for ledger\n"
     assert "pay subscribes to no event" in said[2]
@@ -261,10 +261,10 @@ def test_replay_makes_jobs_of_one_subscriber_in_order(
     business.commit()
     run(example)
     with as_api(example.web, example.one) as reader:
-        asked = (reader, replay_of("ledger"))
-        assert stored.replay(*asked, Page(None, 500), backend="exec", dry_run=True)[0] == 5
-        done, last = stored.replay(*asked, Page(None, 3), backend="exec", dry_run=False)
-        assert (done, stored.replay(*asked, Page(last, 3), backend="exec", dry_run=False)[0]) == (3, 2)
+        requested = (reader, replay_of("ledger"))
+        assert stored.replay(*requested, Page(None, 500), backend="exec", dry_run=True)[0] == 5
+        done, last = stored.replay(*requested, Page(None, 3), backend="exec", dry_run=False)
+        assert (done, stored.replay(*requested, Page(last, 3), backend="exec", dry_run=False)[0]) == (3, 2)
     waiting = "SELECT payload FROM background_jobs WHERE type = 'ledger' AND status = 'pending' ORDER BY run_at"
     again = example.rows(waiting)
     assert [row["payload"]["order_id"] for row in again] == [0, 1, 2, 3, 4]
@@ -302,16 +302,18 @@ def test_event_with_invalid_data_is_refused_by_subscriber(business: psycopg.Conn
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("requested", "reply"),
     [
         ({"tenant": "suc9999"}, "no active tenant is called 'suc9999'"),
         ({"event": "Order Paid"}, "is no name of an event"),
         ({"key": "a key"}, "a key has 1 to 255"),
     ],
 )
-def test_invalid_publication_is_refused(business: psycopg.Connection[Any], asked: dict[str, str], told: str) -> None:
-    given = {"tenant": "suc0001", "event": "order.paid", "key": "k"} | asked
-    with pytest.raises(turno.NotEnqueued, match=told):
+def test_invalid_publication_is_refused(
+    business: psycopg.Connection[Any], requested: dict[str, str], reply: str
+) -> None:
+    given = {"tenant": "suc0001", "event": "order.paid", "key": "k"} | requested
+    with pytest.raises(turno.NotEnqueued, match=reply):
         turno.publish(business, given["tenant"], given["event"], order_id=1, key=given["key"])
 
 
@@ -345,6 +347,6 @@ def test_events_of_a_job_stop_at_the_limit_of_child_jobs(example: ExampleInstall
 def test_a_replay_of_another_name_is_refused(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
-    asked = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
-    said = CliRunner().invoke(main, [*asked, "--name", "stock.moved"], prog_name="turno").output
+    requested = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
+    said = CliRunner().invoke(main, [*requested, "--name", "stock.moved"], prog_name="turno").output
     assert "ledger does not subscribe to stock.moved; its events are order.paid, order.refunded" in said

@@ -64,8 +64,8 @@ def test_a_file_is_sent_in_pieces_and_opened_by_a_link(service: Service, ana: Ca
     file_id = uploaded(ana)
     answer = open_link(service, link(ana, file_id), ana.app)
     assert (answer.status_code, answer.data) == (200, CONTENT)
-    told = {name: answer.headers[name] for name in ("Content-Disposition", "X-Content-Type-Options", "Content-Length")}
-    assert told == {
+    reply = {name: answer.headers[name] for name in ("Content-Disposition", "X-Content-Type-Options", "Content-Length")}
+    assert reply == {
         "Content-Disposition": "attachment; filename=\"orders.csv\"; filename*=UTF-8''orders.csv",
         "X-Content-Type-Options": "nosniff",
         "Content-Length": str(len(CONTENT)),
@@ -155,26 +155,28 @@ def test_a_tenant_s_files_have_a_limit_together(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "part"),
+    ("requested", "part"),
     [("bytes=0-9", slice(0, 10)), (f"bytes={PIECE - 3}-{PIECE + 2}", slice(PIECE - 3, PIECE + 3)),
      ("bytes=-7", slice(len(CONTENT) - 7, len(CONTENT))), (f"bytes={PIECE}-", slice(PIECE, len(CONTENT))),
      (f"bytes=5-{10**9}", slice(5, len(CONTENT)))],
 )  # fmt: skip
-def test_interrupted_download_resumes(ana: Caller, asked: str, part: slice) -> None:
+def test_interrupted_download_resumes(ana: Caller, requested: str, part: slice) -> None:
     address, client = link(ana, uploaded(ana)), ana.app.test_client()
     first = client.get(address, buffered=True)
     assert (first.status_code, first.headers["Accept-Ranges"]) == (200, "bytes")
-    more = client.get(address, headers={"Range": asked, "If-Range": first.headers["ETag"]}, buffered=True)
+    more = client.get(address, headers={"Range": requested, "If-Range": first.headers["ETag"]}, buffered=True)
     assert (more.status_code, more.data) == (206, CONTENT[part])
     assert more.headers["Content-Range"] == f"bytes {part.start}-{part.stop - 1}/{len(CONTENT)}"
     assert more.headers["Content-Length"] == str(part.stop - part.start)
-    changed = client.get(address, headers={"Range": asked, "If-Range": '"another"'}, buffered=True)
+    changed = client.get(address, headers={"Range": requested, "If-Range": '"another"'}, buffered=True)
     assert (changed.status_code, len(changed.data)) == (200, len(CONTENT))
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-1,5-6", f"bytes={len(CONTENT)}-", "lines=1-2", "bytes=9-2", "bytes=", "x"])
-def test_unusable_range_is_answered_with_the_whole_file(ana: Caller, asked: str) -> None:
-    answer = ana.app.test_client().get(link(ana, uploaded(ana)), headers={"Range": asked}, buffered=True)
+@pytest.mark.parametrize(
+    "requested", ["bytes=0-1,5-6", f"bytes={len(CONTENT)}-", "lines=1-2", "bytes=9-2", "bytes=", "x"]
+)
+def test_unusable_range_is_answered_with_the_whole_file(ana: Caller, requested: str) -> None:
+    answer = ana.app.test_client().get(link(ana, uploaded(ana)), headers={"Range": requested}, buffered=True)
     assert (answer.status_code, answer.data) == (200, CONTENT)
 
 

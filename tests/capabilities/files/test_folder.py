@@ -28,9 +28,9 @@ def folder(example: ExampleInstallation, tmp_path: Path) -> Folder:
 
 
 def upload(example: ExampleInstallation, folder: Folder) -> UUID:
-    asked = ("orders.csv", "text/csv", len(CONTENT), 1_048_576, "ana", "1 hour", 10**9, True)
+    requested = ("orders.csv", "text/csv", len(CONTENT), 1_048_576, "ana", "1 hour", 10**9, True)
     begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s, %s)"
-    file_id: UUID = example.call(begin, asked)["file_id"]
+    file_id: UUID = example.call(begin, requested)["file_id"]
     put = "SELECT verdict FROM {}.file_put(%s, %s, %s, %b, %s)"
     assert example.call(put, (file_id, "ana", 0, b"", len(CONTENT)))["verdict"] == "complete"
     folder.write(file_id, 0, CONTENT)

@@ -30,9 +30,9 @@ def handlers(example: ExampleInstallation) -> None:
 @pytest.fixture
 def upload(example: ExampleInstallation) -> Callable[..., UUID]:
     def send(content: bytes = CONTENT, *, user: str = "ana", leave_out: int = -1, kept: str = "1 hour") -> UUID:
-        asked = ("orders.csv", "text/csv", len(content), PIECE, user, kept, 10**9)
+        requested = ("orders.csv", "text/csv", len(content), PIECE, user, kept, 10**9)
         begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
-        file_id: UUID = example.call(begin, asked)["file_id"]
+        file_id: UUID = example.call(begin, requested)["file_id"]
         put = "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)"
         for n in range(-(-len(content) // PIECE)):
             if n != leave_out:
@@ -103,9 +103,9 @@ def test_a_group_is_written_together_and_each_item_has_its_entry(example: Exampl
     # The first group breaks, and comes again in ten; the second is written at once.
     assert job["result"] == {"groups": 12, "done": 9, "failed": 11}, job
     entries = example.rows("SELECT key, state, ref FROM background_job_items WHERE job_id = %s", job["id"])
-    told = {int(row["key"]): (row["state"], row["ref"]) for row in entries}
+    reply = {int(row["key"]): (row["state"], row["ref"]) for row in entries}
     even = {n: ("done", f"kept {n}") for n in range(0, 20, 2)}
-    assert told == dict.fromkeys(range(20), ("failed", None)) | even | {4: ("failed", None)}
+    assert reply == dict.fromkeys(range(20), ("failed", None)) | even | {4: ("failed", None)}
     kept = {int(row["id"]) for row in example.rows("SELECT id FROM customers WHERE id ~ '^[0-9]+$'")}
     example.rows("DELETE FROM customers WHERE id ~ '^[0-9]+$'")
     assert kept == set(range(0, 20, 2)) - {4}

@@ -158,8 +158,8 @@ def test_failed_job_shows_remedy_and_frames_to_operators(service: Service, ana: 
     job = service.caller(user=ana.user).job()
     service.end(job)
     page = ana.get(f"/jobs/{job}?branch=north").text
-    for told in ("The work met a fault", "Go on with the rest", "it broke"):
-        assert told in page
+    for reply in ("The work met a fault", "Go on with the rest", "it broke"):
+        assert reply in page
     assert "secret frames" not in page
     operator = Visitor(ana.client.application)
     operator.sign_in(None, "north", roles=["operator"])

@@ -39,7 +39,7 @@ def split(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Spli
 
     def enqueue(*fails: int, payloads: list[Any] = THREE, **options: Any) -> UUID:
         def whole(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
-            return {"parts": [told(part) for part in job.fan_out(Faulty, payloads, **options)]}
+            return {"parts": [reply(part) for part in job.fan_out(Faulty, payloads, **options)]}
 
         def part(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
             if payload.number in fails:
@@ -56,7 +56,7 @@ def split(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Spli
     return enqueue
 
 
-def told(part: Part) -> list[Any]:
+def reply(part: Part) -> list[Any]:
     return [str(part.status), part.result and part.result["number"], part.error]
 
 

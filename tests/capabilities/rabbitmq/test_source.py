@@ -47,15 +47,15 @@ class Looks(Source):
     without: Collection[str] = ()
 
     def __init__(self) -> None:
-        self.asked_for: list[int] = []
+        self.requested_for: list[int] = []
 
     @property
-    def asked(self) -> int:
-        return len(self.asked_for)
+    def requested(self) -> int:
+        return len(self.requested_for)
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         del worker
-        self.asked_for.append(free)
+        self.requested_for.append(free)
         self.without = without
         return [(a_claim(uuid4()),)]
 
@@ -138,10 +138,10 @@ def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
     scene.source.take(WORKER, 3)
     scene.now += SILENT_AFTER - 0.1
     assert scene.source.take(WORKER, 3) == []
-    assert scene.looks.asked == 0
+    assert scene.looks.requested == 0
     scene.now += 0.1
     assert len(scene.source.take(WORKER, 3)) == 1
-    assert scene.looks.asked_for == [3]
+    assert scene.looks.requested_for == [3]
 
 
 def test_receiving_source_still_looks_for_one_job_at_times(scene: Scene) -> None:
@@ -151,10 +151,10 @@ def test_receiving_source_still_looks_for_one_job_at_times(scene: Scene) -> None
         scene.now = 100 + tenth / 10
         scene.source.take(WORKER, 3)
         scene.hands_over(f"1.{tenth}", MESSAGE)
-    assert scene.looks.asked_for == [1, 1]  # 2 s and 4 s after the beginning
+    assert scene.looks.requested_for == [1, 1]  # 2 s and 4 s after the beginning
     scene.now += SILENT_AFTER + 0.1
     scene.source.take(WORKER, 3)
-    assert scene.looks.asked_for == [1, 1, 3]
+    assert scene.looks.requested_for == [1, 1, 3]
 
 
 def test_broker_may_deliver_between_two_looks(scene: Scene) -> None:
@@ -191,7 +191,7 @@ def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
     assert len(scene.source.take(WORKER, 1, {"suc0001"})) == 1
-    assert (scene.looks.asked, scene.looks.without) == (1, {"suc0001"})
+    assert (scene.looks.requested, scene.looks.without) == (1, {"suc0001"})
     assert scene.heard() == ["grant 1", "back 1.1"]
 
 
@@ -202,7 +202,7 @@ def test_dead_broker_process_is_replaced_while_source_looks(scene: Scene) -> Non
     scene.source.read_hints()
     assert scene.source.descriptor() is None
     assert len(scene.source.take(WORKER, 1)) == 1
-    assert scene.looks.asked == 1
+    assert scene.looks.requested == 1
     scene.now += RESTART_PAUSE * 1.5
     assert scene.source.descriptor() is not None
     assert len(scene.ends) == 2

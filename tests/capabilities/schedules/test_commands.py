@@ -67,7 +67,7 @@ def test_a_schedule_from_the_shell(example: ExampleInstallation, said: Any) -> N
 
 
 def test_errors_are_named(example: ExampleInstallation, said: Any) -> None:
-    for given, told in (
+    for given, reply in (
         (("--cron", "61 3 * * *"), "cron: the field minute is not in order: 0 to 59"),
         (("--every", "1s"), "every: must be 60 (a minute)"),
         (("--every", "soon"), "expected a number of seconds, or one as 15m, 6h, 1d"),
@@ -77,7 +77,7 @@ def test_errors_are_named(example: ExampleInstallation, said: Any) -> None:
     ):
         status, printed = said(*ADD, *given)
         assert status != 0
-        assert told in printed
+        assert reply in printed
     status, printed = said(*ADD[:-1], '{"nonsense": 1}', "--every", "1h")
     assert status == 1
     assert "payload.nonsense: is not a field" in printed

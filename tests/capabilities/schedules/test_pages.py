@@ -64,7 +64,7 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "told"),
+    ("changes", "field", "reply"),
     [
         ({"cron": "61 * * * *"}, "cron", "the field minute is not in order"),
         ({"cron": "", "every": "1"}, "every", "Write a number of seconds"),
@@ -78,12 +78,12 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
     ],
 )
 def test_errors_stand_beside_fields_and_input_stays(
-    service: Service, ana: Visitor, changes: dict[str, str], field: str, told: str
+    service: Service, ana: Visitor, changes: dict[str, str], field: str, reply: str
 ) -> None:
     answer = send(ana, "/schedules", **changes)
     assert answer.status_code == 400
     assert f'id="wrong-{field}"' in answer.text
-    assert told in answer.text
+    assert reply in answer.text
     assert "<b>Mars" not in answer.text
     assert stored(service) == []
     if "cron" not in changes:

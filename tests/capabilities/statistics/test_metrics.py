@@ -165,7 +165,7 @@ def test_a_scrape_does_not_wait_for_a_locked_table(service: Service) -> None:
 
 
 def test_documented_metrics_are_exactly_the_exported_ones(service: Service) -> None:
-    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    reply = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     ((version,),) = service.rows("SELECT current_setting('server_version_num')::integer")
     how = " WITH INHERIT TRUE" if version >= 160000 else f"; ALTER ROLE {_operator(service)} INHERIT"
     service.rows("GRANT pg_read_all_stats TO " + _operator(service) + how)
@@ -175,7 +175,7 @@ def test_documented_metrics_are_exactly_the_exported_ones(service: Service) -> N
         service.rows("REVOKE pg_read_all_stats FROM " + _operator(service))
         service.rows(f"ALTER ROLE {_operator(service)} NOINHERIT")
     shown = {_full(family.name, family.type) for family in text_string_to_metric_families(text)}
-    named = {line.split("`")[1].partition("{")[0] for line in told.splitlines() if line.startswith("| `turno_")}
+    named = {line.split("`")[1].partition("{")[0] for line in reply.splitlines() if line.startswith("| `turno_")}
     assert shown == named
 
 

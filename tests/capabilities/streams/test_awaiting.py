@@ -70,35 +70,35 @@ def test_a_job_that_ends_in_time_is_the_answer(
     answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(example), body())
     job_id = only_job(example)
     end(example, job_id)
-    status, told = answer.result(20)
-    assert (status, told["status"], told["job_id"], told["result"]) == (200, "completed", str(job_id), {})
-    assert told == ask(web, "GET", f"/api/jobs/{job_id}?wait=30", headers_of(example))[1]
+    status, reply = answer.result(20)
+    assert (status, reply["status"], reply["job_id"], reply["result"]) == (200, "completed", str(job_id), {})
+    assert reply == ask(web, "GET", f"/api/jobs/{job_id}?wait=30", headers_of(example))[1]
 
 
 def test_a_cancelled_job_has_ended_too(example: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor) -> None:
     answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(example), body())
     ask(web, "POST", f"/api/jobs/{only_job(example)}/cancel", headers_of(example))
-    status, told = answer.result(20)
-    assert (status, told["status"]) == (200, "cancelled")
+    status, reply = answer.result(20)
+    assert (status, reply["status"]) == (200, "cancelled")
 
 
 def test_wait_timeout_returns_accepted_or_present_state(
     example: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
 ) -> None:
-    asked = headers_of(example) | {"Idempotency-Key": "once"}
+    requested = headers_of(example) | {"Idempotency-Key": "once"}
     sent = body()
     began = monotonic()
-    status, told = ask(web, "POST", f"{POST}?wait=1", asked, sent)
-    assert (status, told["status"]) == (202, "accepted")
+    status, reply = ask(web, "POST", f"{POST}?wait=1", requested, sent)
+    assert (status, reply["status"]) == (202, "accepted")
     assert monotonic() - began >= 0.9
-    job_id = told["job_id"]
-    status, told = ask(web, "GET", f"/api/jobs/{job_id}?wait=1", headers_of(example))
-    assert (status, told["status"]) == (200, "pending")
+    job_id = reply["job_id"]
+    status, reply = ask(web, "GET", f"/api/jobs/{job_id}?wait=1", headers_of(example))
+    assert (status, reply["status"]) == (200, "pending")
     # The same key is the same job, and its end the answer.
-    again = clients.submit(ask, web, "POST", f"{POST}?wait=30", asked, sent)
+    again = clients.submit(ask, web, "POST", f"{POST}?wait=30", requested, sent)
     end(example, UUID(job_id))
-    status, told = again.result(20)
-    assert (status, told["job_id"], told["status"]) == (200, job_id, "completed")
+    status, reply = again.result(20)
+    assert (status, reply["job_id"], reply["status"]) == (200, job_id, "completed")
     assert len(example.rows("SELECT FROM background_jobs")) == 1
 
 
@@ -110,8 +110,8 @@ def test_hang_up_frees_the_place_and_no_place_means_no_wait(example: ExampleInst
     held = [unanswered(web, path, headers) for _ in range(2)]
     assert wait_until(lambda: not opens(web, "/api/stream", headers), within=10)
     began = monotonic()
-    status, told = ask(web, "GET", path, headers)
-    assert (status, told["status"]) == (200, "pending")
+    status, reply = ask(web, "GET", path, headers)
+    assert (status, reply["status"]) == (200, "pending")
     assert monotonic() - began < 20
     for one in held:
         one.close()
@@ -123,8 +123,8 @@ def test_a_server_that_stops_answers_at_once(example: ExampleInstallation, clien
         answer = clients.submit(ask, web, "POST", f"{POST}?wait=60", headers_of(example), body())
         job_id = only_job(example)
         web.stop()
-        status, told = answer.result(10)
-        assert (status, told["job_id"]) == (202, str(job_id))
+        status, reply = answer.result(10)
+        assert (status, reply["job_id"]) == (202, str(job_id))
 
 
 def somebody_waits(service: Service) -> bool:
@@ -150,8 +150,8 @@ def test_wait_keeps_one_thread_of_many_but_not_the_only_one(service: Service, cl
     answer = clients.submit(ana.get, f"/api/jobs/{job_id}?wait=30")
     assert wait_until(lambda: somebody_waits(service), within=10)
     service.end(job_id)
-    told = answer.result(20)
-    assert (told.status_code, told.get_json()["status"], told.headers.get("Retry-After")) == (200, "failed", None)
+    reply = answer.result(20)
+    assert (reply.status_code, reply.get_json()["status"], reply.headers.get("Retry-After")) == (200, "failed", None)
     assert len(service.app.extensions["turno"].live) == 0
     alone = ana.app.test_client().get(f"/api/jobs/{ana.job()}?wait=60", headers=ana.headers)
     assert (alone.status_code, alone.get_json()["status"]) == (200, "pending")

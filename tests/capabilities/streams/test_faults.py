@@ -56,10 +56,10 @@ def test_sigterm_ends_streams_and_next_process_resumes(
         # Between two processes nothing listens: returning clients receive the changes of this moment.
         end(example, job_id)
         with web_of(example) as web, StreamClient(web.port, "/api/stream", headers_of(example)) as again:
-            told = again.first_state()
+            reply = again.first_state()
     assert {kind for kind, _ in seen[0]} == {"job"}
-    assert [body["status"] for kind, body in told if kind == "job"] == ["completed"]
-    assert [body["job_id"] for kind, body in told if kind == "notification"] == [str(job_id)]
+    assert [body["status"] for kind, body in reply if kind == "job"] == ["completed"]
+    assert [body["job_id"] for kind, body in reply if kind == "notification"] == [str(job_id)]
 
 
 def test_killed_web_process_loses_no_state_on_reconnect(example: ExampleInstallation) -> None:

@@ -58,9 +58,9 @@ def test_reason_of_the_end_follows_the_backlog(read: Callable[[LiveBody], list[b
         watching.end(CloseReason.JOB_ENDED)
 
     later(end)
-    told = read(frames_of(watching))
-    assert told[:2] == [RETRY, b"first"]
-    assert b"".join(told[2:]) == b'lastevent:bye\ndata:{"reason": "job-ended"}\n\n'
+    reply = read(frames_of(watching))
+    assert reply[:2] == [RETRY, b"first"]
+    assert b"".join(reply[2:]) == b'lastevent:bye\ndata:{"reason": "job-ended"}\n\n'
 
 
 @both

@@ -133,7 +133,7 @@ def test_hinted_change_is_shown_to_authorised_users(example: ExampleInstallation
     end(example, job_id)
     hint(example, job_id)
     assert mine.sees(completed)
-    assert mine.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
+    assert mine.sees(lambda reply: bool(reply["job_id"] == str(job_id)), kind="notification")
     assert job.ends(CloseReason.JOB_ENDED)
     assert operator.ends(CloseReason.JOB_ENDED)
     assert {body["job_id"] for _, body in job.shown} == {str(job_id)}
@@ -166,7 +166,7 @@ def test_parked_job_notifies_its_user_at_once(example: ExampleInstallation, hint
     example.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
     example.rows("INSERT INTO notifications_of_reviews (user_id, job_id, data) VALUES ('ana', %s, '{}')", job_id)
     hint(example, job_id)
-    assert mine.sees(lambda told: bool(told["kind"] == "needs_review"), kind="notification")
+    assert mine.sees(lambda reply: bool(reply["kind"] == "needs_review"), kind="notification")
 
 
 def test_another_tenant_s_changes_never_arrive(example: ExampleInstallation, looking: Hub) -> None:
@@ -194,7 +194,7 @@ def test_a_lost_hint_is_made_good_for(example: ExampleInstallation, looking: Hub
     end(example, job_id)
     assert watching.sees(completed)
     if kind == "user":
-        assert watching.sees(lambda told: bool(told["kind"] == "completed"), kind="notification")
+        assert watching.sees(lambda reply: bool(reply["kind"] == "completed"), kind="notification")
 
 
 def test_a_job_that_began_and_ended_between_two_looks_is_shown(example: ExampleInstallation, looking: Hub) -> None:
@@ -205,7 +205,7 @@ def test_a_job_that_began_and_ended_between_two_looks_is_shown(example: ExampleI
         example.rows("UPDATE background_jobs SET user_id = 'ana' WHERE id = %s", job_id)
         end(example, job_id)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and completed(body)))
-    assert watching.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
+    assert watching.sees(lambda reply: bool(reply["job_id"] == str(job_id)), kind="notification")
 
 
 def test_a_job_that_becomes_due_changes_its_label_by_time_alone(example: ExampleInstallation, looking: Hub) -> None:

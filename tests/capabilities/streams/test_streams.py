@@ -123,8 +123,8 @@ def test_everything_of_a_user_is_on_one_stream(example: ExampleInstallation, web
         first = stream.first_state()
         jobs = {body["job_id"]: body["status"] for kind, body in first if kind == "job"}
         assert jobs == {str(waiting): "pending", str(ended): "completed", str(later): "pending"}
-        [told] = [body for kind, body in first if kind == "notification"]
-        assert (told["job_id"], told["read_at"]) == (str(ended), None)
+        [reply] = [body for kind, body in first if kind == "notification"]
+        assert (reply["job_id"], reply["read_at"]) == (str(ended), None)
         end(example, waiting)
         assert stream.until("job", lambda job: job["job_id"] == str(waiting) and job["status"] == "completed")
         assert stream.until("notification")["job_id"] == str(waiting)
@@ -152,23 +152,23 @@ def test_notification_read_in_one_tab_reaches_all_tabs(example: ExampleInstallat
     ended = example.enqueue({"order_ids": [1]})
     end(example, ended)
     with StreamClient(web.port, "/api/stream", headers_of(example)) as stream:
-        [told] = [body for kind, body in stream.first_state() if kind == "notification"]
+        [reply] = [body for kind, body in stream.first_state() if kind == "notification"]
         # Found by a look, which has then also seen the ended job: from here on only a hint can announce it.
         unhinted = example.enqueue({"order_ids": [2]})
         stream.until("job", lambda job: job["job_id"] == str(unhinted))
-        status, _ = ask(web, "PATCH", told["links"]["read"], headers_of(example))
+        status, _ = ask(web, "PATCH", reply["links"]["read"], headers_of(example))
         assert status == 200
         again = stream.until("notification")
         assert again["read_at"] is not None
-        assert again | {"read_at": None} == told
+        assert again | {"read_at": None} == reply
 
 
 def test_an_event_is_the_very_json_of_the_job(example: ExampleInstallation, web: DemoWeb) -> None:
     job_id = example.enqueue({"order_ids": [1]})
     with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
         [(_, streamed)] = stream.first_state()
-    with StreamClient(web.port, f"/api/jobs/{job_id}", headers_of(example) | {"Connection": "close"}) as asked:
-        assert json.loads(asked.body()) == streamed
+    with StreamClient(web.port, f"/api/jobs/{job_id}", headers_of(example) | {"Connection": "close"}) as requested:
+        assert json.loads(requested.body()) == streamed
 
 
 def test_change_by_command_is_shown_without_a_look(example: ExampleInstallation, web: DemoWeb) -> None:

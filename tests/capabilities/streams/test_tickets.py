@@ -70,8 +70,8 @@ def test_ticket_is_bound_to_job_and_ends_with_wrong_use(example: ExampleInstalla
 
 def test_ticket_for_a_foreign_job_is_not_issued(example: ExampleInstallation, web: DemoWeb) -> None:
     bens = example.enqueue({"order_ids": [1]}, user_id="ben")
-    for asked in (f'"{bens}"', '"x"'):
-        assert ask(web, "POST", "/api/stream-tickets", headers_of(example), f'{{"job_id": {asked}}}')[0] == 404
+    for requested in (f'"{bens}"', '"x"'):
+        assert ask(web, "POST", "/api/stream-tickets", headers_of(example), f'{{"job_id": {requested}}}')[0] == 404
     for body in ('{"job_id": 7}', '{"tenant": "suc0002"}', "[]", "{"):
         assert ask(web, "POST", "/api/stream-tickets", headers_of(example), body)[0] == 400
 
@@ -138,9 +138,9 @@ def test_stream_without_event_loop_takes_a_thread(service: Service) -> None:
     assert first.startswith(b'event:job\ndata:{"job_id": "' + job_id.encode())
     assert first.endswith(b"event:ready\ndata:{}\n\n")
     service.end(job_id, "completed")
-    told = b"".join(events)
-    assert b'"status": "completed"' in told
-    assert told.endswith(b'event:bye\ndata:{"reason": "job-ended"}\n\n')
+    reply = b"".join(events)
+    assert b'"status": "completed"' in reply
+    assert reply.endswith(b'event:bye\ndata:{"reason": "job-ended"}\n\n')
     answer.close()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.capabilities.webhooks.told import Receiver
+from tests.capabilities.webhooks.sent_messages import Receiver
 from turno.capabilities.webhooks.delivery import Webhooks
 from turno.wiring.shared import engine_of
 

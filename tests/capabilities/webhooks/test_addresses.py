@@ -64,8 +64,8 @@ def test_a_name_that_leads_to_a_private_address_is_not_called() -> None:
 def test_the_signature_is_that_of_standard_webhooks() -> None:
     # The example of the specification's own libraries.
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-    told = headers_of(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
-    assert told["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    reply = headers_of(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert reply["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_webhook_secret_is_unique_per_tenant_and_system() -> None:

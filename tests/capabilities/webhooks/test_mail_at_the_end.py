@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.alert_receivers import mail_server
-from tests.capabilities.webhooks.told import asked, counted, due_again, ended
+from tests.capabilities.webhooks.sent_messages import counted, due_again, ended, requested
 from tests.misbehaving_handlers import Faulty
 from tests.portuguese import with_portuguese
 from turno.capabilities.webhooks import delivery as rounds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests import alert_receivers
-    from tests.capabilities.webhooks.told import Receiver
+    from tests.capabilities.webhooks.sent_messages import Receiver
     from tests.installation import ExampleInstallation
 
 EVA = "mailto:eva@shop.example"
@@ -55,15 +55,15 @@ def test_one_mail_is_sent_per_end_despite_retries(
     example: ExampleInstallation, by_mail: Callable[[str], Webhooks], mail: alert_receivers.MailServer
 ) -> None:
     example.faulty = True
-    job_id = asked(example, EVA, payload={"how": "error"}, handler=Faulty, language="es", max_attempts=2)["job_id"]
-    told = by_mail(mail.url)
+    job_id = requested(example, EVA, payload={"how": "error"}, handler=Faulty, language="es", max_attempts=2)["job_id"]
+    reply = by_mail(mail.url)
     example.attempt(job_id)
     counted(example)
-    assert (told.run_round(), mail.mails) == (0, []), "it is tried again, so it has not ended"
+    assert (reply.run_round(), mail.mails) == (0, []), "it is tried again, so it has not ended"
     example.make_due()
     example.attempt(job_id)
     counted(example)
-    assert (told.run_round(), told.run_round()) == (1, 0)
+    assert (reply.run_round(), reply.run_round()) == (1, 0)
     (one,) = mail.mails
     assert (one["To"], one["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
     assert one["Subject"] == "faulty: falló"
@@ -96,8 +96,8 @@ def test_a_mail_waits_for_a_server_that_does_not_take_it(
     ended(example, EVA)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"smtp://127.0.0.1:{closed.getsockname()[1]}"
-    told = by_mail(nobody if refusal == "down" else mail.url)
-    assert told.run_round() == 0
+    reply = by_mail(nobody if refusal == "down" else mail.url)
+    assert reply.run_round() == 0
     [kept] = example.rows("SELECT error IS NOT NULL AS told, isfinite(due_at) AS again FROM turno.webhooks")
     assert kept == {"told": True, "again": True}
     mail.refuses = ""

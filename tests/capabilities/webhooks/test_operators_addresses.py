@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
-from tests.capabilities.webhooks.told import asked, counted, due_again
+from tests.capabilities.webhooks.sent_messages import counted, due_again, requested
 from turno.capabilities.webhooks import stored
 from turno.capabilities.webhooks.delivery import PAUSES, Webhooks
 from turno.capabilities.webhooks.signature import address_secret, headers_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tests.capabilities.webhooks.told import Receiver
+    from tests.capabilities.webhooks.sent_messages import Receiver
     from tests.installation import ExampleInstallation
     from turno.tenancy.identity.tenant import Tenant
 
@@ -55,10 +55,10 @@ def test_address_receives_ends_of_its_tenant_and_type(
     added(example, f"{receiver.url}&of=type", job_type="batch_invoicing", tenant="suc0001")
     one, two = ended(example), ended(example, tenant=example.tenants["suc0002"])
     assert webhooks.run_round() == 4
-    told = {(path.rpartition("=")[2], headers["webhook-id"]) for path, headers, _ in receiver.got}
-    assert told == {("all", str(one)), ("type", str(one)), ("all", str(two)), ("two", str(two))}
+    reply = {(path.rpartition("=")[2], headers["webhook-id"]) for path, headers, _ in receiver.got}
+    assert reply == {("all", str(one)), ("type", str(one)), ("all", str(two)), ("two", str(two))}
     counted(example)
-    assert (webhooks.run_round(), str(before) in {job for _, job in told}) == (0, False)
+    assert (webhooks.run_round(), str(before) in {job for _, job in reply}) == (0, False)
 
 
 def test_operator_webhook_has_own_secret_and_no_duplicate(example: ExampleInstallation, receiver: Receiver) -> None:
@@ -68,7 +68,7 @@ def test_operator_webhook_has_own_secret_and_no_duplicate(example: ExampleInstal
     [(_, headers, body)] = receiver.got
     secret = address_secret(example.settings, number)
     assert headers_of(secret, str(job_id), int(headers["webhook-timestamp"]), body).items() <= headers.items()
-    own = asked(example, receiver.url)["job_id"]
+    own = requested(example, receiver.url)["job_id"]
     example.rows("SELECT job_cancel(%s, NULL, 'the test is over')", own)
     counted(example)
     assert len(example.rows("SELECT FROM turno.webhooks WHERE job_id = %s", own)) == 1

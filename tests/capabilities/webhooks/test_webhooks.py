@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.capabilities.webhooks.told import Receiver, asked, counted, due_again, ended
+from tests.capabilities.webhooks.sent_messages import Receiver, counted, due_again, ended, requested
 from turno.capabilities.webhooks import delivery as rounds
 from turno.capabilities.webhooks.delivery import PAUSES, Delivery, Webhooks, delivery
 from turno.capabilities.webhooks.signature import headers_of, webhook_secret
@@ -30,7 +30,7 @@ def dies(*_: object) -> None:
 def test_end_is_sent_once_signed_with_its_job(
     example: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
 ) -> None:
-    job_id: UUID = asked(example, receiver.url)["job_id"]
+    job_id: UUID = requested(example, receiver.url)["job_id"]
     assert webhooks.run_round() == 0, "it has not ended"
     example.rows("SELECT job_cancel(%s, NULL, 'called off')", job_id)
     counted(example)
@@ -163,7 +163,7 @@ def test_webhooks_need_no_handlers(example: ExampleInstallation, receiver: Recei
 
 
 def test_locked_delivery_delays_no_tenant(example: ExampleInstallation, webhooks: Webhooks, receiver: Receiver) -> None:
-    locked = asked(example, receiver.url)["job_id"]
+    locked = requested(example, receiver.url)["job_id"]
     example.rows("SELECT job_cancel(%s, NULL, 'the test is over')", locked)
     with psycopg.connect(example.url) as removal:
         removal.execute("SELECT FROM turno.webhooks FOR UPDATE")
@@ -179,7 +179,7 @@ def test_a_tenant_that_cannot_be_read_delays_no_delivery(
     example: ExampleInstallation, receiver: Receiver, trouble: str
 ) -> None:
     ids = {str(ended(example, receiver.url, tenant=example.tenants[slug])) for slug in ("suc0001", "suc0002")}
-    asked(example, receiver.url)  # stays open
+    requested(example, receiver.url)  # stays open
     with ExitStack() as locks:
         if trouble == "locked":
             owner = locks.enter_context(psycopg.connect(example.url))
@@ -222,14 +222,14 @@ def test_an_address_that_is_no_longer_allowed_is_not_called(example: ExampleInst
 
 
 def test_repeated_submission_adds_no_second_webhook(example: ExampleInstallation) -> None:
-    first = asked(example, "https://hooks.example/a", idempotency_key="once")
-    again = asked(example, "https://hooks.example/b", idempotency_key="once")
+    first = requested(example, "https://hooks.example/a", idempotency_key="once")
+    again = requested(example, "https://hooks.example/b", idempotency_key="once")
     assert (again["verdict"], again["job_id"]) == ("replayed", first["job_id"])
     assert [row["url"] for row in example.rows("SELECT url FROM turno.webhooks")] == ["https://hooks.example/a"]
 
 
 def test_tenant_reads_no_foreign_webhooks(example: ExampleInstallation) -> None:
-    asked(example, "https://hooks.example/secret")
+    requested(example, "https://hooks.example/secret")
     for session in (example.web, example.engine):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("SELECT url FROM turno.webhooks")

@@ -300,11 +300,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusal_has_a_remedy(example: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
-    options, told = REFUSED[case]
+    options, reply = REFUSED[case]
     tenant = options.get("tenant", "suc0001")
     rest = {name: value for name, value in options.items() if name != "tenant"}
     for enqueue in (turno.enqueue, as_one_of_many):
-        with pytest.raises(turno.NotEnqueued, match=told):
+        with pytest.raises(turno.NotEnqueued, match=reply):
             enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
         erp.rollback()
     assert jobs(example) == []

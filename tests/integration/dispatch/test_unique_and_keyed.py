@@ -45,10 +45,10 @@ class Keyed(BatchInvoicing):
 @pytest.fixture
 def announced(example: ExampleInstallation) -> Iterator[None]:
     """The database knows that the type has keys and two queues."""
-    told = "UPDATE turno.handlers SET keyed = cardinality(%s::text[]) > 0, other_queues = %s"
-    example.rows(told, ["hot"], ["hot"])
+    reply = "UPDATE turno.handlers SET keyed = cardinality(%s::text[]) > 0, other_queues = %s"
+    example.rows(reply, ["hot"], ["hot"])
     yield
-    example.rows(told, [], [])
+    example.rows(reply, [], [])
 
 
 def end(example: ExampleInstallation, job_id: UUID) -> None:

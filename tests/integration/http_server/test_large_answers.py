@@ -40,7 +40,7 @@ VALUES ('report.csv', 'text/csv', %s, 262144, 'ana', true, true, now(), now() + 
 """
 
 
-def asked(
+def requested(
     example: ExampleInstallation, web: DemoWeb, folder: Path, size: int, **headers: str
 ) -> http.client.HTTPResponse:
     """Ask for a file of this size: its first MB is BLOCK, and its rest is empty."""
@@ -61,20 +61,20 @@ def asked(
 def test_a_file_of_the_folder_is_sent_whole_and_in_part(
     example: ExampleInstallation, web: DemoWeb, folder: Path
 ) -> None:
-    whole = asked(example, web, folder, 3 * MEGABYTE)
+    whole = requested(example, web, folder, 3 * MEGABYTE)
     assert whole.read() == BLOCK + bytes(2 * MEGABYTE)
-    part = asked(example, web, folder, 3 * MEGABYTE, Range=f"bytes=1000-{MEGABYTE + 999}")
+    part = requested(example, web, folder, 3 * MEGABYTE, Range=f"bytes=1000-{MEGABYTE + 999}")
     assert (part.status, part.read()) == (206, BLOCK[1000:] + bytes(1000))
 
 
 @pytest.mark.deep
 def test_slow_client_of_200_mb_leaves_memory_flat(example: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
-    asked(example, web, folder, MEGABYTE).read()
+    requested(example, web, folder, MEGABYTE).read()
     before = resident_kb(web)
-    answers = [asked(example, web, folder, 200 * MEGABYTE) for _ in range(5)]
+    answers = [requested(example, web, folder, 200 * MEGABYTE) for _ in range(5)]
     for one in answers:
         assert one.read(MEGABYTE) == BLOCK
-    assert asked(example, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
+    assert requested(example, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
     assert resident_kb(web) - before < 20_000
     rest = answers.pop()
     assert sum(len(data) for data in iter(lambda: rest.read(MEGABYTE), b"")) == 199 * MEGABYTE

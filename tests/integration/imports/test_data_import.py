@@ -30,8 +30,8 @@ def catalogue_stays(example: ExampleInstallation) -> Iterator[None]:
 
 def upload(example: ExampleInstallation, data: bytes, *, user: str = "ana") -> UUID:
     begin = "SELECT file_id FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
-    asked = ("file.csv", "text/csv", len(data), PIECE, user, "1 hour", 10**9)
-    file_id: UUID = example.call(begin, asked)["file_id"]
+    requested = ("file.csv", "text/csv", len(data), PIECE, user, "1 hour", 10**9)
+    file_id: UUID = example.call(begin, requested)["file_id"]
     for n in range(-(-len(data) // PIECE)):
         example.call(
             "SELECT verdict FROM {}.file_put(%s, %s, %s, %b)", (file_id, user, n, data[n * PIECE : (n + 1) * PIECE])
@@ -61,9 +61,9 @@ def test_good_lines_are_imported_and_wrong_ones_reported(example: ExampleInstall
     assert counts == {
         "lines": 121, "imported": 119, "failed": 2, "dry_run": False, "encoding": "utf-8-sig", "separator": ";"
     }  # fmt: skip
-    told = reasons(example, job)
-    assert told["72"].startswith("line 72, column tax_condition: 'nothing' is not one of: responsable inscripto")
-    assert told["122"] == "line 122, column id: 'IMP1' is on line 3 already"
+    reply = reasons(example, job)
+    assert reply["72"].startswith("line 72, column tax_condition: 'nothing' is not one of: responsable inscripto")
+    assert reply["122"] == "line 122, column id: 'IMP1' is on line 3 already"
     assert example.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'") == [{"n": 119}]
 
 
@@ -136,13 +136,15 @@ def test_a_second_attempt_reads_on_where_the_ledger_ends(example: ExampleInstall
 
 
 @pytest.mark.parametrize(
-    ("language", "told"),
+    ("language", "reply"),
     [("es", "Faltan las columnas tax_condition."), ("en", "The columns tax_condition are missing.")],
 )
-def test_wrong_headers_are_refused_in_the_user_language(example: ExampleInstallation, language: str, told: str) -> None:
+def test_wrong_headers_are_refused_in_the_user_language(
+    example: ExampleInstallation, language: str, reply: str
+) -> None:
     job = imported(example, "id,company_name\nA,B\n", "customers", language=language)
     assert (job["status"], job["attempt"]) == ("failed", 1)
-    assert job["error"]["message"].startswith(told)
+    assert job["error"]["message"].startswith(reply)
 
 
 def test_a_file_that_exhausts_the_memory_fails_at_once(

@@ -269,17 +269,17 @@ def test_untaken_job_is_offered_again(example: ExampleInstallation, passes: Main
 
 
 def test_sweep_registers_the_handlers(example: ExampleInstallation, passes: Maintenance) -> None:
-    told = "SELECT version, queue, max_attempts, pending_limit FROM turno.handlers WHERE type = 'batch_invoicing'"
+    reply = "SELECT version, queue, max_attempts, pending_limit FROM turno.handlers WHERE type = 'batch_invoicing'"
     example.rows("DELETE FROM turno.handlers")
     passes.run_leased()
-    (known,) = example.rows(told)
+    (known,) = example.rows(reply)
     assert known == {"version": 1, "queue": "cold", "max_attempts": 4, "pending_limit": 20}
     newer = [Announcement("batch_invoicing", 2, "hot", 3)]
     example.engine.announce(newer, 20)
     passes.run_once()
-    assert example.rows(told)[0]["version"] == 2, "an older release took back the notice of a newer one"
+    assert example.rows(reply)[0]["version"] == 2, "an older release took back the notice of a newer one"
     Engine.on(example.admin).announce([Announcement("batch_invoicing", 1, "hot", 3)], 20, replace_newer=True)
-    assert example.rows(told)[0]["version"] == 1, "turno db migrate after a rollback"
+    assert example.rows(reply)[0]["version"] == 1, "turno db migrate after a rollback"
 
 
 def test_expired_job_has_a_reason(example: ExampleInstallation) -> None:

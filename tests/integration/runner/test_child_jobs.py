@@ -68,7 +68,7 @@ def test_a_job_that_fails_leaves_no_child(example: ExampleInstallation, parent: 
 
 
 def test_a_child_is_checked_by_its_handler_s_payload(example: ExampleInstallation, parent: Callable[..., UUID]) -> None:
-    told: list[str] = []
+    reply: list[str] = []
 
     def ask(job: JobContext) -> dict[str, Any]:
         with pytest.raises(turno.InvalidPayload, match="order_ids: is missing"):
@@ -78,10 +78,10 @@ def test_a_child_is_checked_by_its_handler_s_payload(example: ExampleInstallatio
         job.enqueue(BatchInvoicing, order_ids=[1], key="a")
         with pytest.raises(turno.NotEnqueued, match="the key a stands for another request") as refused:
             job.enqueue(BatchInvoicing, order_ids=[2], key="a")
-        told.append(str(refused.value))
+        reply.append(str(refused.value))
         return {}
 
     job_id = parent(ask)
     attempt(example, job_id)
     assert example.job(job_id)["status"] == "completed"
-    assert len(told) == len(children(example, job_id)) == 1
+    assert len(reply) == len(children(example, job_id)) == 1

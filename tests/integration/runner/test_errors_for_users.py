@@ -112,7 +112,7 @@ class Reader:
     def get(self, path: str) -> Any:
         return self.client.get(path, headers=self.headers).get_json()
 
-    def told(self, job: UUID) -> str:
+    def reply(self, job: UUID) -> str:
         """Everything in one text."""
         paths = [f"/api/jobs/{job}", *(f"/api/jobs/{job}/{one}" for one in ("items", "events", "attempts", "effects"))]
         found = [
@@ -156,14 +156,14 @@ def test_internal_error_is_a_reference_for_users(
     assert (seen["class"], seen["traceback"]) == ("UnexpectedError", None)
     assert seen["reference"] in seen["message"]
     assert logged(caplog) == [seen["reference"]]
-    said = ana.told(job)
+    said = ana.reply(job)
     assert SECRET not in said
     assert f"by the reference {seen['reference']}" in said
     assert SECRET in all_of_it["message"]
     assert SECRET in all_of_it["traceback"]
     assert all_of_it["class"] in ("KeyError", "ValueError", "HandlerMisuse", "InvalidTextRepresentation")
     assert all_of_it["reference"] == seen["reference"]
-    known = eva.told(job)
+    known = eva.reply(job)
     assert SECRET in known
     assert f"({seen['reference']})" in known
     [letter] = eva.get("/api/admin/dead-letters")["dead_letters"]
@@ -197,7 +197,7 @@ def test_text_for_users_is_shown_to_them(
     for reader in readers:
         error = reader.get(f"/api/jobs/{job}")["error"]
         assert (error["message"], error["reference"]) == (message, None)
-        assert message in reader.told(job)
+        assert message in reader.reply(job)
     assert logged(caplog) == []
     batch = run(example, raises, items=2)
     errors = [item["error"] for item in readers[0].get(f"/api/jobs/{batch}/items")["items"]]
@@ -213,8 +213,8 @@ def test_items_that_failed_of_one_bug_share_a_reference(
     [reference] = {error["reference"] for error in errors}
     assert len(errors) == 60
     assert logged(caplog) == [reference]
-    assert SECRET not in ana.told(job)
-    assert SECRET in eva.told(job)
+    assert SECRET not in ana.reply(job)
+    assert SECRET in eva.reply(job)
     again = run(example, "bug", items=1)
     [other] = [item["error"]["reference"] for item in ana.get(f"/api/jobs/{again}/items")["items"]]
     assert other != reference
@@ -226,7 +226,7 @@ def test_an_outside_call_s_own_words_are_for_operators(
     ana, eva = readers
     job = run(example, "outside")
     assert example.find_job(job)["run_at"].year > 9000  # parked for a person
-    said = ana.told(job)
+    said = ana.reply(job)
     assert f"effect of {job} may have happened" in said
     assert SECRET not in said
     assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
@@ -251,8 +251,8 @@ def test_unexpected_error_is_shown_to_operators_alone(
         kept = json.dumps(stored)
         example.rows("UPDATE background_jobs SET error = %s WHERE id = %s", kept, job)
         example.rows("UPDATE background_job_attempt_rows SET error = %s WHERE job_id = %s", kept, job)
-        assert SECRET not in ana.told(job)
-        assert (SECRET in eva.told(job)) == (SECRET in kept)
+        assert SECRET not in ana.reply(job)
+        assert (SECRET in eva.reply(job)) == (SECRET in kept)
 
 
 def test_user_errors_are_the_service_s_own() -> None:

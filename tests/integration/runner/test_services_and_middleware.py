@@ -30,7 +30,7 @@ SAID: list[str] = []
 
 
 @contextmanager
-def told(job: JobContext) -> Iterator[None]:
+def reply(job: JobContext) -> Iterator[None]:
     """Record the events of an attempt."""
     SAID.append(f"{job.attempt} begins")
     try:
@@ -67,7 +67,7 @@ class SendLetter(JobHandler[Letter]):
     """Send with the service that was handed in; the first attempt to Eva fails."""
 
     type = "send_letter"
-    middleware: ClassVar[tuple[Middleware, ...]] = (told, in_the_table)
+    middleware: ClassVar[tuple[Middleware, ...]] = (reply, in_the_table)
 
     def __init__(self, post: Post, *, greeting: str = "Dear") -> None:
         self.post = post

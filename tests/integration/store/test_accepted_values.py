@@ -166,21 +166,21 @@ class Scene:
         with as_api(self.example.web, self.example.one) as reader:
             found = jobs.search(reader, jobs.JobFilter(limit=100))
             users = sorted({row["user_id"] for row in found})
-            told: list[Any] = [job_body(row, "", operator=True) for row in found]
-            told += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
+            reply: list[Any] = [job_body(row, "", operator=True) for row in found]
+            reply += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
             for user in users:
                 watched_jobs.of_user(reader, user)
-                told += [notifications.search(reader, user, unread=False, before=None, limit=100)]
+                reply += [notifications.search(reader, user, unread=False, before=None, limit=100)]
             watched_jobs.standings(reader, [row["id"] for row in found], users)
             for row in found:
-                told += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
-                told += [review.of_job(reader, row["id"], after="", limit=100)]
+                reply += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
+                reply += [review.of_job(reader, row["id"], after="", limit=100)]
                 for attempt in jobs.attempts(reader, row["id"]):
-                    told.append(error_body(attempt["error"], operator=True))
+                    reply.append(error_body(attempt["error"], operator=True))
                 for item in jobs.items(reader, row["id"], None, "", 100):
-                    told.append(error_body(item["error"], operator=True))
-        json.dumps(told, default=str)
-        assert len(str(told)) < 20_000_000
+                    reply.append(error_body(item["error"], operator=True))
+        json.dumps(reply, default=str)
+        assert len(str(reply)) < 20_000_000
 
     def time_passes(self) -> None:
         """Let everything be due that ever will be."""

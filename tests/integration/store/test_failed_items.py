@@ -127,8 +127,8 @@ def test_progress_of_a_completed_job_is_complete(example: ExampleInstallation, m
     assert before["status"] == "completed"
     (shown,) = example.rows("SELECT done, total, revision FROM background_job_progress WHERE job_id = %s", job_id)
     assert (shown["done"], shown["total"]) == (3, 3)
-    (told,) = example.rows("SELECT data FROM notifications WHERE job_id = %s", job_id)
-    assert (told["data"]["done"], told["data"]["total"]) == (3, 3)
+    (reply,) = example.rows("SELECT data FROM notifications WHERE job_id = %s", job_id)
+    assert (reply["data"]["done"], reply["data"]["total"]) == (3, 3)
     assert recorded(example) == [("completed", None, None)], "steps of a progress bar are no items"
 
 

@@ -294,8 +294,8 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held(started=True))
     @rule(held=STARTED, done=st.integers(0, 3))
     def progress(self, held: Held, done: int) -> None:
-        asked = attempts.progress(self._session(held.job.tenant), held.claim, done, 4, None)
-        assert asked == held.job.cancel_requested
+        requested = attempts.progress(self._session(held.job.tenant), held.claim, done, 4, None)
+        assert requested == held.job.cancel_requested
 
     @precondition(lambda self: self.held(started=True))
     @rule(held=STARTED)

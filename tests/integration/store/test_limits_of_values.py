@@ -174,8 +174,8 @@ def test_a_reason_for_cancelling_is_shortened(example: ExampleInstallation) -> N
     job_id = example.enqueue({"order_ids": [1]})
     row = example.call("SELECT {}.job_cancel(%s, NULL, %s) AS verdict", (job_id, LONG))
     assert row["verdict"] == "cancelled"
-    (told,) = example.rows("SELECT data ->> 'reason' AS reason FROM notifications")
-    assert example.job(job_id)["reason"] == told["reason"] == LONG[:999] + "…"
+    (reply,) = example.rows("SELECT data ->> 'reason' AS reason FROM notifications")
+    assert example.job(job_id)["reason"] == reply["reason"] == LONG[:999] + "…"
 
 
 def test_a_progress_message_is_shortened(

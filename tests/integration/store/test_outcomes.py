@@ -60,8 +60,8 @@ def test_attempt_time_is_counted_once_at_its_end(example: ExampleInstallation) -
     due_since(example, job_id, 0)
     example.rows('UPDATE background_jobs SET payload = \'{"how": "ok"}\' WHERE id = %s', job_id)
     assert attempt(example, job_id)["status"] == "completed"
-    told = example.rows("SELECT outcome, run_ms < 60000 AS short FROM turno.outcomes ORDER BY at")
-    assert told == [{"outcome": "retried", "short": True}, {"outcome": "completed", "short": True}]
+    reply = example.rows("SELECT outcome, run_ms < 60000 AS short FROM turno.outcomes ORDER BY at")
+    assert reply == [{"outcome": "retried", "short": True}, {"outcome": "completed", "short": True}]
 
 
 @pytest.mark.parametrize("run_at", ["infinity", "2100-01-01"])

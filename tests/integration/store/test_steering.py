@@ -260,10 +260,10 @@ def test_a_filter_narrows_the_list_and_every_command(steering: Steering, narrowe
 
 
 def test_error_group_omits_variable_and_tenant_parts(example: ExampleInstallation) -> None:
-    told = """Customer 'Juan' <juan@x.example> owes 12.50 of 2026-11-22T10:00 in 0192d3a4-5b6c-7d8e-9f01-23456789abcd
+    reply = """Customer 'Juan' <juan@x.example> owes 12.50 of 2026-11-22T10:00 in 0192d3a4-5b6c-7d8e-9f01-23456789abcd
 second line"""
     (row,) = example.rows(
-        "SELECT turno.error_group(jsonb_build_object('class', 'Boom', 'message', %s::text)) AS name", told
+        "SELECT turno.error_group(jsonb_build_object('class', 'Boom', 'message', %s::text)) AS name", reply
     )
     assert row["name"] == "Boom: Customer … … owes # of #T# in #"
     (row,) = example.rows(
@@ -335,9 +335,9 @@ def test_claimed_job_keeps_its_place_with_a_named_refusal(steering: Steering) ->
         service_session(example.logins, example.logins.web, application="turno-cli") as web,
         as_api(web, example.one) as api,
     ):
-        asked = "SELECT verdict FROM jobs_command(%s, %s, 'eva', 'pool', 0::smallint, NULL, NULL, NULL, NULL, NULL)"
+        requested = "SELECT verdict FROM jobs_command(%s, %s, 'eva', 'pool', 0::smallint, NULL, NULL, NULL, NULL, NULL)"
         for command in ("reprioritise", "reschedule"):
-            assert api.execute(asked, (command, [job_id])).fetchall() == [{"verdict": "running"}]
+            assert api.execute(requested, (command, [job_id])).fetchall() == [{"verdict": "running"}]
     assert everything(example) == before
 
 

@@ -33,7 +33,7 @@ def maintained_pool(example: ExampleInstallation) -> None:
     )
 
 
-def told(example: ExampleInstallation) -> list[Trouble]:
+def reply(example: ExampleInstallation) -> list[Trouble]:
     with service_session(example.logins, example.logins.operator, application="turno-cli") as operator:
         return troubles(operator, DEAD_AFTER)
 
@@ -45,15 +45,15 @@ def worker(example: ExampleInstallation) -> UUID:
 def test_an_installation_that_works_has_none(example: ExampleInstallation) -> None:
     worker(example)
     example.enqueue({"order_ids": [1]})
-    assert told(example) == []
+    assert reply(example) == []
 
 
 def test_unserved_jobs_are_reported_with_waiting_tenants(example: ExampleInstallation) -> None:
     for tenant in (example.one, example.other):
         example.enqueue({"order_ids": [1]}, tenant=tenant)
-    assert told(example) == []
+    assert reply(example) == []
     (row,) = example.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s' RETURNING run_at")[:1]
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble[:4] == (
         "no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno work", "lacks worker"
     )  # fmt: skip
@@ -63,15 +63,15 @@ def test_jobs_without_a_worker_are_one_trouble(example: ExampleInstallation) -> 
     for tenant in (example.one, example.other):
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '1 hour'")
-    assert [one.kind for one in told(example)] == ["lacks worker"]
+    assert [one.kind for one in reply(example)] == ["lacks worker"]
 
 
 def test_silent_worker_is_reported(example: ExampleInstallation) -> None:
     worker(example)
     example.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
-    assert told(example) == []  # its rescue is due
+    assert reply(example) == []  # its rescue is due
     example.rows("UPDATE turno.workers SET alive_at = now() - interval '61 s'")
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence.startswith("the worker 7 of here is silent")
     assert trouble.command == "turno maintain --once"
 
@@ -82,22 +82,22 @@ def test_silence_during_an_outage_is_no_trouble(example: ExampleInstallation) ->
     example.rows("UPDATE turno.workers SET alive_at = now() - interval '1 hour'")
     example.rows("DELETE FROM turno.leases WHERE name = 'sweep'")
     assert example.engine.take_lease("sweep", "the first process after the outage", timedelta(seconds=9))
-    assert told(example) == []
+    assert reply(example) == []
     example.rows("UPDATE turno.leases SET since = since - interval '61 s' WHERE name = 'sweep'")
-    assert [one.kind for one in told(example)] == ["silent worker"]
+    assert [one.kind for one in reply(example)] == ["silent worker"]
 
 
 def test_task_failing_for_a_tenant_is_reported(example: ExampleInstallation) -> None:
     for failures in (1, 2):
         example.engine.end_turn("repair", example.one.id, "lock timeout", first=DEAD_AFTER, longest=DEAD_AFTER)
-        assert len(told(example)) == failures - 1
-    (trouble,) = told(example)
+        assert len(reply(example)) == failures - 1
+    (trouble,) = reply(example)
     assert (trouble.sentence, trouble.tenant) == (
         "1 maintenance task fails for suc0001; repair: lock timeout",
         "suc0001",
     )
     example.engine.end_turn("repair", example.one.id, None, first=DEAD_AFTER, longest=DEAD_AFTER)
-    assert told(example) == []
+    assert reply(example) == []
 
 
 def test_missed_moments_are_reported(example: ExampleInstallation) -> None:
@@ -109,11 +109,11 @@ def test_missed_moments_are_reported(example: ExampleInstallation) -> None:
     )
     example.swept_until_now()
     example.sweep()
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert (trouble.kind, trouble.tenant) == ("schedules", "suc0001")
     assert trouble.sentence.startswith("1 schedules of suc0001 left moments out; nightly: 3 moments were missed")
     example.rows("UPDATE job_schedules SET paused_at = now(), next_at = NULL")
-    assert told(example) == []
+    assert reply(example) == []
 
 
 def test_old_snapshot_is_reported_to_permitted_operators(
@@ -128,7 +128,7 @@ def test_old_snapshot_is_reported_to_permitted_operators(
             for statement in statements:
                 session.execute(statement.encode())
             session.execute("SELECT pg_sleep(0.3)")
-            return [one.kind for one in told(example) if one.kind == "old snapshot"]
+            return [one.kind for one in reply(example) if one.kind == "old snapshot"]
 
     assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == [], "the operator may not see it"
     example.admin.execute(sql.SQL("GRANT pg_read_all_stats TO {}").format(role) + how)
@@ -136,7 +136,7 @@ def test_old_snapshot_is_reported_to_permitted_operators(
         assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == ["old snapshot"]
         assert old("CREATE TEMP TABLE written (n int)") == ["old snapshot"]
         assert old("SELECT 1") == [], "between two statements it keeps no row"
-        assert [one.kind for one in told(example)] == [], "it is over"
+        assert [one.kind for one in reply(example)] == [], "it is over"
     finally:
         example.admin.execute(sql.SQL("REVOKE pg_read_all_stats FROM {}").format(role))
 
@@ -144,7 +144,7 @@ def test_old_snapshot_is_reported_to_permitted_operators(
 @pytest.mark.parametrize("left", ["UPDATE turno.leases SET until = now() - interval '1 s'", "DELETE FROM turno.leases"])
 def test_missing_maintenance_is_reported(example: ExampleInstallation, left: str) -> None:
     example.rows(left)
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.command == "turno maintain"
 
 
@@ -154,12 +154,12 @@ def test_failures_are_grouped_by_type_and_error(example: ExampleInstallation) ->
     end_jobs(example, example.other, failed=3, error="KeyError: #")
     end_jobs(example, example.other, "export", failed=1, completed=99)
     end_jobs(example, example.one, failed=5, error="OSError", ago="61 minutes")
-    assert [(one.sentence, one.tenant, one.alert) for one in told(example)] == [
+    assert [(one.sentence, one.tenant, one.alert) for one in reply(example)] == [
         ("import fails in suc0002: 3 of 7 in the last hour, mostly KeyError: #", "suc0002", True),
         ("import fails in 2 tenants: 3 of 10 in the last hour, mostly TimeoutError: bank did not answer", None, True),
         ("export fails in suc0002: 1 of 100 in the last hour, TimeoutError: bank did not answer", "suc0002", False),
     ]
-    assert [one.command for one in told(example)][:2] == [
+    assert [one.command for one in reply(example)][:2] == [
         "turno job list --tenant suc0002 --type import --error KeyError --group-by error",
         "turno job list --all --type import --error TimeoutError --group-by error",
     ]
@@ -171,24 +171,24 @@ def test_resolved_failures_are_no_trouble(example: ExampleInstallation) -> None:
         "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed'"
         " WHERE job_id <> (SELECT min(job_id::text)::uuid FROM turno.dead_letters)"
     )
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence == "import fails in suc0001: 1 of 200 in the last hour, TimeoutError: bank did not answer"
     settle_failures(example)
-    assert told(example) == []
+    assert reply(example) == []
 
 
 def test_hundred_old_failures_are_reported(example: ExampleInstallation) -> None:
     end_jobs(example, example.one, failed=99, ago="2 hours")
-    assert told(example) == []
+    assert reply(example) == []
     end_jobs(example, example.one, failed=1, ago="2 hours")
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence == "import fails in suc0001: 100 unresolved jobs, mostly TimeoutError: bank did not answer"
     assert (trouble.kind, trouble.alert) == ("failures", True)
 
 
 def test_failed_items_of_completed_jobs_are_reported(example: ExampleInstallation) -> None:
     fail_items(example, example.other, done=497, failed=3)
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence == (
         "items of import fail in suc0002: 3 of 500 in the last hour, mostly ValueError: bad row"
     )
@@ -199,7 +199,7 @@ def test_parked_jobs_are_reported(example: ExampleInstallation) -> None:
     worker(example)
     job_id = example.enqueue({"order_ids": [1]})
     example.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'review' WHERE job_id = %s", job_id)
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.command == "turno job list --tenant suc0001 --needs-review"
 
 
@@ -207,10 +207,10 @@ def test_long_wait_of_a_tenant_is_reported(example: ExampleInstallation) -> None
     worker(example)
     example.enqueue({"order_ids": [1]})
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence == "suc0001 waits for its turn with 1 job"
     example.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert trouble.sentence == "suc0001 is paused with 1 job"
     example.rows("UPDATE turno.tenants SET paused_at = NULL")
 
@@ -221,6 +221,6 @@ def test_jobs_of_a_paused_type_are_no_long_wait(example: ExampleInstallation) ->
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")
     example.rows("INSERT INTO turno.job_types (type, paused_at) VALUES (%s, now())", KNOWN[0])
-    (trouble,) = told(example)
+    (trouble,) = reply(example)
     assert (trouble.sentence, trouble.alert) == ("batch_invoicing is paused with 2 jobs of 2 tenants", False)
     assert trouble.command == "turno type set batch_invoicing --resumed"

@@ -186,7 +186,7 @@ def test_look_up_after_doubt_gets_each_number_once(stub: TaxAuthorityStub) -> No
             if found is not None:
                 known[number] = found.cae
     assert known == {one.number: one.cae for one in stub.books.granted}
-    assert sum(stub.faults.asked.values()) > 2 * vouchers
+    assert sum(stub.faults.requested.values()) > 2 * vouchers
 
 
 def test_service_reports_its_health(authority: TaxAuthority) -> None:

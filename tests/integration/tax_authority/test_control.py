@@ -31,8 +31,8 @@ def opened(what: str | Request) -> Any:
     return urlopen(what, timeout=5)  # noqa: S310 - the stub on this machine
 
 
-def order(stub: TaxAuthorityStub, what: str, told: Any, **headers: str) -> dict[str, Any]:
-    body, typed = json.dumps(told).encode(), {"Content-Type": "application/json"}
+def order(stub: TaxAuthorityStub, what: str, output: Any, **headers: str) -> dict[str, Any]:
+    body, typed = json.dumps(output).encode(), {"Content-Type": "application/json"}
     with opened(Request(f"{stub.url}/control/{what}", body, typed | headers)) as reply:  # noqa: S310
         return dict(json.load(reply))
 
@@ -60,7 +60,7 @@ def test_orders_set_certificates_taxpayers_and_faults(stub: TaxAuthorityStub) ->
 
 
 @pytest.mark.parametrize(
-    ("what", "told", "status"),
+    ("what", "output", "status"),
     [
         ("faults", {"faults": ["no such"]}, 400),
         ("faults", {}, 400),
@@ -70,10 +70,10 @@ def test_orders_set_certificates_taxpayers_and_faults(stub: TaxAuthorityStub) ->
     ],
 )
 def test_an_order_that_makes_no_sense_is_refused_with_the_reason(
-    stub: TaxAuthorityStub, what: str, told: Any, status: int
+    stub: TaxAuthorityStub, what: str, output: Any, status: int
 ) -> None:
     with pytest.raises(HTTPError) as caught:
-        order(stub, what, told)
+        order(stub, what, output)
     with caught.value as answer:
         assert answer.code == status
         assert json.load(answer)["problem"]

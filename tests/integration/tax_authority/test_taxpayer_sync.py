@@ -84,7 +84,9 @@ def test_lost_answer_is_looked_up_and_not_sent_twice(branch: FiscalBranch) -> No
     assert (job["status"], job["result"]["done"]) == ("completed", 2)
     assert branch.codes() == {one.number: one.cae for one in branch.granted()}
     assert (
-        branch.stub.faults.asked["FECAESolicitar", "drop"] + branch.stub.faults.asked["FECAESolicitar", "answer"] == 2
+        branch.stub.faults.requested["FECAESolicitar", "drop"]
+        + branch.stub.faults.requested["FECAESolicitar", "answer"]
+        == 2
     )
 
 
@@ -138,12 +140,12 @@ def test_authority_outage_counts_no_attempt_and_no_call(branch: FiscalBranch) ->
         (outage,) = branch.example.rows("SELECT service, failures FROM tax_authority_outages")
         assert (outage["service"], outage["failures"]) == ("wsfe", times)
         assert waiting["run_at"] > datetime.now(UTC) + timedelta(seconds=5)
-    asked = branch.stub.faults.asked.total()
+    requested = branch.stub.faults.requested.total()
     branch.stub.faults.set("*")
     (until,) = branch.example.rows("SELECT ask_again_at FROM tax_authority_outages")
     other = branch.enqueue(second)
     assert branch.attempt(other)["run_at"] == until["ask_again_at"]
-    assert branch.stub.faults.asked.total() == asked
+    assert branch.stub.faults.requested.total() == requested
     branch.example.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
     assert [branch.attempt(one)["status"] for one in (job, other)] == ["completed"] * 2
     assert branch.example.rows("SELECT FROM tax_authority_outages") == []
@@ -164,7 +166,7 @@ def test_ticket_serves_all_jobs_of_branch_until_refused(branch: FiscalBranch) ->
     ids = branch.invoices(3)
     for invoice in ids[:2]:
         branch.attempt(branch.enqueue(invoice))
-    logins = branch.stub.faults.asked
+    logins = branch.stub.faults.requested
     assert logins["loginCms", "answer"] == 1
     branch.stub.login.expire()
     assert branch.attempt(branch.enqueue(ids[2]))["status"] == "completed"
@@ -210,8 +212,8 @@ def test_the_registry_s_word_on_a_customer_is_taken_over(branch: FiscalBranch) -
     branch.stub.books.register(Taxpayer(cuit, "Ejemplo SA", (20,)))
     example.rows("UPDATE customers SET tax_id = %s WHERE id = 'ALFKI'", cuit)
     example.rows("UPDATE customers SET tax_id = %s WHERE id = 'ANATR'", cuit_of(8))
-    asked = {"customer_ids": ["ALFKI", "ANATR", "ANTON"]}
-    job = branch.attempt(example.enqueue(asked, handler=TaxpayerSync))
+    requested = {"customer_ids": ["ALFKI", "ANATR", "ANTON"]}
+    job = branch.attempt(example.enqueue(requested, handler=TaxpayerSync))
     assert [kind for kind, _ in refusals(branch, job)] == ["NotThere", "UnknownCustomer"]
     (customer,) = example.rows("SELECT tax_condition FROM customers WHERE id = 'ALFKI'")
     assert customer == {"tax_condition": "monotributo"}

@@ -191,9 +191,9 @@ def test_migrate_confirms_in_a_shared_database(application: Application) -> None
         "TURNO_MASTER_KEY": KEY.decode(),
         "TURNO_DOTENV": "read",
     }
-    asked = CliRunner().invoke(main, ["db", "migrate"], env=environment, input="n\n")
-    assert asked.exit_code == 1
-    assert "roles that keep the rights of PUBLIC: " in asked.output
+    requested = CliRunner().invoke(main, ["db", "migrate"], env=environment, input="n\n")
+    assert requested.exit_code == 1
+    assert "roles that keep the rights of PUBLIC: " in requested.output
     assert public_rights(application.admin)
     planned = CliRunner().invoke(main, ["db", "plan"], env=environment)
     assert (planned.exit_code, "REVOKE ALL ON SCHEMA public FROM PUBLIC;" in planned.output) == (0, True)

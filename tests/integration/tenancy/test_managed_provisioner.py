@@ -122,18 +122,18 @@ def test_managed_check_omits_findings_of_superusers(database: str) -> None:
     environment = {"DATABASE_URL": url, "TURNO_MASTER_KEY": KEY.decode(), "TURNO_DOTENV": "read"}
     logins = Logins(database, KEY)
 
-    def asked(*options: str) -> tuple[int, str]:
+    def requested(*options: str) -> tuple[int, str]:
         done = CliRunner().invoke(main, ["db", "check", *options], env=environment)
         return done.exit_code, done.output
 
     with administrators.connect(administrators.first) as admin:
         install(admin, logins)
-        status, told = asked()
-        assert (status, "pg_logical_emit_message" in told) == (1, True)
-        assert asked("--managed") == (0, "every right is as the matrix says\n")
+        status, reply = requested()
+        assert (status, "pg_logical_emit_message" in reply) == (1, True)
+        assert requested("--managed") == (0, "every right is as the matrix says\n")
         admin.execute("GRANT TEMP ON DATABASE {} TO PUBLIC".format(f'"{admin.info.dbname}"').encode())
-        status, told = asked("--managed")
-        assert (status, "PUBLIC may TEMPORARY" in told) == (1, True)
+        status, reply = requested("--managed")
+        assert (status, "PUBLIC may TEMPORARY" in reply) == (1, True)
         uninstall(admin, logins)
     assert CliRunner().invoke(main, ["db", "status", "--managed"], env=environment).exit_code == 2
     administrators.run("ALTER DATABASE {database} OWNER TO CURRENT_USER")

@@ -88,7 +88,7 @@ def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
         log.ask(ONCE)
         log.answer(ONCE, job_id)
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert lines == [{"asked": list(ONCE)}, {"asked": list(ONCE), "job": str(job_id)}]
+    assert lines == [{"submitted": list(ONCE)}, {"submitted": list(ONCE), "job": str(job_id)}]
     assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
 
 

@@ -138,10 +138,10 @@ def test_lists_show_own_jobs(owners: list[Owner]) -> None:
         jobs = me.caller.get("/api/jobs?limit=200").get_json()["jobs"]
         assert {job["job_id"] for job in jobs} >= {me.ids["job"]}
         assert {job["user"] for job in jobs} == {me.user}
-        told = me.caller.get("/api/notifications?limit=200").get_json()["notifications"]
+        reply = me.caller.get("/api/notifications?limit=200").get_json()["notifications"]
         others = {other.ids["notification"] for other in owners if other is not me}
-        assert me.ids["notification"] in {one["id"] for one in told}
-        assert not others & {one["id"] for one in told}
+        assert me.ids["notification"] in {one["id"] for one in reply}
+        assert not others & {one["id"] for one in reply}
 
 
 def test_users_are_no_operators(service: Service, owners: list[Owner]) -> None:

@@ -126,10 +126,10 @@ def test_database_outage_is_reported_at_once(
     app = service.build(connection=down(error))
     ana = Caller(app, "north")
     for answer in (ana.submit(), ana.get("/api/jobs"), ana.get(f"/api/jobs/{uuid.uuid4()}"), ana.get("/readyz")):
-        told = problem_of(answer, 503)
+        reply = problem_of(answer, 503)
         assert answer.headers["Retry-After"].isdecimal()
         assert "secret" not in answer.text
-        assert told["instance"] in {record.__dict__.get("error_id") for record in caplog.records}
+        assert reply["instance"] in {record.__dict__.get("error_id") for record in caplog.records}
     assert ana.get("/healthz").status_code == 200
 
 
@@ -138,10 +138,10 @@ def test_server_fault_hides_details_and_logs_class_and_place(
 ) -> None:
     app = service.build(connection=down(RuntimeError("SELECT secret FROM t_0123456789ab")))
     answer = Caller(app, "north").get("/api/jobs")
-    told = problem_of(answer, 500)
+    reply = problem_of(answer, 500)
     assert "secret" not in answer.text
     assert "t_0123456789ab" not in answer.text
-    [record] = [record for record in caplog.records if record.__dict__.get("error_id") == told["instance"]]
+    [record] = [record for record in caplog.records if record.__dict__.get("error_id") == reply["instance"]]
     assert re.fullmatch(r"request failed: RuntimeError at test_api_service\.py:\d+", record.getMessage())
     assert "secret" not in caplog.text, "a message may hold as much as a payload"
     assert [other for other in caplog.records if other.levelname == "ERROR"] == [record], "it is logged once"
@@ -198,11 +198,11 @@ def test_failing_service_is_reported_when_switched_off(
     service: Service, caplog: pytest.LogCaptureFixture, error: Exception, status: int
 ) -> None:
     answer = Caller(service.build(inline=run(error)), "north").submit()
-    told = problem_of(answer, status)
+    reply = problem_of(answer, status)
     assert "secret" not in answer.text
     assert "closed" in answer.text or status >= 500
-    assert (told["detail"] == "The period is closed.") == (status == 422)
-    assert (told["instance"] in [getattr(one, "error_id", None) for one in caplog.records]) == (status >= 500)
+    assert (reply["detail"] == "The period is closed.") == (status == 422)
+    assert (reply["instance"] in [getattr(one, "error_id", None) for one in caplog.records]) == (status >= 500)
 
 
 def test_switched_off_the_door_is_the_same(service: Service) -> None:

@@ -240,8 +240,8 @@ def test_mail_goes_only_to_the_address_in_the_token(service: Service) -> None:
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
     bea = Caller(app, "north", user="bea")
     assert bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched).status_code == 202
-    told = "SELECT url, language FROM turno.webhooks WHERE url LIKE 'mailto:%%'"
-    assert service.rows(told) == [("mailto:bea@shop.example", "es")]
+    reply = "SELECT url, language FROM turno.webhooks WHERE url LIKE 'mailto:%%'"
+    assert service.rows(reply) == [("mailto:bea@shop.example", "es")]
     claims: list[dict[str, Any]] = [
         {}, {"email": "bea@shop.example", "email_verified": False}, {"email": ["bea@shop.example"]},
         {"email": "bea@shop.example\r\nBcc: all@shop.example"}, {"email": "a@b.example, c@d.example"},

@@ -93,8 +93,8 @@ def test_report_is_requested_and_wrong_period_is_reported(service: Service, ana:
     assert job_id in answer.location
     assert payload["since"] == "2026-01-01"
     wrong = fields(ana, "/reports", since="2026-12-31", until="2026-01-01", format="csv")
-    told = ana.get(ana.post("/reports", wrong).location).text
-    assert "The period must not end before it begins" in told
+    reply = ana.get(ana.post("/reports", wrong).location).text
+    assert "The period must not end before it begins" in reply
 
 
 def test_checkbox_mails_visitor_with_address_in_token(service: Service) -> None:
@@ -107,8 +107,8 @@ def test_checkbox_mails_visitor_with_address_in_token(service: Service) -> None:
         assert ("mail_me" in one.get("/reports").text) is (one is ana)
         one.post("/reports", fields(one, "/reports", **period))
     [(job_id, _)] = jobs(service, ana, "consolidated_report")
-    told = "SELECT job_id::text, url, language FROM turno.webhooks WHERE url LIKE 'mailto:%'"
-    assert service.rows(told.replace("%", "%%")) == [(job_id, "mailto:ana@shop.example", "en")]
+    reply = "SELECT job_id::text, url, language FROM turno.webhooks WHERE url LIKE 'mailto:%'"
+    assert service.rows(reply.replace("%", "%%")) == [(job_id, "mailto:ana@shop.example", "en")]
 
 
 def test_a_job_s_file_is_downloaded_from_its_page_by_its_user(service: Service, ana: Visitor) -> None:

@@ -66,13 +66,13 @@ def test_lock_is_awaited_for_a_short_time(service: Service, method: str, path: s
         somebody_patient(service) as other,
         ThreadPoolExecutor(1) as beside,
     ):
-        asked = beside.submit(ana.ask, method, path, json=body)
+        requested = beside.submit(ana.ask, method, path, json=body)
         # The second timeout begins after the request's, however long the request takes to get there.
-        assert wait_until(lambda: waiting(service) or asked.done(), within=30)
+        assert wait_until(lambda: waiting(service) or requested.done(), within=30)
         table = sql.Identifier(service.tenants["north"].schema, "background_jobs")
         other.pgconn.send_query(sql.SQL("SELECT FROM {}").format(table).as_string(other).encode())
         other.pgconn.flush()
-        answer = asked.result()
+        answer = requested.result()
         assert wait_until(lambda: waiting(service, other.info.backend_pid), within=1)
         assert problem_of(answer, 503)["type"] == "/docs#tenant-busy"
         assert answer.headers["Retry-After"] == "1"

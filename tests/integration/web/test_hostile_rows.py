@@ -87,10 +87,10 @@ def test_a_job_may_be_named_like_a_phrase_of_the_pages(service: Service, ana: Vi
 def test_unrepresentable_times_are_shown_as_bounds(service: Service) -> None:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     with TimeoutConnection.connect(service.url, options="-c TimeZone=UTC") as session:
-        asked = session.execute(
+        requested = session.execute(
             "SELECT moment::timestamptz, day::date FROM (VALUES ('-infinity', '-infinity'), ('infinity', 'infinity'),"
             " ('0044-03-15 BC', '0044-03-15 BC'), ('294276-01-01', '5874897-01-01'), ('2026-11-22', '2026-11-22'))"
             " AS times (moment, day)"
         ).fetchall()
-    assert [moment for moment, _ in asked] == [first, last, first, last, datetime(2026, 11, 22, tzinfo=UTC)]
-    assert [day for _, day in asked] == [date.min, date.max, date.min, date.max, date(2026, 11, 22)]
+    assert [moment for moment, _ in requested] == [first, last, first, last, datetime(2026, 11, 22, tzinfo=UTC)]
+    assert [day for _, day in requested] == [date.min, date.max, date.min, date.max, date(2026, 11, 22)]

@@ -124,7 +124,7 @@ def test_a_form_carries_a_token_that_is_its_user_s_own(service: Service, erp: Fl
 
 
 def test_host_bearer_token_needs_no_origin(service: Service) -> None:
-    app = mounted(service, principal=lambda asked: bearer(asked.headers.get("Authorization")))
+    app = mounted(service, principal=lambda requested: bearer(requested.headers.get("Authorization")))
     assert submit(app.test_client(), {"Authorization": "Bearer the host's own"}).status_code == 202
     problem_of(submit(app.test_client(), {"Authorization": "Bearer guessed"}), 401)
 
@@ -153,7 +153,7 @@ def test_unstorable_principal_is_refused_at_construction() -> None:
 def test_a_response_that_the_principal_raises_is_the_answer(service: Service) -> None:
     from flask import abort, redirect  # noqa: PLC0415
 
-    app = mounted(service, principal=lambda _asked: abort(redirect("/two-factors")))
+    app = mounted(service, principal=lambda _requested: abort(redirect("/two-factors")))
     assert app.test_client().get(f"{AT}/").headers["Location"] == "/two-factors"
 
 
@@ -176,8 +176,8 @@ def test_every_address_begins_with_the_prefix(erp: Flask) -> None:
         if "/static/" in one:
             with ana.get(one) as file:
                 assert file.status_code == 200
-    told = problem_of(ana.get(f"{AT}/api/jobs/x", headers=NORTH), 404)
-    assert told["type"] == f"{AT}/docs#not-found"
+    reply = problem_of(ana.get(f"{AT}/api/jobs/x", headers=NORTH), 404)
+    assert reply["type"] == f"{AT}/docs#not-found"
     document = ana.get(f"{AT}/openapi.json").get_json()
     assert document["servers"] == [{"url": AT}]
     assert "/api/jobs/greetings" in document["paths"]
@@ -227,7 +227,7 @@ def test_a_prefix_is_a_path(service: Service, wrong: str) -> None:
 
 def test_the_host_s_routes_are_as_they_were(erp: Flask) -> None:
     plain, client = host().test_client(), browser(erp)
-    asked: list[Callable[[FlaskClient], TestResponse]] = [
+    requested: list[Callable[[FlaskClient], TestResponse]] = [
         lambda one: one.get("/invoices"),
         lambda one: one.get("/nowhere"),
         lambda one: one.get("/nowhere", headers={"Accept": "text/html"}),
@@ -240,7 +240,7 @@ def test_the_host_s_routes_are_as_they_were(erp: Flask) -> None:
         lambda one: one.post("/upload", data=b"x" * 1_000_000),
         lambda one: one.post("/upload", data=b"x" * 6_000_000),
     ]
-    for ask in asked:
+    for ask in requested:
         before, now = ask(plain), ask(client)
         assert (now.status_code, now.data) == (before.status_code, before.data)
         assert names(now) == names(before), "none of our headers"
@@ -261,9 +261,9 @@ def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) ->
         ana.post(f"{AT}/api/jobs/greetings", data=b" " * 3000, headers=NORTH | OURS, content_type="application/json"),
         ana.get(f"{AT}/static/nothing.css"),
     ):
-        told = problem_of(answer, answer.status_code)
+        reply = problem_of(answer, answer.status_code)
         assert answer.status_code in (403, 404, 405, 413)
-        assert told["type"].startswith(f"{AT}/docs#")
+        assert reply["type"].startswith(f"{AT}/docs#")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["X-Served-By"] == "erp", "the host's hooks after a request also run after ours"
     broken = browser(mounted(service, clock=lambda: 1 / 0))

@@ -83,11 +83,11 @@ def test_secrets_are_shown_to_admins_and_owners(service: Service) -> None:
     service.rows("UPDATE background_jobs_dead_letter SET error = %s WHERE job_id = %s", error, broken)
     paths = ["/api/jobs?user=*", f"/api/jobs/{done}", f"/api/jobs/{broken}", "/api/admin/dead-letters"]
     for role in ("reader", "operator"):
-        told = [operator(service, role=role).get(path) for path in paths]
-        assert [one.status_code for one in told] == [200] * 4
-        assert not any("hunter2" in one.text for one in told)
-        assert told[1].get_json()["result"] == {"api_key": LEFT_OUT, "sent": 2}
-        assert told[2].get_json()["error"]["message"] == f"token={LEFT_OUT} was refused"
+        reply = [operator(service, role=role).get(path) for path in paths]
+        assert [one.status_code for one in reply] == [200] * 4
+        assert not any("hunter2" in one.text for one in reply)
+        assert reply[1].get_json()["result"] == {"api_key": LEFT_OUT, "sent": 2}
+        assert reply[2].get_json()["error"]["message"] == f"token={LEFT_OUT} was refused"
         assert "hunter2" not in operator(service, role=role).get(f"/api/jobs/{broken}/stream").text
     admin = operator(service, role="admin")
     assert all("hunter2" in admin.get(path).text for path in [*paths, f"/api/jobs/{broken}/stream"])
@@ -109,9 +109,9 @@ def test_ticket_stream_shows_the_issuer_s_visible_jobs(service: Service) -> None
 
     assert "hunter2" in opened(ticket("admin")).text
     for role in ("reader", "operator"):
-        told = opened(ticket(role)).text
-        assert "was refused" in told
-        assert "hunter2" not in told
+        reply = opened(ticket(role)).text
+        assert "was refused" in reply
+        assert "hunter2" not in reply
         assert opened(ticket(role) + ".admin").status_code == 401
 
 

@@ -25,10 +25,10 @@ def opened(service: Service) -> FlaskClient:
 
 
 def test_an_allowed_origin_may_ask_and_read(service: Service, opened: FlaskClient) -> None:
-    asked = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": ERP})
-    assert asked.status_code == 204
-    assert asked.headers["Access-Control-Allow-Origin"] == ERP
-    assert "Idempotency-Key" in asked.headers["Access-Control-Allow-Headers"]
+    requested = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": ERP})
+    assert requested.status_code == 204
+    assert requested.headers["Access-Control-Allow-Origin"] == ERP
+    assert "Idempotency-Key" in requested.headers["Access-Control-Allow-Headers"]
     answer = opened.get("/api/jobs", headers=service.caller().headers | {"Origin": ERP})
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == ERP
@@ -41,8 +41,8 @@ def test_an_allowed_origin_may_ask_and_read(service: Service, opened: FlaskClien
     "origin", ["https://evil.example", "null", "https://erp.example.evil.example", "http://erp.example"]
 )
 def test_unlisted_origin_is_refused(service: Service, opened: FlaskClient, origin: str) -> None:
-    asked = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": origin})
-    assert asked.status_code == 405
+    requested = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": origin})
+    assert requested.status_code == 405
     answer = opened.get("/api/jobs", headers=service.caller().headers | {"Origin": origin})
     assert [name for name, _ in answer.headers if name.startswith("Access-Control")] == []
     assert "Origin" in answer.vary

@@ -41,9 +41,9 @@ def test_a_session_begins_over_https_alone(public: Flask) -> None:
 
 def test_cookies_are_secure_and_hsts_is_sent(public: Flask) -> None:
     visitor = over_http(public)
-    told = visitor.get("/?lang=es")
-    assert "Secure" in told.headers["Set-Cookie"]
-    assert told.headers["Strict-Transport-Security"].startswith("max-age=")
+    reply = visitor.get("/?lang=es")
+    assert "Secure" in reply.headers["Set-Cookie"]
+    assert reply.headers["Strict-Transport-Security"].startswith("max-age=")
     gone = visitor.post("/sign-out", {}).headers["Set-Cookie"]
     assert gone.startswith("__Host-turno=;")
     assert "Secure" in gone
@@ -92,8 +92,8 @@ def test_only_named_proxies_are_trusted(peer: str, scheme: str) -> None:
 
 
 def test_forwarded_client_header_sets_no_scheme() -> None:
-    told = {"X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
-    assert environ_for("10.1.2.3", "10.1.2.3", **told)["wsgi.url_scheme"] == "http"
+    reply = {"X-Forwarded-Ssl": "on", "X-Forwarded-Protocol": "ssl"}
+    assert environ_for("10.1.2.3", "10.1.2.3", **reply)["wsgi.url_scheme"] == "http"
 
 
 @pytest.mark.parametrize(

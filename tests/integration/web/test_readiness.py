@@ -26,10 +26,10 @@ def test_pending_migrations_are_reported(example: ExampleInstallation, before: s
     assert what_is_pending(example.web) is None
     example.rows(before.format(web=example.logins.web))
     try:
-        told = what_is_pending(example.web)
-        assert told is not None
-        assert named in told
-        assert "`turno db migrate`" in told
+        reply = what_is_pending(example.web)
+        assert reply is not None
+        assert named in reply
+        assert "`turno db migrate`" in reply
     finally:
         example.rows(after.format(web=example.logins.web))
 

@@ -25,16 +25,16 @@ def policy(tmp_path: Path) -> Path:
 @pytest.fixture
 def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package manager that knows no packages until its lists are updated, and records its calls."""
-    asked = tmp_path / "asked"
+    requested = tmp_path / "asked"
     program = tmp_path / "bin" / "apt-get"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\necho "$DEBIAN_FRONTEND $@" >>{asked}\n'
+        f'#!/bin/sh\necho "$DEBIAN_FRONTEND $@" >>{requested}\n'
         f'case "$*" in *update) touch {tmp_path}/lists;; *) test -e {tmp_path}/lists;; esac\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    return asked
+    return requested
 
 
 def test_a_package_is_missing_when_none_of_its_programs_is_found() -> None:

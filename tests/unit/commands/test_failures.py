@@ -23,11 +23,11 @@ def test_a_fault_of_the_program_keeps_its_traceback() -> None:
 def test_unreachable_database_is_named_without_password() -> None:
     with pytest.raises(psycopg.OperationalError) as refused:
         psycopg.connect("postgresql://someone:secret@127.0.0.1:1/books", connect_timeout=2)
-    told = explained(refused.value)
-    assert told is not None
-    assert told.startswith("cannot reach PostgreSQL at 127.0.0.1:1/books: ")
-    assert "secret" not in told
-    assert "\n" not in told
+    reply = explained(refused.value)
+    assert reply is not None
+    assert reply.startswith("cannot reach PostgreSQL at 127.0.0.1:1/books: ")
+    assert "secret" not in reply
+    assert "\n" not in reply
 
 
 def test_database_errors_have_a_remedy() -> None:

@@ -73,8 +73,8 @@ def test_user_error_is_a_message_and_a_fault_is_raised(monkeypatch: pytest.Monke
     monkeypatch.setattr(table, "unexpected", fails(RuntimeError), raising=False)
     for name in ("expected", "unexpected"):
         monkeypatch.setitem(COMMANDS, name, Command(f"turno.commands.main:{name}", "fails"))
-    told = CliRunner().invoke(main, ["expected"])
-    assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'; see `turno tenant list`\n")
+    reply = CliRunner().invoke(main, ["expected"])
+    assert (reply.exit_code, reply.stderr) == (1, "no active tenant is called 'x'; see `turno tenant list`\n")
     assert isinstance(CliRunner().invoke(main, ["unexpected"]).exception, RuntimeError)
 
 
@@ -107,9 +107,9 @@ def test_env_file_replaces_dotenv_below_the_environment(tmp_path: Path) -> None:
 
 
 def test_missing_env_file_is_reported() -> None:
-    told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "worker", "list"])
-    assert (told.exit_code, told.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
-    assert "/nowhere/turno.env" in told.stderr
+    reply = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "worker", "list"])
+    assert (reply.exit_code, reply.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
+    assert "/nowhere/turno.env" in reply.stderr
 
 
 @pytest.fixture
@@ -132,6 +132,6 @@ def test_application_has_separate_commands(project: Path) -> None:
 
 def test_unloadable_commands_are_reported(project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.turno]\ncommands = "nowhere:COMMANDS"\n')
-    told = CliRunner().invoke(main, ["stock"])
-    assert told.exit_code == 1
-    assert "commands=nowhere:COMMANDS: ModuleNotFoundError" in told.stderr
+    reply = CliRunner().invoke(main, ["stock"])
+    assert reply.exit_code == 1
+    assert "commands=nowhere:COMMANDS: ModuleNotFoundError" in reply.stderr

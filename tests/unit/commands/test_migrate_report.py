@@ -55,7 +55,7 @@ def test_versions_are_written_as_in_file_names() -> None:
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:
-    told = CliRunner().invoke(main, ["db", *wrong], prog_name="turno")
-    assert told.exit_code == 2
-    assert told.stderr.startswith(f"Usage: turno db {wrong[0]}")
-    assert said in told.stderr
+    reply = CliRunner().invoke(main, ["db", *wrong], prog_name="turno")
+    assert reply.exit_code == 2
+    assert reply.stderr.startswith(f"Usage: turno db {wrong[0]}")
+    assert said in reply.stderr

@@ -43,18 +43,18 @@ def script(name: str) -> str:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_the_command_of_its_table(name: str, tmp_path: Path) -> None:
-    told = run(tmp_path, script(name), "--help")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.startswith(f"Usage: turno {SCRIPTS[name]} [OPTIONS]")
+    reply = run(tmp_path, script(name), "--help")
+    assert (reply.returncode, reply.stderr) == (0, "")
+    assert reply.stdout.startswith(f"Usage: turno {SCRIPTS[name]} [OPTIONS]")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_without_settings_names_the_missing_ones(name: str, tmp_path: Path) -> None:
-    told = run(tmp_path, script(name))
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr.startswith("cannot start, please correct:\n")
-    assert re.search("(_URL|HANDLERS) is not set: ", told.stderr)
-    assert "Traceback" not in told.stderr
+    reply = run(tmp_path, script(name))
+    assert (reply.returncode, reply.stdout) == (1, "")
+    assert reply.stderr.startswith("cannot start, please correct:\n")
+    assert re.search("(_URL|HANDLERS) is not set: ", reply.stderr)
+    assert "Traceback" not in reply.stderr
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_script_without_settings_names_the_missing_ones(name: str, tmp_path: Pat
     ],
 )
 def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    told = run(tmp_path, script("background_worker"), *arguments)
-    assert told.returncode == 2
-    assert told.stderr.startswith("Usage: background_worker.py [OPTIONS] JOB_ID")
-    assert said in told.stderr
+    reply = run(tmp_path, script("background_worker"), *arguments)
+    assert reply.returncode == 2
+    assert reply.stderr.startswith("Usage: background_worker.py [OPTIONS] JOB_ID")
+    assert said in reply.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], said: 
     ],
 )
 def test_a_wrong_option_of_work_is_named(option: tuple[str, str], said: str) -> None:
-    told = CliRunner().invoke(main, ["work", *option])
-    assert told.exit_code == 2
-    assert said in told.stderr
+    reply = CliRunner().invoke(main, ["work", *option])
+    assert reply.exit_code == 2
+    assert said in reply.stderr
 
 
 BROKEN = """
@@ -103,11 +103,11 @@ STARTS = {
 @pytest.mark.parametrize("command", STARTS.values(), ids=STARTS)
 def test_unloadable_handlers_are_refused_at_the_start(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "broken_shop.py").write_text(BROKEN)
-    told = run(tmp_path, *command, **NOWHERE, TURNO_HANDLERS="broken_shop:LISTED")
-    assert told.returncode == 1
-    assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in told.stderr
-    assert "the type faulty cannot be loaded from json:Nothing: AttributeError" in told.stderr
-    assert "Traceback" not in told.stderr
+    reply = run(tmp_path, *command, **NOWHERE, TURNO_HANDLERS="broken_shop:LISTED")
+    assert reply.returncode == 1
+    assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in reply.stderr
+    assert "the type faulty cannot be loaded from json:Nothing: AttributeError" in reply.stderr
+    assert "Traceback" not in reply.stderr
 
 
 def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
     ("options", "said"), [(["--once", "--from-broker"], "exclude each other"), ([JOB], "JOB_ID needs --once")]
 )
 def test_contradictory_options_of_work_are_refused(options: list[str], said: str) -> None:
-    told = CliRunner().invoke(main, ["work", *options])
-    assert (told.exit_code, said in told.stderr) == (2, True)
+    reply = CliRunner().invoke(main, ["work", *options])
+    assert (reply.exit_code, said in reply.stderr) == (2, True)

@@ -54,7 +54,7 @@ def test_a_mark_is_never_guessed(texts: list[str], code: str) -> None:
     with pytest.raises(FileRefused) as refused:
         decimal_mark(enumerate(texts, 2))
     assert refused.value.code == code
-    assert "{" not in refused.value.told("es") + refused.value.told("en")
+    assert "{" not in refused.value.message("es") + refused.value.message("en")
 
 
 @pytest.mark.parametrize(

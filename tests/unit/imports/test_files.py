@@ -28,7 +28,7 @@ def read(data: bytes, table: TableName = "customers", **options: Any) -> tuple[T
 def refusal(data: bytes, table: TableName = "customers") -> str:
     with pytest.raises(FileRefused) as refused:
         read(data, table)
-    assert "{" not in refused.value.told("es") + refused.value.told("en")
+    assert "{" not in refused.value.message("es") + refused.value.message("en")
     return refused.value.code
 
 

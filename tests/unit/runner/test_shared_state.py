@@ -21,14 +21,14 @@ def shared() -> Iterator[SharedState]:
     signal.signal(signal.SIGTERM, before)
 
 
-def asked(shared: SharedState) -> tuple[bool, bool]:
+def requests_made(shared: SharedState) -> tuple[bool, bool]:
     signal.raise_signal(signal.SIGTERM)
     return shared.requested, shared.overdue
 
 
 def test_the_time_limit_of_an_attempt_is_its_own(shared: SharedState) -> None:
     shared.name(SharedState.TIME_LIMIT, 1, 0)
-    assert asked(shared) == (True, True)
+    assert requests_made(shared) == (True, True)
 
 
 @pytest.mark.parametrize("another", ["job", "batch"])
@@ -37,26 +37,26 @@ def test_time_limit_of_ended_attempt_spares_the_next(shared: SharedState, anothe
     if another == "batch":
         shared.next_batch()
     shared.works(0 if another == "batch" else 1)
-    assert asked(shared) == (False, False)
+    assert requests_made(shared) == (False, False)
 
 
 def test_stop_of_a_job_does_not_affect_the_next(shared: SharedState) -> None:
     shared.name(SharedState.TIME_LIMIT, 1, 0)
-    asked(shared)
+    requests_made(shared)
     shared.works(1)
     assert (shared.requested, shared.overdue) == (False, False)
 
 
 def test_a_worker_that_stops_stops_the_next_too(shared: SharedState) -> None:
     shared.name(SharedState.GRACEFUL, 1, 0)
-    asked(shared)
+    requests_made(shared)
     shared.works(1)
     assert (shared.requested, shared.overdue) == (True, False)
     assert not shared.begins(2)
 
 
 def test_a_signal_from_anyone_else_means_the_present_attempt(shared: SharedState) -> None:
-    assert asked(shared) == (True, False)
+    assert requests_made(shared) == (True, False)
     shared.works(1)
     assert (shared.requested, shared.overdue) == (False, False)
 

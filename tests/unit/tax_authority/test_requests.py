@@ -145,10 +145,10 @@ def test_the_look_ups_of_vouchers() -> None:
 
 
 def test_the_look_up_of_a_taxpayer() -> None:
-    asked, action = sent("padron.wsdl", lambda soap: Padron(soap, int(CUIT)).taxpayer(TICKET, "20111111112"))
+    requested, action = sent("padron.wsdl", lambda soap: Padron(soap, int(CUIT)).taxpayer(TICKET, "20111111112"))
     assert action == ""
-    assert etree.QName(asked).namespace == "http://a5.soap.ws.server.puc.sr/"
-    assert [(one.tag, one.text) for one in asked] == [
+    assert etree.QName(requested).namespace == "http://a5.soap.ws.server.puc.sr/"
+    assert [(one.tag, one.text) for one in requested] == [
         ("token", "a token"), ("sign", "a sign"), ("cuitRepresentada", CUIT), ("idPersona", "20111111112"),
     ]  # fmt: skip
 

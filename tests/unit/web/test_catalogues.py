@@ -198,9 +198,9 @@ def test_foreign_text_is_shown_unchanged() -> None:
 def test_text_without_translation_is_shown_by_reference(name: str) -> None:
     bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
     for localizer, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
-        told = of_error(bug, localizer, operator=False, key="7")
-        assert told.startswith(words)
-        assert "7f3a9c01" in told
+        reply = of_error(bug, localizer, operator=False, key="7")
+        assert reply.startswith(words)
+        assert "7f3a9c01" in reply
         assert of_error(bug, localizer, operator=True) == f"{name}: secret {{n}} (7f3a9c01)"
     del bug["reference"]
     assert "secret" not in of_error(bug, EN, operator=False)

@@ -21,13 +21,13 @@ def test_the_last_threads_go_one_to_a_tenant() -> None:
 
 
 def test_returned_thread_is_announced_and_free_for_others() -> None:
-    told: list[None] = []
-    places = ThreadShares(4, freed=lambda: told.append(None))
+    reply: list[None] = []
+    places = ThreadShares(4, freed=lambda: reply.append(None))
     assert taken(places, 1) == 2
     assert taken(places, 2) == 1
     assert not places.free(2)
     places.give_back(1, 0.001)
-    assert told == [None]
+    assert reply == [None]
     assert not places.free(2)
     places.give_back(1, 0.001)
     places.give_back(2, 0.001)

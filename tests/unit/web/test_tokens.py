@@ -194,10 +194,10 @@ def test_other_schemes_are_refused(scheme: str) -> None:
 
 def test_expiry_is_reported_alone() -> None:
     assert "expired" in refusal(HMAC_CHECK, f"Bearer {hs(exp=NOW - 60)}").detail
-    told = {
+    reply = {
         refusal(HMAC_CHECK, f"Bearer {FORGED[name]()}").detail for name in ("wrong aud", "wrong iss", "another key")
     }
-    assert len(told) == 1
+    assert len(reply) == 1
 
 
 @pytest.mark.parametrize(

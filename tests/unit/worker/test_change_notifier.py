@@ -24,12 +24,12 @@ class SlowLink(Engine):
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.told = 0
+        self.reply = 0
 
     def announce_changes(self, payloads: Sequence[str]) -> None:
         del payloads
         self.now += 3.0
-        self.told += 1
+        self.reply += 1
 
 
 def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,4 +43,4 @@ def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.Monk
         telling.changed((claim,))
         telling.flush()
         link.now += LONGEST_REST
-    assert link.told == 2
+    assert link.reply == 2

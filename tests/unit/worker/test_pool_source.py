@@ -29,7 +29,7 @@ class FakeEngine(Engine):
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.without: set[str] = set()
 
     def notified(self, *_: object) -> bool:
@@ -37,7 +37,7 @@ class FakeEngine(Engine):
 
     def claim(self, slots: int, sizes: Callable[[str], int], without: Collection[str]) -> list[Batch]:
         self.without = set(without)
-        self.asked.append(slots)
+        self.requested.append(slots)
         found: list[Batch] = []
         while self.waiting and len(found) < slots:
             kind = self.waiting[0]
@@ -75,14 +75,14 @@ def test_source_claims_one_after_silence_then_all_free(source: PoolSource, engin
     engine.waiting = ["faulty"] * 3
     assert [take(source), take(source), take(source)] == [[1], [1, 1], []]
     assert take(source) == []
-    assert engine.asked == [1, 3, 3]
+    assert engine.requested == [1, 3, 3]
 
 
 def test_empty_source_waits_for_a_hint_or_its_time(source: PoolSource, engine: FakeEngine) -> None:
     assert take(source) == []
     engine.waiting = ["faulty"]
     assert take(source) == []
-    assert engine.asked == [1]
+    assert engine.requested == [1]
     assert 0 < source.poll_in() < 2
 
 
@@ -108,7 +108,7 @@ def test_empty_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: F
 def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: FakeEngine) -> None:
     for _ in range(2):
         assert source.take(WORKER, 1, {"suc0001"}) == []
-    assert engine.asked == [1]
+    assert engine.requested == [1]
     source.read_hints()
     engine.waiting = ["faulty"]
     assert len(source.take(WORKER, 1, {"suc0001"})) == 1

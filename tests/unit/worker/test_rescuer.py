@@ -30,7 +30,7 @@ class Database:
         self.now = 0.0
         self.refused: dict[Claim, psycopg.Error] = {}
         self.away: psycopg.Error | None = None
-        self.asked: list[Claim] = []
+        self.requested: list[Claim] = []
         self.rescued: dict[Claim, dict[str, Any]] = {}
         self.given_back: dict[Claim, float] = {}
         self.claims: dict[Any, Claim] = {}
@@ -75,7 +75,7 @@ class Link(Engine):
         if database.away is not None:
             raise database.away
         claim = database.claims[token]
-        database.asked.append(claim)
+        database.requested.append(claim)
         database.now += database.takes
         if claim in database.refused:
             raise database.refused[claim]
@@ -150,14 +150,14 @@ def test_always_refused_job_delays_its_tenant_for_a_moment(database: Database, r
     for _ in range(8):
         rescuing.flush()
         database.now = rescuing.due
-    database.asked.clear()
+    database.requested.clear()
     killed(rescuing, good)
     rescuing.flush()
     # The claim without a refusal goes first; the refused claim follows in the same moment, as it is due.
-    assert database.asked == [good, bad]
+    assert database.requested == [good, bad]
     killed(rescuing, more := database.claim(1))
     rescuing.flush()
-    assert database.asked[2:] == [more]
+    assert database.requested[2:] == [more]
 
 
 def test_locked_tables_are_tried_once_for_all_jobs(database: Database, rescuing: Rescuer) -> None:
@@ -165,7 +165,7 @@ def test_locked_tables_are_tried_once_for_all_jobs(database: Database, rescuing:
     database.refused = dict.fromkeys(claims, LOCKED)
     killed(rescuing, *claims)
     rescuing.flush()
-    assert len(database.asked) == 1
+    assert len(database.requested) == 1
 
 
 def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Rescuer) -> None:
@@ -220,7 +220,7 @@ def test_many_slow_rescues_leave_time_for_heartbeats(database: Database, rescuin
     database.takes = 0.3
     killed(rescuing, *(database.claim(number) for number in range(9)))
     rescuing.flush()
-    assert len(database.asked) == 2
+    assert len(database.requested) == 2
     assert rescuing.due <= database.now
     rescuing.flush_all()
     assert not rescuing
@@ -305,7 +305,7 @@ def test_claim_without_reply_is_given_back_by_ticket(database: Database, rescuin
     assert (database.given_back, database.rescued) == ({unheard: 0}, {})
 
 
-def told(database: Database) -> dict[Claim, tuple[bool | None, str]]:
+def reply(database: Database) -> dict[Claim, tuple[bool | None, str]]:
     return {claim: (options["counted"], options["cause"]) for claim, options in database.rescued.items()}
 
 
@@ -314,21 +314,21 @@ def test_batch_rescue_blames_running_job_and_returns_others(database: Database, 
     assert rescuing.child_ended(Unfinished(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
     rescuing.flush()
     killed_by = crash_reasons.of_end(-9)
-    assert list(told(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
+    assert list(reply(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
 
 
 def test_unknown_cause_blames_no_job(database: Database, rescuing: Rescuer) -> None:
     claims = database.claim(1), database.claim(1)
     assert rescuing.child_ended(Unfinished(PID, claims, (), None), -9, None) == ()
     rescuing.flush()
-    assert told(database) == dict.fromkeys(claims, (None, crash_reasons.ANOTHERS))
+    assert reply(database) == dict.fromkeys(claims, (None, crash_reasons.ANOTHERS))
 
 
 def test_start_failure_of_one_job_keeps_the_whole_batch(database: Database, rescuing: Rescuer) -> None:
     begun, rest = database.claim(1), database.claim(1)
     assert rescuing.child_ended(Unfinished(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
     rescuing.flush()
-    assert {claim: counted for claim, (counted, _) in told(database).items()} == {begun: False, rest: False}
+    assert {claim: counted for claim, (counted, _) in reply(database).items()} == {begun: False, rest: False}
 
 
 def test_troubled_tenant_with_many_jobs_is_left_for_a_moment(database: Database, rescuing: Rescuer) -> None:

@@ -105,10 +105,10 @@ def test_cancelled_job_of_batch_lets_neighbours_complete(example: ExampleInstall
 def test_claimed_job_is_stopped_and_neighbours_run_once(example: ExampleInstallation) -> None:
     """Ending it at once would refuse the commit that it shares with its neighbours."""
     jobs = put(example, "ok", "hook", "ok")
-    HOOKS["G1"] = lambda job: asked.append(example.cancel(job.job_id))
-    asked: list[str] = []
+    HOOKS["G1"] = lambda job: requested.append(example.cancel(job.job_id))
+    requested: list[str] = []
     execute_batch_here(example, claim(example))
-    assert asked == ["requested"]
+    assert requested == ["requested"]
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 3
     assert set(RUNS.values()) == {1}
 

@@ -83,8 +83,8 @@ def test_lost_claim_writes_nothing_and_neighbours_complete(
     claims = claim(example)
     statuses = execute_batch_here(example, claims)
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
-    told = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
-    assert {one.job_id: status for one, status in statuses.items()} == told
+    reply = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
+    assert {one.job_id: status for one, status in statuses.items()} == reply
     assert [example.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
     assert (example.job(jobs[loser])["status"], example.job(jobs[loser])["crashes"]) == (state, 0)
     assert written(example) == {f"G{n}" for n in range(3) if n != loser}

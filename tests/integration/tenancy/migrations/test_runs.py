@@ -90,10 +90,10 @@ def test_living_canary_is_followed_by_the_rest(place: Place) -> None:
 
 def test_parallel_run_reports_each_tenant(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
-    told: list[tuple[str, int, int]] = []
-    place.migrate(jobs=3, progress=lambda outcome, ended, total: told.append((outcome.slug, ended, total)))
-    assert {slug for slug, _, _ in told} == set(SLUGS)
-    assert [(ended, total) for _, ended, total in told] == [(1, 3), (2, 3), (3, 3)]
+    reply: list[tuple[str, int, int]] = []
+    place.migrate(jobs=3, progress=lambda outcome, ended, total: reply.append((outcome.slug, ended, total)))
+    assert {slug for slug, _, _ in reply} == set(SLUGS)
+    assert [(ended, total) for _, ended, total in reply] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_interrupt_drops_unbegun_tenants(place: Place) -> None:
@@ -183,8 +183,8 @@ def test_a_broken_connection_costs_one_schema(database: str) -> None:
         return "done"
 
     connect = partial(psycopg.connect, database, autocommit=True)
-    told = fan_out(connect, [1, 0, 2, 3], work, jobs=1, progress=lambda *_: None)
-    assert told == ["done", "broken", "done", "done"]
+    reply = fan_out(connect, [1, 0, 2, 3], work, jobs=1, progress=lambda *_: None)
+    assert reply == ["done", "broken", "done", "done"]
 
 
 def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:

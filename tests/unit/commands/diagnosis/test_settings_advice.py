@@ -47,16 +47,16 @@ def test_required_settings_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reply"),
     [
         ({"TURNO_HANDLERS": "no_such_shop:JOBS"}, "TURNO_HANDLERS=no_such_shop:JOBS"),
         ({"TURNO_MASTER_KEY": "short"}, "TURNO_MASTER_KEY"),
         ({"QUEUE_BACKEND": "rabbitmq"}, "RABBITMQ_URL"),
     ],
 )
-def test_path_in_a_setting_is_checked(changed: dict[str, str], told: str) -> None:
+def test_path_in_a_setting_is_checked(changed: dict[str, str], reply: str) -> None:
     (problem,) = problems(**changed)
-    assert told in problem
+    assert reply in problem
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Taken(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def asked(
+def requested(
     example: ExampleInstallation,
     url: str,
     *,
@@ -61,7 +61,7 @@ def asked(
 
 
 def ended(example: ExampleInstallation, url: str, *, tenant: Tenant | None = None, language: str | None = None) -> UUID:
-    job_id: UUID = asked(example, url, tenant=tenant, language=language)["job_id"]
+    job_id: UUID = requested(example, url, tenant=tenant, language=language)["job_id"]
     example.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
     counted(example)
     return job_id
