@@ -141,4 +141,4 @@ def test_ended_and_announced_jobs_are_forgotten(site: Site, jobs: list[str]) -> 
             turno._takeJob({ job_id: `${n}`, revision: 1, label: 'done', status: 'completed' });
           }
         }""")
-        assert page.evaluate("[turno._told.size, turno._jobs.size]") == [500, 500]
+        assert page.evaluate("[turno._reported.size, turno._jobs.size]") == [500, 500]

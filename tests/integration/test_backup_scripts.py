@@ -140,7 +140,7 @@ def test_control_rows_of_a_tenant_are_derived(example: ExampleInstallation, clus
     ("script", "asks"),
     [
         ("backup.sh", "which folder?"),
-        ("restore.sh", "which folder?"),
+        ("restore.sh", "name the folder of a backup"),
         ("restored.sh", "which database?"),
         ("restore-tenant.sh", "which folder?"),
         ("move-tenant.sh", "from which database?"),
