@@ -125,3 +125,7 @@ def test_operators_see_and_change_all_schedules(service: Service, ana: Visitor) 
     assert "<textarea" not in reader.get("/schedules/nightly?branch=north").text
     assert send(reader, "/schedules/nightly/pause").status_code == 403
     assert ana.get("/admin/schedules").status_code == 403
+    of_no_company = Visitor(service.app)
+    of_no_company.sign_in("eva", roles=["operator"], companies=[])
+    nothing = of_no_company.get("/admin/schedules")
+    assert (nothing.status_code, "nightly" in nothing.text) == (200, False)

@@ -17,6 +17,7 @@ def all_schedules(
     limit: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return schedules by tenant and name, behind `after`; `companies`, by slug, selects tenants."""
+    named = None if companies is None else list(companies)
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             """
@@ -27,7 +28,7 @@ def all_schedules(
               AND (%s::text[] IS NULL OR s.company_id IN (SELECT c.id FROM turno.companies c WHERE c.slug = ANY (%s)))
             ORDER BY s.slug COLLATE "C", s.name COLLATE "C" LIMIT %s
             """,
-            (*after, companies and list(companies), companies and list(companies), limit),
+            (*after, named, named, limit),
         ).fetchall()
 
 
