@@ -175,7 +175,7 @@ def test_tenants_are_added_listed_and_removed(installed: Installation) -> None:
     added = installed.succeed("tenant", "add", "new-1", "--company", "other", "--name", "Another company")
     assert added.startswith("tenant new-1 of other")
     slugs = [row["slug"] for row in json.loads(installed.succeed("tenant", "list", "--json"))]
-    assert slugs == ["suc0001", "suc0002", "new-1"]
+    assert slugs == ["new-1", "suc0001", "suc0002"]
     kept = installed.run("tenant", "remove", "new-1", answer="n\n")
     assert kept.returncode == 1
     assert "new-1" in installed.succeed("tenant", "list")

@@ -32,7 +32,7 @@ ANSWERS_UNREAD = 50  # of 200 KB each: more than the kernel keeps for a reader
 
 
 class Slow:
-    """A client that sends its beginning at once, and then a byte at each call."""
+    """A client that sends its beginning at once, and then a byte at each call; without `reads`, a line break."""
 
     def __init__(self, web: DemoWeb, beginning: bytes, *, reads: bool = True) -> None:
         self.socket = socket.socket()
@@ -48,7 +48,8 @@ class Slow:
     def go_on(self) -> None:
         try:
             if not self.ended:
-                self.socket.send(b"x")
+                # A reader of nothing sends no further request: an invalid request would end its connection.
+                self.socket.send(b"x" if self.reads else b"\n")
             if self.reads:
                 self.read()
         except BlockingIOError:
