@@ -70,7 +70,7 @@ def test_imports_keep_every_contract() -> None:
         ("capabilities/files/api.py", "import turno.capabilities.schedules.stored", "imports no other capability"),
         ("runner/executor.py", "import turno.store.engine.engine", "without the engine's login"),
         ("store/api/jobs.py", "import flask", "Flask serves the web"),
-        ("jobs/payload.py", "import psycopg", "no I/O"),
+        ("jobs/new_job.py", "import psycopg", "no I/O"),
         ("unknown.py", "import json", "Layers of the library"),
     ],
 )

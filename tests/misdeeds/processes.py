@@ -44,7 +44,7 @@ def fork_twice_and_return(job: JobContext, payload: FaultyPayload) -> dict[str, 
             if copy:
                 DEEDS[payload.text](job, payload)
             return {"copy": copy}
-    while not processes.none() and any(not _ended(pid) for pid in processes.children()):
+    while not processes.has_no_child() and any(not _ended(pid) for pid in processes.children()):
         time.sleep(0.01)
     write(job)
     return {"copy": None}

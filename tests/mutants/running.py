@@ -101,7 +101,7 @@ MUTANTS = (
         "a daemonised process is not ended after its job",
         NOTHING_LEFT,
         "turno/runner/processes.py",
-        "    if none():\n        return\n",
+        "    if has_no_child():\n        return\n",
         "    return\n",
         ("tests/faults/test_handlers_that_misbehave.py::test_daemon_leaves_nothing_after_any_end_of_its_job[ok-pool]",),
     ),

@@ -81,8 +81,8 @@ def children() -> set[int]:
     return found
 
 
-def none() -> bool:
-    """Say whether this process has no child at all; costs one system call."""
+def has_no_child() -> bool:
+    """Return whether this process has no child at all; costs one system call."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -96,7 +96,7 @@ def end_leftovers(*, spare: Collection[int] = ()) -> None:
     This process must adopt orphans (`adopt_orphans`): the children of a killed child then become its own
     children, until none is left.
     """
-    if none():
+    if has_no_child():
         return
     give_up = monotonic() + GONE_WITHIN
     while leftovers := {pid for pid in children() if pid not in spare and not _launched(pid)}:
