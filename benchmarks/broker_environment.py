@@ -21,8 +21,8 @@ from turno.jobs.new_job import NewJob
 from turno.maintenance.tasks import Maintenance, Terms
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 from turno.wiring.shared import engine_of, queue_named
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 
 from benchmarks.peer import PeerMissing, install, version
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.broker_environment import BrokerEnvironment

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from cli.servers.embedded_postgres import Cluster
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.environment import VISIBLE
 from turno.jobs.new_job import NewJob
-from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api, service_session

@@ -19,9 +19,9 @@ from benchmarks.peer import PeerMissing, version
 from benchmarks.report import Report
 from benchmarks.throughput import Pool
 from turno.jobs.handler import Registry
-from turno.servers.wait import wait_until
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

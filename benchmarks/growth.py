@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -17,7 +17,7 @@ from benchmarks.web_process import BARE, TURNO, serving
 from tenants.northwind.load import load_orders
 from turno.commands.token import development_token
 from turno.queues.exec.slots import SlotFolder
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -14,8 +14,8 @@ from benchmarks.latency_probe import PROBE, Bell, Ring
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef, Priority
 from turno.jobs.new_job import NewJob
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import call_as_api, service_session
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:

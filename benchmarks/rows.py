@@ -9,7 +9,7 @@ from benchmarks.noop_handlers import Tally, TallyAlone
 from benchmarks.report import Report
 from benchmarks.resident import resident
 from turno.jobs.new_job import NewJob
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.wiring.shared import maintenance
 
 if TYPE_CHECKING:

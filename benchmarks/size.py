@@ -23,7 +23,7 @@ LIBRARY = ROOT / "turno"
 ENGINE = ("jobs", "store", "worker", "runner", "queues", "maintenance")
 TENANCY = ("tenancy",)
 WEB_AND_COMMANDS = ("web", "commands", "http_server", "dispatch")
-TEST_KIT = ("testing", "servers", "client")
+TEST_KIT = ("testing", "client")
 WANTED = {"engine": 7_000, "tenancy": 3_000, "web and commands": 3_000, "library": 30_000, "concepts": 25}
 
 

@@ -17,8 +17,8 @@ from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import call_as_api, service_session
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from benchmarks.other_queues import (
 )
 from benchmarks.peer import PeerMissing, version
 from benchmarks.report import Report
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from datetime import datetime

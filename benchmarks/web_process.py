@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.environment import ROOT
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from cli.servers.free_port import free_port
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.free_port import free_port
 from nemesis.hearing import PLACE, REGISTRY
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.environment import VISIBLE
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.free_port import free_port
 from turno.settings import Settings
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine

@@ -13,8 +13,8 @@ import psycopg
 
 from nemesis.environment import MARK
 from turno.maintenance.tasks import MaintenanceFailed
-from turno.servers.wait import wait_until
 from turno.testing import processes
+from turno.testing.wait import wait_until
 from turno.wiring.shared import ROOT, exec_queue, maintenance
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from nemesis.network import Network
 from nemesis.processes import Processes
 from nemesis.schedule import BROKER, LINK, NETWORK
 from nemesis.tellers import Teller, pause_schedules, put_schedules, settle
-from turno.servers.wait import wait_until
 from turno.testing.checker import Checker, ClientLog
 from turno.testing.leak_detector import LeakDetector
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

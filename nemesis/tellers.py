@@ -15,8 +15,8 @@ import psycopg
 from nemesis.hearing import InOrder, Once, Sole, Tick, Told
 from nemesis.work import Work
 from turno.capabilities.schedules.recurring_job import RecurringJob
-from turno.servers.wait import wait_until
 from turno.testing.checker import Submission
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from nemesis.environment import Environment

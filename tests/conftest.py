@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = [
     "turno.testing.plugin",
+    "tests.quick_servers",
     "tests.servers",
     "tests.no_skips",
     "tests.scheduling",

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from cli.servers.embedded_postgres import Cluster
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import NewJob
-from turno.servers.embedded_postgres import Cluster
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing import build
 from turno.testing import installation as kit

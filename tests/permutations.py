@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from turno.errors import ClaimLost
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 Session = psycopg.Connection[Any]
 Step = Callable[[Session], object]

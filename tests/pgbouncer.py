@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from turno.servers.free_port import free_port
-from turno.servers.unprivileged import identity_for
-from turno.servers.wait import wait_until
+from cli.servers.free_port import free_port
+from cli.servers.unprivileged import identity_for
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

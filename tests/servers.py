@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.servers.embedded_postgres import Cluster
 from cli.servers.private_rabbitmq import Node
 from cli.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SPIN, SYSTEMD_ANALYZE
-from turno.servers.embedded_postgres import Cluster
-from turno.testing.servers import fresh_database, quick_server
+from tests.quick_servers import quick_server
+from turno.testing.servers import fresh_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

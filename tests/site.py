@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from turno.commands.token import development_token
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

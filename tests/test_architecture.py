@@ -125,7 +125,7 @@ PUBLIC_NAMES = (
     "turno.client",
     "turno.orm",
 )
-PUBLIC_ROOMS = ("turno.commands", "turno.servers")
+PUBLIC_ROOMS = ("turno.commands", "turno.testing")
 
 
 def public(target: str) -> bool:

@@ -21,8 +21,8 @@ from benchmarks.siege.on_workers import ON_WORKERS
 from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
 from benchmarks.siege.place import CHILDREN, open_place
 from benchmarks.siege.victim import Orders
-from turno.servers.wait import wait_until
 from turno.testing.checker import Checker, Submission
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

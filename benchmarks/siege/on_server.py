@@ -11,9 +11,9 @@ import psycopg
 from benchmarks.siege.attack import Attack, Ending, first_line, of_job, refused
 from benchmarks.siege.place import in_its_attempt
 from tests.misbehaving_handlers import Faulty, FaultyOnce
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

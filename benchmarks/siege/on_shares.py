@@ -12,7 +12,7 @@ from benchmarks.http_client import ask
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job
 from benchmarks.siege.on_web import ACCEPTED, OK, PATH, SOON
 from benchmarks.siege.place import CHILDREN, ENDED, LONGEST_ANSWER, in_its_attempt
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,11 +27,11 @@ from turno.commands.token import development_token
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.jobs.job import JobRef
 from turno.jobs.new_job import NewJob, as_json
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.testing.checker import ClientLog, Submission
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:

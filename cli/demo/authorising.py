@@ -13,7 +13,7 @@ from tax_authority.authorising.access import keep_access
 from tax_authority.authorising.settings import URLS
 from tax_authority.stub.certificates import make_certificate
 from tenants.company import CUITS
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from cli.demo.client import Client

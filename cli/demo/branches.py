@@ -10,7 +10,7 @@ from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tenants.company import BRANCHES, COMPANY, NAME
 from tenants.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
 from turno.administration import Administration, MigrationFailed
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 # Orders that remain to invoice after the demo, numbered beyond the real orders.
 FRESH = 100_000

@@ -19,14 +19,14 @@ from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.folder_lock import FolderInUseError, FolderLock
+from cli.servers.free_port import free_port
 from cli.servers.marked_processes import end_marked
 from tax_authority.stub.server import serving
 from tenants.company import BRANCHES, COMPANY, USERS
 from tenants.northwind.load import BRANCH_SHARES
 from turno.administration import Administration, variables
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.folder_lock import FolderInUseError, FolderLock
-from turno.servers.free_port import free_port
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder

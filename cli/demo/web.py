@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.demo.errors import DemoFailed
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

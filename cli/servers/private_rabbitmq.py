@@ -10,10 +10,10 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from cli.servers.free_port import free_port
 from cli.servers.system_packages import RABBITMQ
-from turno.servers.free_port import free_port
-from turno.servers.unprivileged import Identity
-from turno.servers.wait import wait_until
+from cli.servers.unprivileged import Identity
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from tests.failures import end_jobs, fail_items
 from tests.unit.test_runbook import rows
 from turno.capabilities.schedules import template_rows as templates
 from turno.capabilities.schedules.recurring_job import RecurringJob
-from turno.servers.wait import wait_until
 from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from tests.misbehaving_handlers import Faulty
 from turno.capabilities.webhooks.submission import PUT
 from turno.commands.main import main
 from turno.dispatch.dispatcher import enqueue_with, submission
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     import pytest

@@ -11,8 +11,8 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
 from turno.store.changes import read_payload
+from turno.testing.wait import wait_until
 
 
 class Heard:

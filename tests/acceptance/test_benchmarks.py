@@ -18,7 +18,7 @@ from benchmarks.__main__ import NAMES
 from benchmarks.benchmark import Benchmark, Options
 from benchmarks.report import Report
 from benchmarks.siege.course import ATTACKS, Plan, besiege
-from turno.servers.embedded_postgres import Cluster
+from cli.servers.embedded_postgres import Cluster
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 

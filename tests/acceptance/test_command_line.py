@@ -18,14 +18,14 @@ from cli.demo.client import Client
 from cli.demo.errors import DemoFailed
 from cli.demo.folder import without_password
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.acceptance.turno_process import bare_environment, turno
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.servers.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "the command line's tests' own key, long enough"

@@ -15,7 +15,7 @@ from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.acceptance.turno_process import as_checkout, bare_environment, turno
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

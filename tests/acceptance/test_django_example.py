@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

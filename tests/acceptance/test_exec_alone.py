@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.servers.free_port import free_port
 from tests.misbehaving_handlers import Faulty
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.store.operator.troubles import troubles
+from turno.testing.wait import wait_until
 from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:

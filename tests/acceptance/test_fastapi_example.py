@@ -21,17 +21,17 @@ import sqlalchemy
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from cli.servers.free_port import free_port
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.testing.servers import fresh_database
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from turno.servers.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 pytestmark = pytest.mark.deep
 

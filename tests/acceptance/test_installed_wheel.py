@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.servers.free_port import free_port
 from tests.installation import ROOT
 from tests.wheel import run
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

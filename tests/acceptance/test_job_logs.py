@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from uuid import UUID

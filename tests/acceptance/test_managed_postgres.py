@@ -18,9 +18,9 @@ from psycopg.conninfo import make_conninfo
 from tests.acceptance.turno_process import bare_environment, turno
 from turno.capabilities.adoption.uninstall import obstacles
 from turno.commands.main import main
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.logins import Logins
 from turno.testing.servers import fresh_database
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

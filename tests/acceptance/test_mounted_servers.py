@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from cli.servers.free_port import free_port
 from tests.acceptance.turno_process import bare_environment
 from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED
 from tests.stream_client import StreamClient
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cli.servers.system_packages import PHP
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from tests.misbehaving_handlers import Faulty, FaultyHealthy, FaultyHurried
 from turno.jobs.job import JobRef
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.queues.interface import QueueInterface
-from turno.servers.wait import wait_until
 from turno.tenancy.provisioning.provision import raise_connections
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty, FaultyHurried
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.worker import crash_reasons
 
 JOBS = 4

@@ -13,7 +13,7 @@ import pytest
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.commands.work import STUCK_AFTER
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 WATCHDOG = 0.4  # seconds
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 def test_a_spawned_worker_invoices_a_batch(example: ExampleInstallation) -> None:

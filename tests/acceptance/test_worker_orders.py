@@ -10,9 +10,9 @@ import pytest
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Faulty
 from turno.jobs.job import JobRef
-from turno.servers.wait import wait_until
 from turno.store.operator.run_time_settings import ask_worker, set_type
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 if TYPE_CHECKING:

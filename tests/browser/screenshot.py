@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from cli.servers.embedded_postgres import Cluster
 from tests.installation import NORTHWIND, ROOT, build_example
 from tests.servers import a_browser
 from tests.site import site_of
-from turno.servers.embedded_postgres import Cluster
 from turno.testing.servers import fresh_database
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.site import Site
-from turno.servers.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

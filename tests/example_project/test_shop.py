@@ -9,12 +9,12 @@ import pytest
 from shop_handlers import ImportCustomers, Remind
 
 from turno.errors import InvalidPayload
-from turno.servers.wait import wait_until
 from turno.testing.checker import Checker
 from turno.testing.clock import FrozenClock
 from turno.testing.installation import Installation
 from turno.testing.leak_detector import LeakDetector
 from turno.testing.processes import children, kill, resume, stop
+from turno.testing.wait import wait_until
 
 FIVE = {"names": ["Ana", "Bea", "Ciro", "Dora", "Eva"]}
 EFFECTS = {

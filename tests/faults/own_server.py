@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psycopg
 
+from cli.servers.embedded_postgres import Cluster
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_example
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from cli.demo.web import DemoWeb
 from tests.installation import ExampleInstallation
 from tests.repeating import Repeating
 from turno.commands.token import development_token
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 class Posting(Repeating):

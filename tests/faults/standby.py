@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psycopg
 
+from cli.servers.embedded_postgres import Cluster
 from tests.installation import ExampleInstallation
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import psycopg
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.dispatch.dispatcher import ENQUEUE, submission
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import call_as_api, service_session
+from turno.testing.wait import wait_until
 
 
 @dataclass

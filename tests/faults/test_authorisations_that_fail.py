@@ -23,9 +23,9 @@ from tax_authority.stub.faults import FAULTS
 from tests.fiscal_branch import FIRST_ORDER, FiscalBranch, fiscal_branch
 from tests.installation import ExampleInstallation
 from turno import crash_points
-from turno.servers.wait import wait_until
 from turno.testing.build import FOREVER
 from turno.testing.in_process_worker import InProcessWorker
+from turno.testing.wait import wait_until
 
 log = logging.getLogger(__name__)
 

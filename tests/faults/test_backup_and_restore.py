@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 from psycopg import sql
 
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.postgres_binaries import find_binaries
 from tests.authority import tax_authority
 from tests.capabilities.adoption.host_application import Host
 from tests.faults.own_server import own_example, reconnect
@@ -23,15 +25,13 @@ from tests.hurried_sync import URL_VARIABLE, HurriedSync
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.postgres_binaries import find_binaries
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.checker import Checker
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from tests.faults.own_server import own_example
 from tests.faults.tcp_proxy import bad_link, stall
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.connections import AnswerOverdue, TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture(scope="module")

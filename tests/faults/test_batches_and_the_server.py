@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cli.servers.embedded_postgres import Cluster
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.faults.own_server import own_example, reconnect
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import RUNS, FaultyBatched
 from turno import crash_points
-from turno.servers.embedded_postgres import Cluster
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import FaultyBatched, FaultyBatchedHurried, FaultySmall
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

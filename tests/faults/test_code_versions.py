@@ -10,7 +10,7 @@ import pytest
 
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
 

@@ -16,10 +16,10 @@ from tests.repeating import Repeating
 from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.jobs.new_job import NewJob
 from turno.queues.interface import QueueInterface
-from turno.servers.wait import wait_until
 from turno.store.operator import routing
 from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 DEFAULT = "pool"

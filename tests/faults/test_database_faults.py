@@ -14,17 +14,17 @@ import psycopg
 import pytest
 
 from cli.demo.web import DemoWeb
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.free_port import free_port
 from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.commands.token import development_token
 from turno.maintenance.tasks import MaintenanceFailed
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, service_session
+from turno.testing.wait import wait_until
 
 MOST = 40
 ORDERS = {"payload": {"order_ids": [1]}}

@@ -13,17 +13,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.postgres_files import processes_in
 from tests.faults.own_server import own_example, reconnect
 from tests.faults.standby import other_end, standby_of, synchronous
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.runner.session import HandlerConnection
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.postgres_files import processes_in
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
+from turno.testing.wait import wait_until
 from turno.worker import session_watch
 from turno.worker.crash_reasons import SERVER_REPLACED
 

@@ -15,8 +15,8 @@ from tests.misbehaving_handlers import Faulty
 from turno.errors import NotStarted
 from turno.runner import exit_codes, processes
 from turno.runner.child_main import ChildConfig
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import LoginRefused
+from turno.testing.wait import wait_until
 from turno.worker import crash_reasons
 from turno.worker.fork_server import ForkServer
 

@@ -11,7 +11,7 @@ import pytest
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty, FaultyBrief, FaultyHurried, FaultyOnce, FaultySmall
 from turno.jobs.handler import JobHandler
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.installation import ROOT
-from turno.servers.wait import wait_until
 from turno.testing.processes import state
+from turno.testing.wait import wait_until
 
 MAKE = """
 import os, sys, time

@@ -8,8 +8,8 @@ from tests.mutants.__main__ import main
 from tests.mutants.hunt import Fate, hunt, what_fails
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
-from turno.servers.wait import wait_until
 from turno.testing import processes
+from turno.testing.wait import wait_until
 
 pytestmark = pytest.mark.deep
 
@@ -24,7 +24,7 @@ NOTICED = Mutant(
 TOO_SHORT = """
 from time import monotonic
 from tests.mutants import short_waits
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 short_waits.LEAST_SECONDS, short_waits.SHARE = 0.1, 0.01  # also ten times as long on a crowded machine it is too short
 def test_run_beyond_its_patience():
     end = monotonic() + 2

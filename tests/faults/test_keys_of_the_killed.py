@@ -4,8 +4,8 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import FaultyBatched
-from turno.servers.wait import wait_until
 from turno.testing.invariants import judge_of
+from turno.testing.wait import wait_until
 
 
 @pytest.mark.parametrize(

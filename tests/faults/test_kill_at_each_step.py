@@ -8,8 +8,8 @@ import pytest
 
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import ExampleInstallation
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.tenant import Tenant
+from turno.testing.wait import wait_until
 
 # In the child, where `parent` is its supervisor; chunks are of 50 items, so each batch has several.
 CHILD_STEPS = ["started", "chunk_recorded", "chunk_committed", "completing", "completed", "leaving"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fiscal_branch import FiscalBranch, fiscal_branch
 from tests.installation import ExampleInstallation
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 SEVERAL = 4
 

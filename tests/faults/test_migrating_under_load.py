@@ -13,9 +13,9 @@ import pytest
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import KEY, ROOT, ExampleInstallation
 from turno.commands.db import print_standings
-from turno.servers.wait import wait_until
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
 from turno.tenancy.schema_migrations.files import Migrations
+from turno.testing.wait import wait_until
 
 # In the tenant that the session names it lasts until a test ends it.
 STEP = """

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 # The deed's effect, the job's end, and the class of its error; `text` is the deed's word.
 DEEDS: list[tuple[str, str, str | None, str]] = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from turno.servers.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 pytestmark = pytest.mark.deep
 

@@ -14,8 +14,8 @@ from nemesis.commit_link import CommitLink
 from nemesis.environment import Environment, open_environment
 from nemesis.processes import Processes
 from nemesis.schedule import DATABASE, HOLDS, LINK, WEIGHTS
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.tenant import Tenant
+from turno.testing.wait import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 WRITE = "UPDATE background_jobs SET priority = priority WHERE false"

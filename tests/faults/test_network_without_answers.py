@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cli.servers.embedded_postgres import Cluster
 from nemesis.network import Network
 from tests.faults.own_server import own_example
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ROOT, ExampleInstallation
-from turno.servers.embedded_postgres import Cluster
 
 HOLD = """
 import psycopg, sys

@@ -22,8 +22,8 @@ from tests.authority import MOODS, Authority, tax_authority
 from tests.hurried_sync import URL_VARIABLE, HurriedSync, StoppedSync
 from tests.installation import ExampleInstallation
 from turno.capabilities.effects import review
-from turno.servers.wait import wait_until
 from turno.testing.build import FOREVER
+from turno.testing.wait import wait_until
 
 log = logging.getLogger(__name__)
 

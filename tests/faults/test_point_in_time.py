@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from cli.servers.embedded_postgres import Cluster
 from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_backup_and_restore import (
@@ -25,10 +26,9 @@ from tests.faults.test_backup_and_restore import (
     script,
     stop,
 )
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.testing.checker import Checker
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ from tests.installation import KEY, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.spying_handlers import Spy
 from turno.jobs.job import JobRef
-from turno.servers.wait import wait_until
 from turno.tenancy.provisioning.provision import read_company
 from turno.testing import processes
+from turno.testing.wait import wait_until
 from turno.wiring.shared import exec_queue
 
 SECRETS = {

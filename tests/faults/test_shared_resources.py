@@ -13,10 +13,10 @@ import pytest
 import turno
 from tests.faults.own_server import own_example
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.provisioning.provision import raise_connections
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ import pytest
 
 from tests.capabilities.streams.test_faults import resident_kb
 from tests.capabilities.streams.test_streams import ask, headers_of, web_of
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

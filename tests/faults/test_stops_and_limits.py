@@ -16,7 +16,7 @@ from tests.misbehaving_handlers import Faulty, FaultyOnce
 from turno.jobs.job import JobRef
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -18,15 +18,15 @@ from psycopg.errors import Diagnostic
 from psycopg.types.json import Jsonb
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.faults.own_server import own_example
 from tests.faults.standby import confirming_nothing, other_end, standby_of, synchronous
 from tests.installation import ExampleInstallation
 from turno.commands.token import development_token
 from turno.runner.session import HandlerConnection
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.connections import CommitUnconfirmed
 from turno.tenancy.identity.session import handler_session
+from turno.testing.wait import wait_until
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
 ORDERS = {"order_ids": [1], "point_of_sale": 1}

@@ -14,7 +14,7 @@ from psycopg import sql
 from tests.api import in_an_hour
 from tests.capabilities.streams.test_awaiting import unanswered
 from tests.capabilities.streams.test_streams import ask, end, headers_of, opens, web_of
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,11 +17,11 @@ from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.provision import add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
 from turno.testing.processes import children
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

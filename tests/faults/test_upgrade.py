@@ -12,11 +12,11 @@ import pytest
 
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.files import Files, Migrations
 from turno.testing.checker import Checker
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -16,14 +16,14 @@ from uuid import UUID
 import pytest
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.repeating import Repeating
 from turno.commands.token import development_token
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.testing.checker import Checker
+from turno.testing.wait import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 

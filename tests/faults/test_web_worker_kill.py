@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.installation import ExampleInstallation
 from turno.commands.token import development_token
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.testing.processes import resume, stop
+from turno.testing.wait import wait_until
 
 # Where the web dies, and whether the job was committed by then.
 WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-web' AND wait_event_type = 'Lock'"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from cli.servers.postgres_binaries import find_binaries
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.servers.postgres_binaries import find_binaries
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from turno.servers.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 SCRIPTS = ROOT / "deploy" / "backup"
 # Answers as pg_restore does, of a dump that has the tenant and cannot be restored to its end.

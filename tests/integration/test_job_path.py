@@ -22,10 +22,10 @@ from tests.greetings import Greetings, build_registry
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session, service_session
+from turno.testing.wait import wait_until
 from turno.worker.sources.polling import PoolSource
 
 if TYPE_CHECKING:

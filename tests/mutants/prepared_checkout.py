@@ -17,11 +17,11 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
+from cli.servers.postgres_binaries import find_binaries
 from tests.installation import EXAMPLES, clone_example
 from tests.mutants.copied_tree import copied_tree
-from turno.servers.postgres_binaries import find_binaries
+from tests.quick_servers import quick_server
 from turno.testing import processes
-from turno.testing.servers import quick_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turno.servers.embedded_postgres import Cluster
+from cli.servers.embedded_postgres import Cluster
 
 SOCKETS = 4  # the line of postmaster.pid with the folder of the socket
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.servers import wait
+from turno.testing import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,6 +25,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 UNPREFIXED = {name.upper() for name in ALSO_UNPREFIXED}
 OTHER_NAMES = {
     "TURNO_CRASH_AT",
+    "PG_BIN",
     "TURNO_LIMITS",
     "SSL_CERT_FILE",
     "DJANGO_SETTINGS_MODULE",

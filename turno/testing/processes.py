@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from turno.queues.interface import LAUNCHED
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 def children(pid: int) -> list[int]:

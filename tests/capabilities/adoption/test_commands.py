@@ -20,9 +20,9 @@ from turno.administration import Administration
 from turno.capabilities.adoption.program import CannotAdopt, InvalidRights, adopt
 from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,13 +13,13 @@ from tests.capabilities.adoption.host_application import Host
 from turno.capabilities.adoption.adopted import InvalidRights, TableRights
 from turno.capabilities.adoption.adopting import Adoption, CannotAdopt, adopt
 from turno.capabilities.adoption.uninstall import obstacles, uninstall
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import TenantExists
 from turno.tenancy.provisioning.removal import remove_tenant
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
+from turno.testing.wait import wait_until
 
 REFUSALS = {
     "no such schema": ("suc0009", None, "", "there is no schema suc0009"),

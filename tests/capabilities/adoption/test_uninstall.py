@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from tests.capabilities.adoption.host_application import Host
 from turno.capabilities.adoption.uninstall import StillInUse, obstacles, uninstall
 from turno.commands.main import main
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.all_schemas import migrate
+from turno.testing.wait import wait_until
 
 OF_PUBLIC = """
 SELECT 'database', privilege_type FROM pg_database, aclexplode(coalesce(datacl, acldefault('d', datdba)))

@@ -8,8 +8,8 @@ import pytest
 import turno
 from tests.event_handlers import PLACE
 from tests.installation import ExampleInstallation
-from turno.servers.wait import wait_until
 from turno.testing.invariants import judge_of
+from turno.testing.wait import wait_until
 
 ENDS = """
 SELECT concurrency_key AS key, array_agg((payload ->> 'number')::integer ORDER BY finished_at) AS numbers

@@ -7,8 +7,8 @@ import pytest
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
 from tests.installation import ExampleInstallation
 from tests.small_parts import PART
-from turno.servers.wait import wait_until
 from turno.testing.invariants import judge_of
+from turno.testing.wait import wait_until
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.capabilities.rabbitmq.cluster import BrokerCluster
@@ -22,9 +23,8 @@ from tests.faults.tcp_proxy import bad_link
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.capabilities.rabbitmq.topology import QUEUE, prepare
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.testing import processes
+from turno.testing.wait import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(600)]
 

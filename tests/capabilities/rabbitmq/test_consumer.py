@@ -25,7 +25,7 @@ from turno.capabilities.rabbitmq.source import SILENT_AFTER
 from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
 from turno.jobs.job import JobRef, Priority
 from turno.queues.interface import QueueInterface
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 QUEUES = [QUEUE, "turno.quarantine"]

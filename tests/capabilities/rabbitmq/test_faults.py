@@ -11,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
@@ -20,8 +21,7 @@ from tests.repeating import Repeating
 from turno.capabilities.rabbitmq.topology import QUEUE
 from turno.commands.token import development_token
 from turno.jobs.job import JobRef
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
 
 pytestmark = pytest.mark.rabbitmq

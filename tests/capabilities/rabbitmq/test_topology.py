@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
+from cli.servers.free_port import free_port
 from cli.servers.private_rabbitmq import Node
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
@@ -25,8 +26,7 @@ from tests.tls import make_authority, make_certificate
 from turno.capabilities.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from turno.commands.main import main
 from turno.errors import TurnoError
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy" / "rabbitmq"
 # A command of RabbitMQ's takes a second; on a crowded machine, ten.

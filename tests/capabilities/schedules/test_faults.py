@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from turno.servers.wait import wait_until
 from turno.store.engine.announcements import Announcement
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

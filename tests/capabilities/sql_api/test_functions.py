@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, erp, role, url
 from tests.misbehaving_handlers import Faulty
 from turno import enqueue
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

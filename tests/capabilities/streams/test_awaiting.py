@@ -16,7 +16,7 @@ import pytest
 from tests.api import in_an_hour
 from tests.capabilities.streams.test_streams import ask, end, headers_of, opens, web_of
 from turno.capabilities.streams.subscriber import Awaiting
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

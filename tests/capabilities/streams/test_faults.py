@@ -14,7 +14,7 @@ import pytest
 
 from tests.capabilities.streams.test_streams import ask, end, headers_of, move, web_of
 from tests.stream_client import StreamClient
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,11 +16,11 @@ from tests.subscribers import subscriber
 from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
 from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
-from turno.servers.wait import wait_until
 from turno.store.changes import Changes
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.identity.tenant import Tenant
+from turno.testing.wait import wait_until
 
 CANARY = "canary-5b1f"
 

@@ -13,14 +13,14 @@ import jwt
 import pytest
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.api import in_an_hour
 from tests.installation import ExampleInstallation
 from tests.stream_client import StreamClient
 from turno.commands.token import development_token
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
 from turno.store.changes import Changes
 from turno.store.engine.engine import Engine
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.installation import ExampleInstallation
 from turno.commands.token import development_token
-from turno.servers.free_port import free_port
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 pytestmark = pytest.mark.deep
 

@@ -16,7 +16,7 @@ from tests.capabilities.webhooks.sent_messages import Receiver, counted, due_aga
 from turno.capabilities.webhooks import delivery as rounds
 from turno.capabilities.webhooks.delivery import PAUSES, Delivery, Webhooks, delivery
 from turno.capabilities.webhooks.signature import headers_of, webhook_secret
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.wiring.shared import engine_of, run_deliveries
 
 if TYPE_CHECKING:

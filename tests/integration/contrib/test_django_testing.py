@@ -20,7 +20,7 @@ from turno.testing.servers import fresh_database
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.servers.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from tests.integration.store.test_lookups import tuples
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.errors import UnknownJobType
 from turno.jobs.handler import named_handlers
-from turno.servers.wait import wait_until
 from turno.store.engine.announcements import of
 from turno.tenancy.rights.public_rights import hosts, join_host
+from turno.testing.wait import wait_until
 
 ORDERS = {"order_ids": [1], "point_of_sale": 1}
 OTHERS = {"order_ids": [7], "point_of_sale": 1}

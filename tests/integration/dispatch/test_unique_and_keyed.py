@@ -24,7 +24,7 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob
 from turno.maintenance.each_tenant import EachTenant
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 __all__ = ["erp", "role", "url"]
 

@@ -27,7 +27,7 @@ from handlers.invoicing import (
 from tenants.northwind.load import load_orders
 from tenants.northwind.money import iva, line_net
 from tests.integration.handlers.branch_schema import STEPS, connect, create_branch, run_migration
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 CLEAN = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 FIRST = 10248

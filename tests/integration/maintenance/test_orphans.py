@@ -15,10 +15,10 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim
 from turno.maintenance.tasks import UNATTENDED, Maintenance, MaintenanceFailed, Terms
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import Tenant
+from turno.testing.wait import wait_until
 from turno.wiring.shared import regular_maintenance
 
 MINUTE, MONTH = timedelta(minutes=1), timedelta(days=30)

@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.installation import LOOK_ALIKE, build_example
 from tests.misbehaving_handlers import Faulty
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 
 def test_a_launched_worker_leaves_when_its_database_was_dropped(database: str, tmp_path: Path) -> None:

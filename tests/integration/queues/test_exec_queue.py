@@ -19,8 +19,8 @@ from turno.jobs.new_job import NewJob
 from turno.queues.exec.launcher import PROGRAM, ExecQueue
 from turno.queues.exec.slots import Slot, SlotFolder
 from turno.queues.interface import LAUNCHED
-from turno.servers.wait import wait_until
 from turno.testing import processes
+from turno.testing.wait import wait_until
 from turno.worker.sources.spawned import ExecSource
 
 

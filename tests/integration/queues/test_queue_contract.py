@@ -11,7 +11,7 @@ from tests.installation import ExampleInstallation
 from turno.capability import backends
 from turno.jobs.job import JobRef
 from turno.queues.interface import QueueInterface
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.wiring.shared import exec_queue, queue_named
 
 

@@ -8,10 +8,10 @@ from psycopg.errors import ProgramLimitExceeded
 
 from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
 from turno.tenancy.provisioning.removal import remove_tenant
+from turno.testing.wait import wait_until
 from turno.worker.claim_logins import with_company
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests import claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim, Priority
-from turno.servers.wait import wait_until
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 
 def worker(example: ExampleInstallation) -> UUID:

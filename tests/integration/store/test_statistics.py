@@ -17,11 +17,11 @@ from tests.misbehaving_handlers import Faulty
 from turno.capabilities.statistics import counts
 from turno.capabilities.statistics.metrics import BOUNDS_MS, cumulative, evenness
 from turno.capabilities.webhooks.delivery import make_due
-from turno.servers.wait import wait_until
 from turno.store.engine import announcements
 from turno.store.operator.counts import counted_until, ended_lately, worst_tenants
 from turno.store.statements import value_of
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

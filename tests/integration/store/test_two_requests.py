@@ -10,8 +10,8 @@ from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import ENQUEUE, RETRY, submission
-from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import as_api, call_as_api, service_session
+from turno.testing.wait import wait_until
 
 Parameters = tuple[Any, ...]
 

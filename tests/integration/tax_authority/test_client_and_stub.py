@@ -25,7 +25,7 @@ from tax_authority.stub.stub import TaxAuthorityStub
 from tests.tax_authority import MemoryTickets, client, credentials, voucher
 from tests.tls import make_authority
 from tests.tls import make_certificate as make_certificate_for
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 # The client's result for each fault, and whether the stub granted the voucher.
 OUTCOMES: dict[str, tuple[type[Exception] | None, bool]] = {

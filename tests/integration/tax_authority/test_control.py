@@ -13,12 +13,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from cli.servers.free_port import free_port
 from tax_authority import AuthorityUnclear, Credentials
 from tax_authority.stub.server import serving
 from tax_authority.stub.stub import TaxAuthorityStub
 from tests.installation import ROOT
 from tests.tax_authority import client, voucher
-from turno.servers.free_port import free_port
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from cli.servers.embedded_postgres import Cluster
 from turno.capabilities.adoption.uninstall import uninstall
 from turno.commands.main import main
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import CannotInstall, install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations import all_schemas
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
-from turno.servers.wait import wait_until
 from turno.testing.checker import Checker, ClientLog, Submission
 from turno.testing.leak_detector import LeakDetector
 from turno.testing.processes import is_launched, kill, marked, resume, state, stop, terminate
+from turno.testing.wait import wait_until
 
 CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
 ONCE = Submission("suc0001", "ana", "batch_invoicing", "a key")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.servers.postgres_files import processes_in
-from turno.servers.wait import wait_until
+from cli.servers.postgres_files import processes_in
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,19 +70,22 @@ def test_a_run_without_skips_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "data"), [("tests.quick_servers", "cluster.data"), ("turno.testing.servers", "cluster.folder / 'data'")]
+)
+def test_an_interrupted_run_leaves_no_server(plugin: str, data: str, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     source = (
         "import signal, pathlib\n"
         "def test_waits(cluster):\n"
-        f"    pathlib.Path({str(noted)!r}).write_text(str(cluster.data))\n"
+        f"    pathlib.Path({str(noted)!r}).write_text(str({data}))\n"
         "    signal.pause()\n"
     )
-    with run_pytest(tmp_path, source, "-p", "turno.testing.servers", "-n", "1") as run:
+    with run_pytest(tmp_path, source, "-p", plugin, "-n", "1") as run:
         assert wait_until(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
-        data = Path(noted.read_text())
-        assert processes_in(data)
+        folder = Path(noted.read_text())
+        assert processes_in(folder)
         os.killpg(run.pid, signal.SIGINT)
         output, _ = run.communicate()
     assert run.returncode == pytest.ExitCode.INTERRUPTED, output
-    assert wait_until(lambda: not processes_in(data), within=20)
+    assert wait_until(lambda: not processes_in(folder), within=20)

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tests.problems import problem_of
 from tests.visitor import Visitor
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from turno.jobs.job import JobRef
 from turno.queues.interface import PoolQueue
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 REF = JobRef("suc0001", uuid4())
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 from turno.worker import maintenance_process
 from turno.worker.maintenance_process import MaintenanceProcess
 

@@ -14,9 +14,9 @@ from tests.installation import ExampleInstallation
 from tests.integration.store.fair_claiming.work import INVOICING, KNOWN, claim, finish, slugs, start, wait
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
-from turno.servers.wait import wait_until
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import handler_session, service_session
+from turno.testing.wait import wait_until
 
 
 def test_cap_counts_running_jobs(example: ExampleInstallation) -> None:

@@ -7,11 +7,11 @@ import pytest
 from psycopg import sql
 
 from tests.integration.tenancy.migrations.place import WIDGETS, Place
-from turno.servers.wait import wait_until
 from turno.tenancy.catalog import check
 from turno.tenancy.schema_migrations.all_schemas import failed, status
 from turno.tenancy.schema_migrations.files import InvalidMigrations
 from turno.tenancy.schema_migrations.one_schema import Outcome
+from turno.testing.wait import wait_until
 
 
 def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None:

@@ -12,7 +12,7 @@ from pika.exceptions import UnroutableError
 
 from cli.servers.private_rabbitmq import Node, NodeError
 from tests.installation import ROOT
-from turno.servers.wait import wait_until
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

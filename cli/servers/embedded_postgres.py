@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from turno.servers.folder_lock import FolderLock
-from turno.servers.free_port import free_port
-from turno.servers.postgres_files import DataFolder, end_leftovers, is_ready, kill_all, remove_last_sockets
-from turno.servers.unprivileged import Identity
-from turno.servers.wait import wait_until
+from cli.servers.folder_lock import FolderLock
+from cli.servers.free_port import free_port
+from cli.servers.postgres_files import DataFolder, end_leftovers, is_ready, kill_all, remove_last_sockets
+from cli.servers.unprivileged import Identity
+from turno.testing.wait import wait_until
 
 RESERVED_SINCE = 16  # connections for the roles of web, workers and operators
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

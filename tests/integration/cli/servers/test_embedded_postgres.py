@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.integration.servers.elsewhere import kill, start_elsewhere
-from turno.servers.embedded_postgres import Cluster, ClusterError
-from turno.servers.folder_lock import FolderInUseError
-from turno.servers.postgres_files import DataFolderError, processes_in
-from turno.servers.wait import wait_until
+from cli.servers.embedded_postgres import Cluster, ClusterError
+from cli.servers.folder_lock import FolderInUseError
+from cli.servers.postgres_files import DataFolderError, processes_in
+from tests.integration.cli.servers.elsewhere import kill, start_elsewhere
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

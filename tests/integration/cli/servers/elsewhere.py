@@ -23,7 +23,7 @@ class Elsewhere(subprocess.Popen[str]):
 def start_elsewhere(data: Path, *, how: str, environment: Mapping[str, str] | None = None) -> Elsewhere:
     """Return when the cluster runs; started in a thread, its server outlives the process."""
     process = Elsewhere(
-        [sys.executable, "-m", "tests.integration.servers.lonely_cluster", str(data), how],
+        [sys.executable, "-m", "tests.integration.cli.servers.lonely_cluster", str(data), how],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

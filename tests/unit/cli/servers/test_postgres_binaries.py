@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turno.servers import postgres_binaries
-from turno.servers.postgres_binaries import PostgresNotFoundError, find_binaries, version_of
+from cli.servers import postgres_binaries
+from cli.servers.postgres_binaries import PostgresNotFoundError, find_binaries, version_of
 
 if TYPE_CHECKING:
     from pathlib import Path

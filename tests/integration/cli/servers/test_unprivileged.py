@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.integration.servers.elsewhere import kill, start_elsewhere
-from turno.servers import unprivileged
-from turno.servers.embedded_postgres import Cluster
-from turno.servers.postgres_binaries import find_binaries
-from turno.servers.postgres_files import processes_in
-from turno.servers.unprivileged import (
+from cli.servers import unprivileged
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.postgres_binaries import find_binaries
+from cli.servers.postgres_files import processes_in
+from cli.servers.unprivileged import (
     CannotLeaveRootError,
     Identity,
     copied_to,
@@ -24,7 +23,8 @@ from turno.servers.unprivileged import (
     identity_for,
     programs_for,
 )
-from turno.servers.wait import wait_until
+from tests.integration.cli.servers.elsewhere import kill, start_elsewhere
+from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

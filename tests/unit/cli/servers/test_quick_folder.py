@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from turno.servers.folder_lock import FolderLock
-from turno.testing.servers import quick_folder
+from cli.servers.folder_lock import FolderLock
+from tests.quick_servers import quick_folder
 
 
 def test_each_has_its_own_and_leaves_nothing(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from turno.servers.folder_lock import FolderLock
-from turno.servers.postgres_binaries import find_binaries
-from turno.servers.unprivileged import Identity, identity_for, programs_for
-from turno.servers.wait import wait_until
+from cli.servers.folder_lock import FolderLock
+from cli.servers.postgres_binaries import find_binaries
+from cli.servers.unprivileged import Identity, identity_for, programs_for
+from turno.testing.wait import wait_until
 
 PROCESSES = Path("/proc")
 SOCKETS = re.compile(r'"unix_socket_directories=(/tmp/turno-[^"/]+)"')

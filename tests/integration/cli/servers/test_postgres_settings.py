@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from cli.servers.embedded_postgres import Cluster
 from cli.servers.system_packages import POSTGRES_15
 from tests.installation import ROOT
+from tests.quick_servers import template_of
 from turno.commands.doctor import sessions_of_a_web, sessions_of_a_worker
-from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
-from turno.testing.servers import template_of
 
 FILES = sorted((ROOT / "deploy" / "postgresql").glob("*.conf"))
 OTHERS = 20  # the provisioner, backups, monitoring and people

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from turno.servers.embedded_postgres import Cluster
+from cli.servers.embedded_postgres import Cluster
 
 
 def main(data: str, how: str) -> None:
