@@ -87,8 +87,8 @@ MUTANTS = (
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
         "turno/capabilities/schedules/recurrence.py",
-        "(max(ended, began) if of_day else began)",
-        "began",
+        'if not any(field.startswith("*") for field in self._expression.split()[:2]):',
+        "if not self._expression:",
         (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
     ),
     Mutant(
@@ -151,8 +151,8 @@ MUTANTS = (
         "a missing hour fires each minute's jobs at the change of the clocks",
         "issue 17: time zones and daylight saving",
         "turno/capabilities/schedules/recurrence.py",
-        "if of_day and naive < began:",
-        "if naive < began:",
+        "if moment.astimezone(zone).replace(tzinfo=None) == naive:",
+        "if moment:",
         (f"{RULES}::test_a_day_without_midnight_keeps_its_minutes",),
     ),
     Mutant(

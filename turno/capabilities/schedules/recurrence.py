@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from heapq import merge
 from itertools import takewhile
 from typing import Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -17,7 +18,7 @@ MISSED: tuple[Missed, ...] = get_args(Missed)
 SHORTEST, LONGEST = 60, 31_622_400  # seconds of an interval: a minute, and 366 days
 MOST_SPREAD = 86_400
 LONGEST_CRON = 200
-DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+DAY = timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMED = {
     "@hourly": "0 * * * *",
@@ -122,52 +123,25 @@ class Rule:
         return NAMED.get(self.cron, self.cron)
 
     def _cron(self, after: datetime) -> Iterator[datetime]:
-        """Evaluate cron on the local clock, one span with a constant offset from UTC after another.
+        """Evaluate cron on the local clock; the moments may begin before `after`, and may repeat.
 
-        Where the clocks change, a time of day that is left out fires at the change, and a repeated one fires once.
-        Expressions with each hour or each minute fire at the times that the clock shows.
+        A time of day that a change of the clocks leaves out fires at the change, and a repeated one fires once, as
+        cronsim evaluates it. Expressions with each hour or each minute fire at the times that the clock shows.
         """
+        local = after.astimezone(ZoneInfo(self.zone))
+        if not any(field.startswith("*") for field in self._expression.split()[:2]):
+            return (moment.astimezone(UTC) for moment in CronSim(self._expression, local))
+        # The clock shows earlier times again after it was put back within a day.
+        begin = min(local.replace(tzinfo=None), (after + DAY).astimezone(local.tzinfo).replace(tzinfo=None) - DAY)
+        return merge(self._shown(begin, fold=0), self._shown(begin, fold=1))
+
+    def _shown(self, begin: datetime, *, fold: int) -> Iterator[datetime]:
+        """Yield when the clock shows the times after `begin`; of a repeated time the first, or with `fold` the last."""
         zone = ZoneInfo(self.zone)
-        of_day = not any(field.startswith("*") for field in self._expression.split()[:2])
-        if of_day and after.astimezone(zone).fold:
-            after -= DAY  # its time has fired before the clocks were put back; `after()` drops past moments
-        begin, local = after, after.astimezone(zone).replace(tzinfo=None)
-        while True:
-            offset = _offset(begin, zone)
-            for naive in CronSim(self._expression, local):
-                moment = (naive - offset).replace(tzinfo=UTC)
-                if (change := _change(zone, begin, moment)) is not None:
-                    break
+        for naive in CronSim(self._expression, begin):
+            moment = naive.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+            if moment.astimezone(zone).replace(tzinfo=None) == naive:
                 yield moment
-                begin = moment
-            else:
-                return
-            ended, began = ((change + o).replace(tzinfo=None) for o in (offset, _offset(change, zone)))
-            if of_day and naive < began:
-                yield change
-            local = (max(ended, began) if of_day else began) - SECOND
-            begin = change
-
-
-def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
-    offset = moment.astimezone(zone).utcoffset()
-    assert offset is not None  # noqa: S101 - a zone has one at any time
-    return offset
-
-
-def _change(zone: ZoneInfo, since: datetime, until: datetime) -> datetime | None:
-    """Return when the offset first changes after `since` and not after `until`, to the second; None if it does not."""
-    offset = _offset(since, zone)
-    begin = since
-    while begin < until:
-        end = min(begin + DAY, until)
-        if _offset(end, zone) != offset:
-            while end - begin > SECOND:
-                middle = begin + (end - begin) / 2
-                begin, end = (middle, end) if _offset(middle, zone) == offset else (begin, middle)
-            return end.replace(microsecond=0)
-        begin = end
-    return None
 
 
 def rule_of(
