@@ -19,8 +19,8 @@ from handlers.batch_invoicing import BatchInvoicing
 from tests.capabilities.webhooks.sent_messages import ended
 from tests.failures import end_jobs, fail_items
 from tests.unit.test_runbook import rows
-from turno.capabilities.schedules import template_rows as templates
 from turno.capabilities.schedules.recurring_job import RecurringJob
+from turno.capabilities.schedules.templates import Templates
 from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.identity.session import service_session
@@ -114,7 +114,7 @@ def template(example: ExampleInstallation, _: ExitStack) -> None:
         job = RecurringJob(
             name="monthly", handler=BatchInvoicing, cron="0 0 1 * *", payload={"order_ids": [1]}, user_id="ops"
         )
-        templates.save(operator, job, by="eva")
+        Templates(operator, "eva").save(job)
     example.sweep()
     example.rows("UPDATE turno.template_copies SET problem = '3 moments were missed'")
 

@@ -200,9 +200,9 @@ MUTANTS = (
     Mutant(
         "a schedule's numbers pass through a float",
         "section 10: money is numeric, never a float",
-        "turno/capabilities/schedules/job_forms.py",
-        "check(handler, body.payload)",
-        'check(handler, __import__("json").loads(bytes(body.payload)))',
+        "turno/capabilities/schedules/recurring_job.py",
+        'check_payload(handler, given["payload"])',
+        'check_payload(handler, __import__("json").loads(bytes(given["payload"])))',
         (f"{TYPES}::test_money_of_a_schedule_is_exact[12345678901234567.89]",),
     ),
     Mutant(

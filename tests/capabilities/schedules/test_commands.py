@@ -62,7 +62,7 @@ def test_a_schedule_from_the_shell(example: ExampleInstallation, said: Any) -> N
     assert said("schedule", "remove", "nightly", "--tenant", "suc0001") == (0, "nightly is removed\n")
     status, printed = said("schedule", "remove", "nightly", "--tenant", "suc0001")
     assert status == 1
-    assert "suc0001 has no schedule 'nightly'; see `turno schedule list --tenant suc0001`" in printed
+    assert "there is no schedule 'nightly' of suc0001; see `turno schedule list --tenant suc0001`" in printed
     assert listed(said, "--all") == []
 
 

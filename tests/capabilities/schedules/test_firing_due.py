@@ -12,10 +12,10 @@ import pytest
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ExampleInstallation
 from turno.capabilities.schedules import firing
-from turno.capabilities.schedules import stored as changes
 from turno.capabilities.schedules.firing import DueRule, fire_due, repair
 from turno.capabilities.schedules.recurrence import Firing
 from turno.capabilities.schedules.recurring_job import RecurringJob
+from turno.capabilities.schedules.stored import Schedules
 from turno.maintenance.each_tenant import EachTenant, TaskReport
 from turno.store.engine.announcements import Announcement
 from turno.store.engine.engine import Engine
@@ -45,8 +45,8 @@ def save(
     with pytest.MonkeyPatch.context() as patch:
         if next_at is not None:  # as if it had been saved a while ago
             patch.setattr("turno.capabilities.schedules.recurrence.Rule.next_after", lambda *_: next_at)
-        word = changes.save(
-            example.web, example.one, RecurringJob(name=name, handler=BatchInvoicing, **usual | options), only=None
+        word = Schedules(example.web, example.one).save(
+            RecurringJob(name=name, handler=BatchInvoicing, **usual | options)
         )
     assert word in {"created", "changed"}
 
@@ -167,12 +167,12 @@ def test_clock_set_forward_misses_the_moments_between(example: ExampleInstallati
 
 def test_moments_while_paused_are_not_missed(example: ExampleInstallation) -> None:
     save(example, next_at=None, missed="all")
-    assert changes.switch(example.web, example.one, "nightly", on=False, only=None) == "changed"
-    assert changes.switch(example.web, example.one, "nightly", on=False, only=None) == "same"
+    assert Schedules(example.web, example.one).switch("nightly", on=False)
+    assert Schedules(example.web, example.one).switch("nightly", on=False)
     assert stored(example)["next_at"] is None
     assert sweep(example) == 0
-    assert changes.switch(example.web, example.one, "nightly", on=True, only="eve") == "unknown"
-    assert changes.switch(example.web, example.one, "nightly", on=True, only=None) == "changed"
+    assert not Schedules(example.web, example.one, "eve").switch("nightly", on=True)
+    assert Schedules(example.web, example.one).switch("nightly", on=True)
     assert stored(example)["next_at"] > datetime.now(UTC)
 
 
@@ -186,8 +186,8 @@ def test_change_takes_back_exactly_the_future_jobs(example: ExampleInstallation,
     rows = example.rows("SELECT payload, run_at FROM background_jobs ORDER BY run_at")
     assert [(row["payload"]["order_ids"], row["run_at"]) for row in rows] == [([1], noon), ([9], noon + MINUTE)]
     assert len(example.rows("SELECT FROM turno.tickets")) == 2
-    assert changes.remove(example.web, example.one, "nightly", only="eve") is False
-    assert changes.remove(example.web, example.one, "nightly", only="ana") is True
+    assert Schedules(example.web, example.one, "eve").remove("nightly") is False
+    assert Schedules(example.web, example.one, "ana").remove("nightly") is True
     assert moments(example) == [noon]
     assert example.rows("SELECT FROM turno.schedules") == []
 
@@ -360,7 +360,7 @@ def test_a_tenant_has_at_most_a_thousand(example: ExampleInstallation) -> None:
     )
     save(example, "last")
     one_more = RecurringJob(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
-    assert changes.save(example.web, example.one, one_more, only=None) == "full"
+    assert Schedules(example.web, example.one).save(one_more) == "full"
 
 
 def test_a_user_saves_at_most_a_tenth_of_the_schedules(example: ExampleInstallation) -> None:
@@ -368,11 +368,11 @@ def test_a_user_saves_at_most_a_tenth_of_the_schedules(example: ExampleInstallat
         RecurringJob(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
     ]
     for one in wanted[:100]:
-        assert changes.save(example.web, example.one, one, only="ana") == "created"
-    assert changes.save(example.web, example.one, wanted[100], only="ana") == "full"
-    assert changes.save(example.web, example.one, wanted[99], only="ana") == "changed"
+        assert Schedules(example.web, example.one, "ana").save(one) == "created"
+    assert Schedules(example.web, example.one, "ana").save(wanted[100]) == "full"
+    assert Schedules(example.web, example.one, "ana").save(wanted[99]) == "changed"
     others = replace(wanted[100], user_id="bob")
-    assert changes.save(example.web, example.one, others, only="bob") == "created"
+    assert Schedules(example.web, example.one, "bob").save(others) == "created"
 
 
 def test_open_jobs_of_schedules_count_in_the_quota(example: ExampleInstallation, noon: datetime) -> None:

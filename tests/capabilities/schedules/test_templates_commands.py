@@ -35,10 +35,10 @@ def turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def test_a_template_from_the_shell(turno: Any) -> None:
-    assert turno(*ADD, "--cron", "0 3 * * *", "--user", "ops") == (0, "nightly is added to 2 tenants\n")
+    assert turno(*ADD, "--cron", "0 3 * * *", "--user", "ops") == (0, "nightly is added in 2 tenants\n")
     status, printed = turno(*ADD, "--cron", "0 3 * * *")
     assert (status, "change it by `turno template set`" in printed) == (1, True)
-    assert turno("template", "set", "nightly", "--every", "15m") == (0, "nightly is changed\n")
+    assert turno("template", "set", "nightly", "--every", "15m") == (0, "nightly is changed in 2 tenants\n")
     (row,) = json.loads(turno("template", "list", "--json")[1])
     assert (row["cron"], row["every"], row["spread"], row["user_id"]) == (None, 900, 900, "ops")
     assert row["payload"]["order_ids"] == [1]
@@ -66,7 +66,7 @@ def test_queue_of_a_template_from_the_shell(turno: Any, monkeypatch: pytest.Monk
 def test_refusals_name_the_problem(turno: Any) -> None:
     for arguments, problem in (
         ((*ADD, "--cron", "0 25 * * *", "--zone", "Nowhere/City"), "  zone: is no time zone known here"),
-        ((*ADD, "--payload", '{"order_ids": "x"}', "--every", "1h"), "batch_invoicing does not take this payload:"),
+        ((*ADD, "--payload", '{"order_ids": "x"}', "--every", "1h"), "  payload.order_ids: "),
         ((*ADD, "--every", "1h", "--queue", "hot"), "the queue 'hot': choose one of cold"),
         (("template", "pause", "nightly"), "there is no template 'nightly'; see `turno template list`"),
         (("template", "remove", "nightly"), "there is no template 'nightly'"),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
-from turno.capabilities.schedules import firing, template_rows
+from turno.capabilities.schedules import firing
 from turno.capabilities.schedules.recurrence import Firing
 from turno.capabilities.schedules.recurring_job import RecurringJob
+from turno.capabilities.schedules.templates import Templates, set_zone
 from turno.maintenance.each_tenant import EachTenant
 from turno.store.engine.announcements import Announcement
 from turno.tenancy.identity.session import service_session
@@ -53,7 +54,7 @@ def save(operator: psycopg.Connection[Any], name: str = "nightly", **options: An
     usual: dict[str, Any] = {"cron": "0 * * * *", "payload": {"order_ids": [1]}, "user_id": "ops"}
     wanted = RecurringJob(name=name, handler=BatchInvoicing, **usual | options)
     wanted.rule("")
-    return template_rows.save(operator, wanted, by="eva")
+    return Templates(operator, "eva").save(wanted)
 
 
 def fire(engine: Engine) -> int:
@@ -109,16 +110,16 @@ def test_a_tenant_s_zone_replaces_the_template_s(
     example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator, cron="0 9 * * *", zone="UTC")
-    assert template_rows.set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
+    assert set_zone(operator, "suc0002", "America/Argentina/Buenos_Aires", by="eva")
     fire(example.engine)
     example.clock.freeze(NOON + MINUTE)
     assert fire(example.engine) == 1
     assert [moments(example, slug) for slug in TENANTS] == [[], [NOON]]  # nine o'clock in Buenos Aires
-    assert template_rows.set_zone(operator, "suc0002", None, by="eva")
+    assert set_zone(operator, "suc0002", None, by="eva")
     fire(example.engine)
     example.clock.freeze(NOON + 21 * HOUR + MINUTE)
     assert fire(example.engine) == 2
-    assert not template_rows.set_zone(operator, "nowhere", "UTC", by="eva")
+    assert not set_zone(operator, "nowhere", "UTC", by="eva")
 
 
 def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
@@ -127,7 +128,7 @@ def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
     save(operator)
     new = add_tenant(example.admin, example.logins, "suc0009", "northwind")
     try:
-        template_rows.set_zone(operator, "suc0009", "UTC", by="eva")
+        set_zone(operator, "suc0009", "UTC", by="eva")
         fire(example.engine)
         example.clock.freeze(NOON + MINUTE)
         assert fire(example.engine) == 3
@@ -166,22 +167,22 @@ def test_a_paused_template_rests_in_all_tenants(
     save(operator)
     fire(example.engine)
     assert switch(example, pause=True) == "changed"
-    assert template_rows.switch(operator, "nightly", pause=True, by="eva")
+    assert Templates(operator, "eva").switch("nightly", on=False)
     example.clock.freeze(NOON + MINUTE)
     assert fire(example.engine) == 0
-    assert template_rows.switch(operator, "nightly", pause=False, by="eva")
+    assert Templates(operator, "eva").switch("nightly", on=True)
     fire(example.engine)
     example.clock.freeze(NOON + HOUR + MINUTE)
     assert fire(example.engine) == 1
     assert [moments(example, slug) for slug in TENANTS] == [[], [NOON + HOUR]]
-    assert not template_rows.switch(operator, "other", pause=True, by="eva")
+    assert not Templates(operator, "eva").switch("other", on=False)
 
 
 def test_a_resumed_copy_of_a_paused_template_rests(
     example: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     save(operator)
-    template_rows.switch(operator, "nightly", pause=True, by="eva")
+    Templates(operator, "eva").switch("nightly", on=False)
     assert [switch(example, pause=True), switch(example, pause=False)] == ["changed", "changed"]
     fire(example.engine)
     example.clock.freeze(NOON + MINUTE)
@@ -294,10 +295,10 @@ def test_runs_go_with_their_jobs(example: ExampleInstallation, operator: psycopg
     fire(example.engine)
     example.rows("DELETE FROM background_jobs")
     assert len(example.rows("SELECT FROM turno.template_runs")) == 1
-    assert template_rows.remove(operator, "nightly", by="eva")
+    assert Templates(operator, "eva").remove("nightly")
     assert (
         example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
         == []
     )
     assert len(moments(example, "suc0002")) == 1
-    assert not template_rows.remove(operator, "nightly", by="eva")
+    assert not Templates(operator, "eva").remove("nightly")

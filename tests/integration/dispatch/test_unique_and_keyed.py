@@ -19,7 +19,7 @@ from tests.installation import ExampleInstallation
 from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
 from turno.capabilities.schedules.firing import fire_due
 from turno.capabilities.schedules.recurring_job import RecurringJob
-from turno.capabilities.schedules.stored import save
+from turno.capabilities.schedules.stored import Schedules
 from turno.dispatch.dispatcher import Dispatcher
 from turno.errors import NotEnqueued
 from turno.jobs.new_job import NewJob
@@ -185,7 +185,7 @@ def test_post_takes_them_too(example: ExampleInstallation) -> None:
 @pytest.mark.usefixtures("announced")
 def test_a_schedules_jobs_have_the_key_of_its_payload(example: ExampleInstallation) -> None:
     every_minute = RecurringJob(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
-    assert save(example.web, example.one, every_minute, only=None) == "created"
+    assert Schedules(example.web, example.one).save(every_minute) == "created"
     link = example.engine
     assert fire_due(link, EachTenant(link)).done > 0
     rows = example.rows("SELECT concurrency_key, state FROM turno.tickets")

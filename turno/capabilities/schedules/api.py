@@ -1,6 +1,7 @@
 """/api/schedules: jobs that are made again and again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,9 +13,17 @@ from uuid import UUID
 from flask import Response
 
 from turno.capabilities.schedules import stored
-from turno.capabilities.schedules.job_forms import RecurringJobBody, SavedRecurringJob, read_recurring_job
+from turno.capabilities.schedules.job_forms import (
+    RecurringJobBody,
+    SavedRecurringJob,
+    find_job,
+    read_recurring_job,
+    remove_job,
+    switch_job,
+)
 from turno.capabilities.schedules.recurrence import InvalidRule
 from turno.capabilities.schedules.recurring_job import stored_rule
+from turno.capabilities.schedules.stored import Schedules
 from turno.jobs.job import Priority
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
@@ -112,7 +121,7 @@ def pause(call: Call, name: str) -> ScheduleBody:
 
     The schedule creates no jobs until it is resumed; jobs for future moments are removed. Safe to repeat.
     """
-    switch_schedule(call.scope, name, on=False)
+    switch_job(schedules_of(call.scope), name, on=False)
     return find_schedule(call.scope, name)
 
 
@@ -122,7 +131,7 @@ def resume(call: Call, name: str) -> ScheduleBody:
 
     The schedule continues with its next moment; moments during the pause do not count as missed. Safe to repeat.
     """
-    switch_schedule(call.scope, name, on=True)
+    switch_job(schedules_of(call.scope), name, on=True)
     return find_schedule(call.scope, name)
 
 
@@ -132,15 +141,19 @@ def remove(call: Call, name: str) -> None:
 
     Its jobs stay, except jobs for future moments.
     """
-    remove_schedule(call.scope, name)
+    remove_job(schedules_of(call.scope), name)
+
+
+@contextmanager
+def schedules_of(scope: Scope) -> Iterator[Schedules]:
+    """Lend the schedules of a tenant that a user may see."""
+    with services().connection() as connection:
+        yield Schedules(connection, scope.tenant, scope.visible_user)
 
 
 def find_schedule(scope: Scope, name: str) -> ScheduleBody:
     """Return a schedule that this user may see; raises 404 otherwise."""
-    with scope.reading() as reader:
-        row = stored.find(reader, _storable(name), scope.visible_user)
-    if row is None:
-        raise no_such_schedule()
+    row = find_job(schedules_of(scope), name)
     body: ScheduleBody = schedule_body(ScheduleBody, scope.seen(row), scope.tenant, at(""))
     return body
 
@@ -148,8 +161,8 @@ def find_schedule(scope: Scope, name: str) -> ScheduleBody:
 def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: bool = True) -> str:
     """Make or replace a schedule: created, changed, or exists unless it may `replace`; raises Problem otherwise."""
     wanted = read_recurring_job(name, body, scope.principal.user, scope.tenant.slug)
-    with services().connection() as connection:
-        word = stored.save(connection, scope.tenant, wanted, only=scope.visible_user, replace=replace)
+    with schedules_of(scope) as schedules:
+        word = schedules.save(wanted, replace=replace)
     match word:
         case "unknown":
             raise Problem(Kind.NOT_FOUND, "Another user has a schedule of this name; choose another name.")
@@ -158,25 +171,6 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
             problem = f"A tenant has at most {most} schedules, of which a user may save {most // 10}; remove one first."
             raise Problem(Kind.REFUSED, problem)
     return word
-
-
-def switch_schedule(scope: Scope, name: str, *, on: bool) -> None:
-    """Pause or resume a schedule; raises 404 if the user may not see it."""
-    with services().connection() as connection:
-        if stored.switch(connection, scope.tenant, _storable(name), on=on, only=scope.visible_user) == "unknown":
-            raise no_such_schedule()
-
-
-def remove_schedule(scope: Scope, name: str) -> None:
-    """Remove a schedule; raises 404 if the user may not see it."""
-    with services().connection() as connection:
-        if not stored.remove(connection, scope.tenant, _storable(name), only=scope.visible_user):
-            raise no_such_schedule()
-
-
-def no_such_schedule() -> Problem:
-    """Return the 404 of every schedule that this user cannot see."""
-    return Problem(Kind.NOT_FOUND, "There is no such schedule among yours.")
 
 
 def schedule_body(
@@ -204,9 +198,3 @@ def schedule_body(
         problem=problem,
         links={"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"},
     )
-
-
-def _storable(name: str) -> str:
-    if "\0" in name:
-        raise no_such_schedule()
-    return name

@@ -39,10 +39,10 @@ CAPABILITY = Capability(
         invokers=frozenset({"schedule_copy", "schedule_take_back"}),
     ),
     tasks=(Task("scheduled", f"{_HERE}.firing:fire_due"), Task("schedules repaired", f"{_HERE}.firing:repair")),
-    checks=(f"{_HERE}.listed:schedules_with_problem", f"{_HERE}.template_rows:copies_with_problem"),
+    checks=(f"{_HERE}.listed:with_problem",),
     commands={
         "schedule": Command(f"{_HERE}.command:schedule", "Create jobs at times: add, list, set, pause, preview."),
-        "template": Command(f"{_HERE}.template_command:template", "Create jobs at times in every tenant."),
+        "template": Command(f"{_HERE}.command:template", "Create jobs at times in every tenant."),
     },
     routes=(
         f"{_HERE}.api:schedules",

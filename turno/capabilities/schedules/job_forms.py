@@ -1,21 +1,20 @@
 """A recurring job of schedules and templates: the body of a request, and the form of a page."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 import msgspec
 from flask import request
 
 from turno.capabilities.schedules.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
-from turno.capabilities.schedules.recurring_job import RecurringJob
+from turno.capabilities.schedules.recurring_job import Opened, RecurringJob, RecurringJobs, Row
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter, payload_text
-from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.web.api.submit import Band, QueueName, known_handler
 from turno.web.pages.localizer import Localizer
-from turno.web.requests import LONGEST_TEXT, NOT_GIVEN, check, described, field_problems
+from turno.web.requests import LONGEST_FIELD, LONGEST_TEXT, NOT_GIVEN, described, field_problems
 from turno.web.responses import FieldProblem, Kind, Problem, invalid
 from turno.web.services import services
 
@@ -76,28 +75,39 @@ class SavedRecurringJob:
 
 def read_recurring_job(name: str, body: RecurringJobBody, user: str, tenant: str) -> RecurringJob:
     """Return the recurring job of a request; raises Problem 422 for an unknown type, 400 with all other problems."""
-    handler = known_handler(body.type)
-    payload, problems = check(handler, body.payload)
-    wanted = RecurringJob(
-        name=name,
-        handler=handler,
-        payload=payload,
-        user_id=user,
-        cron=body.cron,
-        every=body.every,
-        zone=body.zone,
-        spread=body.spread,
-        missed=body.missed,
-        priority=Priority[body.priority.upper()],
-        queue=body.queue,
-    )
+    given = {field.name: getattr(body, field.name) for field in fields(body)}
     try:
-        wanted.rule(tenant)
+        return RecurringJob.checked(name, known_handler(given.pop("type")), user, given, tenant)
     except InvalidRule as error:
-        problems += [FieldProblem(*one) for one in error.problems]
-    if problems:
-        raise invalid(problems)
-    return wanted
+        raise invalid([FieldProblem(field[:LONGEST_FIELD], problem) for field, problem in error.problems]) from None
+
+
+def find_job(opened: Opened, name: str) -> Row:
+    """Return a stored recurring job that this user may see; raises Problem 404 otherwise."""
+    with opened as stored:
+        row = None if "\0" in name else stored.find(name)
+        if row is None:
+            raise no_such_job(stored)
+    return row
+
+
+def switch_job(opened: Opened, name: str, *, on: bool) -> None:
+    """Pause or resume a recurring job; raises Problem 404 if this user may not see it."""
+    with opened as stored:
+        if "\0" in name or not stored.switch(name, on=on):
+            raise no_such_job(stored)
+
+
+def remove_job(opened: Opened, name: str) -> None:
+    """Remove a recurring job; raises Problem 404 if this user may not see it."""
+    with opened as stored:
+        if "\0" in name or not stored.remove(name):
+            raise no_such_job(stored)
+
+
+def no_such_job(stored: RecurringJobs) -> Problem:
+    """Return the 404 of every recurring job that this user cannot see."""
+    return Problem(Kind.NOT_FOUND, f"There is no such {stored.noun}.")
 
 
 FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority", "queue")

@@ -12,12 +12,11 @@ from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.api import (
     ScheduleSummary,
     find_schedule,
-    remove_schedule,
     save_schedule,
     schedule_body,
-    switch_schedule,
+    schedules_of,
 )
-from turno.capabilities.schedules.job_forms import NEW, form_fields, save_form
+from turno.capabilities.schedules.job_forms import NEW, form_fields, remove_job, save_form, switch_job
 from turno.capabilities.schedules.listed import all_schedules
 from turno.store.api import notifications
 from turno.web.pages.drawing import draw, go
@@ -76,21 +75,21 @@ def change(visit: Visit, name: str) -> Response:
 @schedule_pages.form("/schedules/<name>/pause")
 def pause(visit: Visit, name: str) -> Response:
     """Pause a schedule."""
-    switch_schedule(visit.scope, name, on=False)
+    switch_job(schedules_of(visit.scope), name, on=False)
     return go(visit.to(f"/schedules/{name}"))
 
 
 @schedule_pages.form("/schedules/<name>/resume")
 def resume(visit: Visit, name: str) -> Response:
     """Resume a schedule."""
-    switch_schedule(visit.scope, name, on=True)
+    switch_job(schedules_of(visit.scope), name, on=True)
     return go(visit.to(f"/schedules/{name}"))
 
 
 @schedule_pages.form("/schedules/<name>/remove")
 def remove(visit: Visit, name: str) -> Response:
     """Remove a schedule."""
-    remove_schedule(visit.scope, name)
+    remove_job(schedules_of(visit.scope), name)
     return go(visit.to("/schedules"))
 
 

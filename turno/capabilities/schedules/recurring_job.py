@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from turno.capabilities.schedules.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
-from turno.errors import NotEnqueued
+from turno.errors import InvalidPayload, NotEnqueued
+from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.jobs.new_job import key_of, queue_of
 
 NAME = "[a-z0-9][a-z0-9._-]{0,62}"
+ANY_TENANT = ""  # the rule of a template is checked without the delay of a tenant
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,33 @@ class RecurringJob:
     missed: Missed = "once"
     priority: Priority = Priority.NORMAL
     queue: str | None = None
+
+    @classmethod
+    def checked(
+        cls, name: str, handler: type[JobHandler[Any]], user_id: str, given: Mapping[str, Any], tenant: str
+    ) -> Self:
+        """Return the job of a request or a command line; raises InvalidRule with all problems.
+
+        `given` has fields as they are written: the payload is not checked yet, and the priority is a word.
+        """
+        problems: list[tuple[str, str]] = []
+        changed: dict[str, Any] = {
+            "payload": {},
+            "priority": Priority[given["priority"].upper()],
+            "queue": given.get("queue") or None,
+        }
+        try:
+            changed["payload"] = check_payload(handler, given["payload"])
+        except InvalidPayload as error:
+            problems += [(".".join(filter(None, ("payload", one["field"]))), one["problem"]) for one in error.problems]
+        wanted = cls(name=name, handler=handler, user_id=user_id, **{**given, **changed})
+        try:
+            wanted.rule(tenant)
+        except InvalidRule as error:
+            problems += error.problems
+        if problems:
+            raise InvalidRule(problems)
+        return wanted
 
     @property
     def seconds(self) -> int:
@@ -91,3 +122,30 @@ def stored_rule(row: Mapping[str, Any], tenant: str) -> Rule:
     """Return the rule of a stored row; raises InvalidRule if this host cannot evaluate the rule."""
     known = ("cron", "every", "zone", "spread", "missed", "name")
     return rule_of(**{name: row[name] for name in known}, tenant=tenant)
+
+
+class RecurringJobs(Protocol):
+    """The schedules of a tenant, or the templates of all tenants, by name."""
+
+    @property
+    def noun(self) -> str:
+        """Return `schedule` or `template`."""
+
+    @property
+    def slug(self) -> str:
+        """Return the tenant of the schedules, or ANY_TENANT."""
+
+    def find(self, name: str) -> Row | None:
+        """Return one with its payload, or None."""
+
+    def save(self, wanted: RecurringJob, *, create: bool = True, replace: bool = True) -> str:
+        """Save it: created, changed, exists (without `replace`), unknown (without `create`) or full."""
+
+    def switch(self, name: str, *, on: bool) -> bool:
+        """Pause it, or resume it from its next moment on; returns whether it exists. Safe to repeat."""
+
+    def remove(self, name: str) -> bool:
+        """Remove it; its jobs stay, except jobs for future moments. Returns whether it existed."""
+
+
+Opened = AbstractContextManager[RecurringJobs]

@@ -1,5 +1,6 @@
 """Read, save, pause, resume and remove a tenant's schedules, as its API role; the database's clock decides moments."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString, cast
 
@@ -69,41 +70,47 @@ def present(reader: Reader) -> datetime:
     return cast("datetime", cast("Row", reader.fetchone())["now"])
 
 
-def save(
-    connection: Connection,
-    tenant: Tenant,
-    wanted: RecurringJob,
-    *,
-    only: str | None,
-    create: bool = True,
-    replace: bool = True,
-) -> str:
-    """Save the schedule: created, changed, exists, unknown or full, as `schedule_put` returns it.
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """The schedules of a tenant; `only` restricts changes to this user's schedules, None for an operator."""
 
-    `only` restricts changes to this user's schedules; None for an operator. Raises InvalidRule, and LimitExceeded if a
-    value in it is too large to be stored.
-    """
-    rule = wanted.rule(tenant.slug)
-    with as_api(connection, tenant) as reader:
-        now = present(reader)
-    with named_refusals():
-        given = Jsonb(wanted.columns), rule.next_after(now), only, create, replace, MOST_SCHEDULES
-        row = call_as_api(connection, tenant, PUT, given)
-    return str(row["verdict"])
+    connection: Connection
+    tenant: Tenant
+    only: str | None = None
+    noun = "schedule"
 
+    @property
+    def slug(self) -> str:
+        """Return the tenant's slug."""
+        return self.tenant.slug
 
-def switch(connection: Connection, tenant: Tenant, name: str, *, on: bool, only: str | None) -> str:
-    """Resume the schedule from its next moment on, or pause it; returns changed, same or unknown."""
-    next_at = None
-    if on:
-        with as_api(connection, tenant) as reader:
-            row = find(reader, name, only)
-        if row is None:
-            return "unknown"
-        next_at = stored_rule(row, tenant.slug).next_after(row["now"])
-    return str(call_as_api(connection, tenant, SWITCH, (name, next_at, only))["verdict"])
+    def find(self, name: str) -> Row | None:
+        """Return a schedule with its payload, or None."""
+        with as_api(self.connection, self.tenant) as reader:
+            return find(reader, name, self.only)
 
+    def save(self, wanted: RecurringJob, *, create: bool = True, replace: bool = True) -> str:
+        """Save a schedule: created, changed, exists, unknown or full, as `schedule_put` returns it.
 
-def remove(connection: Connection, tenant: Tenant, name: str, *, only: str | None) -> bool:
-    """Remove it; false if there was none. Its jobs stay, except jobs for future moments."""
-    return bool(call_as_api(connection, tenant, REMOVE, (name, only))["removed"])
+        Raises InvalidRule, and LimitExceeded if a value in it is too large to be stored.
+        """
+        rule = wanted.rule(self.tenant.slug)
+        with as_api(self.connection, self.tenant) as reader:
+            now = present(reader)
+        with named_refusals():
+            given = Jsonb(wanted.columns), rule.next_after(now), self.only, create, replace, MOST_SCHEDULES
+            return str(call_as_api(self.connection, self.tenant, PUT, given)["verdict"])
+
+    def switch(self, name: str, *, on: bool) -> bool:
+        """Resume the schedule from its next moment on, or pause it; returns whether it exists."""
+        next_at = None
+        if on:
+            if (row := self.find(name)) is None:
+                return False
+            next_at = stored_rule(row, self.tenant.slug).next_after(row["now"])
+        verdict = call_as_api(self.connection, self.tenant, SWITCH, (name, next_at, self.only))["verdict"]
+        return str(verdict) != "unknown"
+
+    def remove(self, name: str) -> bool:
+        """Remove it; false if there was none. Its jobs stay, except jobs for future moments."""
+        return bool(call_as_api(self.connection, self.tenant, REMOVE, (name, self.only))["removed"])

@@ -1,6 +1,7 @@
 """/api/admin/templates and /admin/templates: recurring jobs of all tenants; the time zones of tenants."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -8,16 +9,21 @@ from typing import Annotated, Any, Literal
 
 from flask import Response, request
 
-from turno.capabilities.schedules import template_rows
 from turno.capabilities.schedules.job_forms import (
     NEW,
     RecurringJobBody,
     SavedRecurringJob,
+    find_job,
     form_fields,
     read_recurring_job,
+    remove_job,
     save_form,
+    switch_job,
 )
+from turno.capabilities.schedules.listed import list_copies
 from turno.capabilities.schedules.recurrence import known_zone
+from turno.capabilities.schedules.recurring_job import ANY_TENANT
+from turno.capabilities.schedules.templates import Templates, list_templates, set_zone
 from turno.jobs.job import Priority
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit
@@ -30,7 +36,6 @@ admin_templates = Routes("admin_templates", __name__, tag="administration")
 template_list = OperatorPages("operator_templates", __name__, template_folder="templates")
 
 USER = "template"  # of the jobs that templates of the API and the page make
-ANY_TENANT = ""  # the rule is checked without the delay of a tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ def copies(call: OperatorCall, query: KeyPageQuery, name: str) -> CopyPage:
     """List the copies of a template."""
     find_template(name)
     with as_operator() as operator:
-        rows = template_rows.list_copies(
+        rows = list_copies(
             operator, name, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1
         )
     return CopyPage(*page_of(rows, query.limit, partial(from_row, TenantCopy), "tenant"))
@@ -119,7 +124,8 @@ def put(call: OperatorCall, body: RecurringJobBody, name: str) -> Response:
 @admin_templates.operation("POST /api/admin/templates/<name>/pause", everywhere=True, problems=(Kind.NOT_FOUND,))
 def pause(call: OperatorCall, name: str) -> TemplateBody:
     """Pause a template in all tenants."""
-    return switch_template(name, call.principal.user, pause=True)
+    switch_job(templates_by(call.principal.user), name, on=False)
+    return find_template(name)
 
 
 @admin_templates.operation("POST /api/admin/templates/<name>/resume", everywhere=True, problems=(Kind.NOT_FOUND,))
@@ -129,7 +135,8 @@ def resume(call: OperatorCall, name: str) -> TemplateBody:
     From the next moment of each tenant on; earlier moments do not count as missed. Copies that a tenant paused stay
     paused.
     """
-    return switch_template(name, call.principal.user, pause=False)
+    switch_job(templates_by(call.principal.user), name, on=True)
+    return find_template(name)
 
 
 @admin_templates.operation("DELETE /api/admin/templates/<name>", everywhere=True, problems=(Kind.NOT_FOUND,))
@@ -138,7 +145,7 @@ def remove(call: OperatorCall, name: str) -> None:
 
     The jobs that it made stay.
     """
-    remove_template(name, call.principal.user)
+    remove_job(templates_by(call.principal.user), name)
 
 
 @admin_templates.operation("PUT /api/admin/template-zones/<tenant>", everywhere=True, problems=(Kind.NOT_FOUND,))
@@ -147,45 +154,33 @@ def put_zone(call: OperatorCall, body: ZoneBody, tenant: str) -> None:
     if body.zone is not None and not known_zone(body.zone):
         raise invalid([FieldProblem("zone", "is no time zone known here, such as America/Argentina/Buenos_Aires")])
     with as_operator() as operator:
-        if "\0" in tenant or not template_rows.set_zone(operator, tenant, body.zone, by=call.principal.user):
+        if "\0" in tenant or not set_zone(operator, tenant, body.zone, by=call.principal.user):
             raise Problem(Kind.NOT_FOUND, "There is no such tenant.")
+
+
+@contextmanager
+def templates_by(user: str = "") -> Iterator[Templates]:
+    """Lend the templates of all tenants; `user` is the actor of changes."""
+    with as_operator() as operator:
+        yield Templates(operator, user)
 
 
 def list_all(companies: Collection[str] | None) -> list[TemplateBody]:
     """Return all templates, with the numbers of copies in the tenants of these companies."""
     with as_operator() as operator:
-        return [_body(row) for row in template_rows.list_templates(operator, companies=companies)]
+        return [_body(row) for row in list_templates(operator, companies=companies)]
 
 
 def find_template(name: str) -> TemplateBody:
     """Return a template; raises Problem 404 for an unknown name."""
-    with as_operator() as operator:
-        found = [] if "\0" in name else template_rows.list_templates(operator, name)
-    if not found:
-        raise Problem(Kind.NOT_FOUND, "There is no such template.")
-    return _body(found[0])
+    return _body(find_job(templates_by(), name))
 
 
 def save_template(name: str, body: RecurringJobBody, by: str, *, replace: bool = True) -> str:
     """Save a template: created, changed, or exists unless it may `replace`; raises Problem for an invalid one."""
     wanted = read_recurring_job(name, body, USER, ANY_TENANT)
-    with as_operator() as operator:
-        return template_rows.save(operator, wanted, by=by, replace=replace)
-
-
-def switch_template(name: str, by: str, *, pause: bool) -> TemplateBody:
-    """Pause or resume a template; raises Problem 404 for an unknown name."""
-    find_template(name)
-    with as_operator() as operator:
-        template_rows.switch(operator, name, pause=pause, by=by)
-    return find_template(name)
-
-
-def remove_template(name: str, by: str) -> None:
-    """Remove a template; raises Problem 404 for an unknown name."""
-    find_template(name)
-    with as_operator() as operator:
-        template_rows.remove(operator, name, by=by)
+    with templates_by(by) as templates:
+        return templates.save(wanted, replace=replace)
 
 
 def _body(row: dict[str, Any]) -> TemplateBody:
@@ -208,9 +203,9 @@ def change(visit: OperatorVisit) -> Response:
             if problems:
                 return _page(visit, request.form, problems)
         case "pause" | "resume" as do:
-            switch_template(name, by, pause=do == "pause")
+            switch_job(templates_by(by), name, on=do == "resume")
         case "remove":
-            remove_template(name, by)
+            remove_job(templates_by(by), name)
         case _:
             raise invalid([])
     return go(visit.to("/templates"))

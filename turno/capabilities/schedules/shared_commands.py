@@ -1,0 +1,134 @@
+"""The commands that `turno schedule` and `turno template` share: add, set, pause, resume and remove."""
+
+from collections.abc import Callable, Mapping
+from getpass import getuser
+from typing import Any
+
+import click
+
+from turno.capabilities.schedules.options import job_options
+from turno.capabilities.schedules.recurrence import InvalidRule
+from turno.capabilities.schedules.recurring_job import Opened, RecurringJob, RecurringJobs, Row
+from turno.commands.options import parsed_payload
+from turno.commands.output import print_message
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.jobs.handler import named_handlers
+from turno.jobs.job import Priority
+
+RULE = ("zone", "missed", "spread", "cron", "every")  # fields of a stored recurring job
+Command = Callable[..., None]
+
+
+class NotSaved(TurnoError):
+    """No change was made; the message has the reason."""
+
+
+def register(
+    group: click.Group,
+    noun: str,
+    scope: Callable[[Command], Command],
+    opened: Callable[[str], Opened],
+    described: Callable[[Row, str], str],
+    *,
+    example: str,
+) -> None:
+    """Add the commands to the group of a `noun`.
+
+    `scope` is the option of each command whose value `opened` takes, with its value in `example`. `described` returns
+    the end of the sentence about a saved job.
+    """
+    usage = f"Example: turno {noun} {{}} {example}nightly".replace("  ", " ")
+
+    @group.command(help=f"Add the {noun} NAME.", epilog=usage.format("add") + " --type send_letters --cron '0 3 * * *'")
+    @scope
+    @click.option("--type", "job_type", required=True, help="The type of its jobs.")
+    @job_options
+    @click.option("--user", default=getuser, help="User of its jobs; by default the user of this shell.")
+    @click.argument("name")
+    def add(*, scope: str, name: str, job_type: str, user: str, **options: Any) -> None:
+        with opened(scope) as stored:
+            row = _save(stored, name, job_type, user, {"payload": {}} | given_options(options), create=True)
+            print_message(f"{name} is added{described(row, stored.slug)}")
+
+    @group.command(
+        "set", help=f"Change the given options of the {noun} NAME.", epilog=usage.format("set") + " --every 6h"
+    )
+    @scope
+    @click.option("--type", "job_type", help="The type of its jobs.")
+    @job_options
+    @click.argument("name")
+    def change(*, scope: str, name: str, job_type: str | None, **options: Any) -> None:
+        given = given_options(options)
+        with opened(scope) as stored:
+            row = found(stored, name)
+            changed = _changed(row, given)
+            row = _save(stored, name, job_type or row["type"], row["user_id"], changed, create=False)
+            print_message(f"{name} is changed{described(row, stored.slug)}")
+
+    @group.command(help=f"Pause the {noun} NAME: it creates no jobs until it is resumed.", epilog=usage.format("pause"))
+    @scope
+    @click.argument("name")
+    def pause(*, scope: str, name: str) -> None:
+        with opened(scope) as stored:
+            _require(stored, name, exists=stored.switch(name, on=False))
+        print_message(f"{name} is paused")
+
+    @group.command(help=f"Resume the {noun} NAME, from its next moment on.", epilog=usage.format("resume"))
+    @scope
+    @click.argument("name")
+    def resume(*, scope: str, name: str) -> None:
+        with opened(scope) as stored:
+            _require(stored, name, exists=stored.switch(name, on=True))
+        print_message(f"{name} fires again")
+
+    @group.command(help=f"Remove the {noun} NAME; its past jobs stay.", epilog=usage.format("remove"))
+    @scope
+    @click.argument("name")
+    def remove(*, scope: str, name: str) -> None:
+        with opened(scope) as stored:
+            _require(stored, name, exists=stored.remove(name))
+        print_message(f"{name} is removed")
+
+
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that the command line has; the payload is parsed."""
+    given = {field: value for field, value in options.items() if value is not None}
+    return given | {"payload": parsed_payload(given["payload"])} if "payload" in given else given
+
+
+def found(stored: RecurringJobs, name: str) -> Row:
+    """Return a stored recurring job; raises NotSaved for an unknown name."""
+    row = stored.find(name)
+    _require(stored, name, exists=row is not None)
+    return row or {}
+
+
+def _changed(row: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a stored recurring job with the `given` changes; a new rule replaces the old rule whole."""
+    kept = {field: row[field] for field in ("payload", "queue", *RULE)} | {"priority": Priority(row["priority"]).word}
+    if {"cron", "every"} & given.keys():
+        kept |= {"cron": None, "every": None, "spread": None}
+    return kept | given
+
+
+def _save(stored: RecurringJobs, name: str, job_type: str, user: str, given: dict[str, Any], *, create: bool) -> Row:
+    """Save a recurring job and return its row; raises NotSaved with all problems."""
+    handler = named_handlers(read_settings().handlers).handler(job_type)
+    try:
+        wanted = RecurringJob.checked(name, handler, user, {"priority": "normal"} | given, stored.slug)
+    except InvalidRule as error:
+        lines = "\n".join(f"  {field}: {problem}" for field, problem in error.problems)
+        raise NotSaved(f"{name[:60]!r} was not saved:\n{lines}") from None
+    match stored.save(wanted, create=create, replace=not create):
+        case "exists":
+            raise NotSaved(f"there is a {stored.noun} {name}; change it by `turno {stored.noun} set`")
+        case "full":
+            raise NotSaved(f"{stored.slug} has as many schedules as a tenant may have; remove one first")
+    return found(stored, name)
+
+
+def _require(stored: RecurringJobs, name: str, *, exists: bool) -> None:
+    if not exists:
+        of, option = (f" of {stored.slug}", f" --tenant {stored.slug}") if stored.slug else ("", "")
+        raise NotSaved(f"there is no {stored.noun} {name[:60]!r}{of}; see `turno {stored.noun} list{option}`")
