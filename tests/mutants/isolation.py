@@ -131,8 +131,8 @@ MUTANTS = (
         "children are forked from a process that knows the master key",
         SECRETS,
         "turno/wiring/workers.py",
-        "    signs = liveness(public)\n",
-        "    signs = liveness(public)\n    read_settings()\n",
+        "    signs = None if launched else liveness(public)\n",
+        "    signs = None if launched else liveness(public)\n    read_settings()\n",
         (f"{SPY}::test_handler_reaches_only_its_tenant_password[a pool]",),
     ),
     Mutant(

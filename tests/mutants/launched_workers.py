@@ -120,8 +120,8 @@ MUTANTS = (
         "a launched worker runs no maintenance",
         BY_ITSELF,
         "turno/wiring/workers.py",
-        "first=FIRST_MAINTENANCE if slot is not None else math.inf",
-        "first=math.inf",
+        "first = FIRST_MAINTENANCE if slot is not None else math.inf",
+        "first = math.inf",
         (f"{EXEC}::test_next_job_recovers_a_killed_one_within_a_minute",),
     ),
     Mutant(

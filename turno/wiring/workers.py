@@ -26,7 +26,6 @@ from turno.wiring.shared import liveness, regular_maintenance, run_deliveries, s
 from turno.worker.child_pool import PoolSize
 from turno.worker.claim_logins import ClaimLogins
 from turno.worker.fork_server import ForkServer
-from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.sources.polling import PoolSource
 from turno.worker.sources.source import Source
@@ -38,94 +37,52 @@ FIRST_MAINTENANCE = 1.0  # seconds after its start in which a spawned worker doe
 
 
 def exec_worker(job_id: UUID | None) -> Supervisor:
-    """Return a worker that runs this job, then the ready jobs of the exec backend, and exits.
-
-    Like each worker it reads the settings: the fork server of its children must be forked before that.
-    """
-    public = public_settings()
-    registry = named_handlers(public.handlers)
+    """Return a worker that runs this job, then the ready jobs of the exec backend, and exits."""
     slot = _slot()
-    forks = ForkServer(_child_config(public, registry, keep=0, jobs=1), drop=partial(_drop, slot))
-    settings = read_settings()
-    # A launched worker has no supervisor: it must not wait for ever for a dropped database.
-    removed = slot.removed if slot is not None else lambda: False
-    engine = supervisor_engine(settings, gone_after=settings.dead_after_seconds, removed=removed)
-    # A launched worker runs maintenance if no other process does. Short jobs have ended before it would begin.
-    rounds = _maintenance(settings, registry, first=FIRST_MAINTENANCE if slot is not None else math.inf, steady=False)
-    return _supervisor(
-        "exec",
-        settings,
-        forks=forks,
-        engine=engine,
-        source=ExecSource(engine=engine, registry=registry, job_id=job_id, slot=slot),
-        registry=registry,
-        size=PoolSize(minimum=0, maximum=1),
-        maintenance_process=rounds,
-    )
+
+    def source(_settings: Settings, engine: Engine, registry: Registry) -> ExecSource:
+        return ExecSource(engine=engine, registry=registry, job_id=job_id, slot=slot)
+
+    return new_worker("exec", source, PoolSize(minimum=0, maximum=1), slot=slot)
 
 
 def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     """Return a resident worker that runs the jobs of these queues, or of all queues of its handlers."""
-    return resident_worker("pool", partial(polling_source, queues=queues, backend="pool"), size)
+    return new_worker("pool", partial(polling_source, queues=queues, backend="pool"), size)
 
 
-def resident_worker(
+def new_worker(
     backend: str,
     source: Callable[[Settings, Engine, Registry], Source],
     size: PoolSize,
     *,
     needs: Sequence[str] = (),
+    slot: Slot | None = None,
 ) -> Supervisor:
-    """Return a resident worker of this backend; raises InvalidSettings if one of the settings `needs` is empty."""
-    public = public_settings()
+    """Return a worker, launched with `exec` and resident otherwise; raises InvalidSettings if one of `needs` is empty.
+
+    The fork server of its children must be forked before the secret settings are read.
+    """
+    public, launched = public_settings(), backend == "exec"
     registry = named_handlers(public.handlers)
-    signs = liveness(public)
-    forks = ForkServer(
-        _child_config(
-            public,
-            registry,
-            keep=public.limits.child_sessions,
-            jobs=public.limits.child_jobs,
-            memory_mb=public.limits.child_mb,
-        ),
-        drop=_drop,
-    )
+    signs = None if launched else liveness(public)
+    forks = ForkServer(_child_config(public, registry, launched=launched), drop=partial(_drop, slot))
     settings = read_settings().require(*needs)
-    engine = supervisor_engine(settings)
-    return _supervisor(
-        backend,
+    engine = supervisor_engine(
         settings,
+        # A launched worker has no supervisor: it must not wait for ever for a dropped database.
+        gone_after=settings.dead_after_seconds if launched else math.inf,
+        removed=slot.removed if slot is not None else lambda: False,
+    )
+    return Supervisor(
+        backend=backend,
         forks=forks,
         engine=engine,
         source=source(settings, engine, registry),
         registry=registry,
         size=size,
-        maintenance_process=_maintenance(settings, registry),
+        maintenance_process=_maintenance(settings, registry, launched=launched, slot=slot),
         liveness=signs,
-    )
-
-
-def _supervisor(
-    backend: str,
-    settings: Settings,
-    *,
-    forks: ForkServer,
-    engine: Engine,
-    source: Source,
-    registry: Registry,
-    size: PoolSize,
-    maintenance_process: MaintenanceProcess,
-    liveness: Liveness | None = None,
-) -> Supervisor:
-    return Supervisor(
-        backend=backend,
-        forks=forks,
-        engine=engine,
-        source=source,
-        registry=registry,
-        size=size,
-        maintenance_process=maintenance_process,
-        liveness=liveness,
         unlock=ClaimLogins(engine, logins_of(settings), registry).unlock,
         timings=Timings(
             heartbeat=settings.heartbeat_seconds,
@@ -152,36 +109,37 @@ def _drop(slot: Slot | None = None) -> None:
         slot.close()
 
 
-def _maintenance(
-    settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True
-) -> MaintenanceProcess:
+def _maintenance(settings: Settings, registry: Registry, *, launched: bool, slot: Slot | None) -> MaintenanceProcess:
+    """Return the maintenance of a worker; a launched worker runs it if no other process does, after short jobs."""
+
     def run_round() -> None:
         with regular_maintenance(settings, registry) as tasks:
-            tasks.run_leased(steady=steady)
+            tasks.run_leased(steady=not launched)
             # A worker that a request launched has the web's secrets, and no receiver of alerts.
-            if steady:
+            if not launched:
                 run_deliveries(settings)
 
-    return MaintenanceProcess(run_round, every=PERIOD.total_seconds(), first=first)
+    first = FIRST_MAINTENANCE if slot is not None else math.inf
+    return MaintenanceProcess(run_round, every=PERIOD.total_seconds(), first=first if launched else 0.0)
 
 
-def _child_config(
-    public: Settings, registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None
-) -> ChildConfig:
+def _child_config(public: Settings, registry: Registry, *, launched: bool) -> ChildConfig:
+    """Return the configuration of children: a child of a launched worker runs one job."""
     redact_process(public.redact, registry.handlers)
-    cache = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
+    limits = public.limits
+    sessions = Sessions(partial(open_session, kind=HandlerConnection), keep=0 if launched else limits.child_sessions)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
-        executor = Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks, settings=public)
+        executor = Executor(registry=registry, sessions=sessions, worker=worker, callbacks=callbacks, settings=public)
         return executor.execute(batch)
 
     return ChildConfig(
         run=run,
-        jobs=jobs,
-        memory_mb=memory_mb,
-        at_rest=cache.close_idle,
-        log_level=public.log_level if public.limits.job_log_lines else "OFF",
+        jobs=1 if launched else limits.child_jobs,
+        memory_mb=None if launched else limits.child_mb,
+        at_rest=sessions.close_idle,
+        log_level=public.log_level if limits.job_log_lines else "OFF",
     )
 
 

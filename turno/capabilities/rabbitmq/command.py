@@ -55,7 +55,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     The broker has one queue for the jobs of all queues. A worker of a subset of the queues would receive messages of
     all queues, so it consumes no messages, and polls like a pool worker.
     """
-    from turno.wiring.workers import polling_source, resident_worker  # noqa: PLC0415 - unused by a probe
+    from turno.wiring.workers import new_worker, polling_source  # noqa: PLC0415 - unused by a probe
 
     if not queues and find_spec("pika") is None:
         raise InvalidSettings(["`turno work --from-broker` needs pika: install turno-jobs with its extra `rabbitmq`"])
@@ -69,7 +69,7 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
             engine=engine, registry=registry, launch=launch, polling=polling(settings, engine, registry)
         )
 
-    return resident_worker("rabbitmq", polling if queues else messages, size, needs=("rabbitmq_url",))
+    return new_worker("rabbitmq", polling if queues else messages, size, needs=("rabbitmq_url",))
 
 
 def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
