@@ -6,6 +6,7 @@ import re
 import secrets
 import tomllib
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import click
@@ -16,6 +17,7 @@ from turno.environment import setting
 from turno.errors import InvalidSettings, TurnoError
 
 FILE, IGNORED = Path(".env"), Path(".gitignore")
+TEMPLATES = Path(__file__).with_name("project")
 KEY_BYTES = 32
 USUAL_URL = "postgresql://localhost:5432/postgres"
 ABOUT = {
@@ -124,6 +126,13 @@ class HandlerNames(NamedTuple):
         """Return the line that imports the class."""
         return f"from {self.package}.{self.job_type} import {self.handler}"
 
+    def write(self, file: Path, template: str) -> str:
+        """Write a file from the template of this name beside this module; return a sentence."""
+        text = Template((TEMPLATES / f"{template}.txt").read_text(encoding="utf-8"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.substitute(self._asdict(), handler=self.handler), encoding="utf-8")
+        return f"wrote {file}"
+
 
 def with_handler(source: str, list_name: str, import_line: str, handler: str) -> str | None:
     """Return the source with the import and the class in its list, or None if there is no such list in it."""
@@ -171,15 +180,17 @@ def write_handler(job_type: str, package: str, list_name: str) -> list[str]:
     for file in (module, test):
         if file.exists():
             raise CannotWrite(f"{file} is there already; choose another name, or move the file away")
-    _write(module, _handler_text(names))
-    _write(test, _test_text(names))
-    return [f"wrote {module}", f"wrote {test}", _list(names, folder / "__init__.py", list_name), _conftest()]
+    return [
+        names.write(module, "handler"),
+        names.write(test, "test"),
+        _list(names, folder / "__init__.py", list_name),
+        _conftest(names),
+    ]
 
 
 def _list(names: HandlerNames, module: Path, list_name: str) -> str:
     if not module.exists() or not module.read_text(encoding="utf-8").strip():
-        _write(module, _list_text(names))
-        return f"wrote {module}"
+        return names.write(module, "package")
     source = with_handler(module.read_text(encoding="utf-8"), list_name, names.import_line, names.handler)
     if source is None:
         return f"add {names.handler} to {list_name} in {module} yourself: {names.import_line}"
@@ -187,19 +198,13 @@ def _list(names: HandlerNames, module: Path, list_name: str) -> str:
     return f"added {names.handler} to {list_name} in {module}"
 
 
-def _conftest() -> str:
+def _conftest(names: HandlerNames) -> str:
     file = TESTS / "conftest.py"
     if not file.exists():
-        _write(file, CONFTEST)
-        return f"wrote {file}"
+        return names.write(file, "conftest")
     if "turno.testing.plugin" in file.read_text(encoding="utf-8"):
         return f"kept {file}"
     return f'add "turno.testing.plugin" to pytest_plugins in {file} yourself'
-
-
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
 
 
 @click.command("add", epilog="Example: turno handler add send_letters")
@@ -218,75 +223,3 @@ def new_handler(name: str) -> None:
         )
     for line in write_handler(name, package, list_name):
         print_message(line)
-
-
-def _handler_text(names: HandlerNames) -> str:
-    return f'''"""The job `{names.job_type}`: describe its purpose here."""
-
-from dataclasses import dataclass
-from typing import Any
-
-from turno import InvalidPayload, JobContext, JobHandler
-
-
-@dataclass(frozen=True, slots=True)
-class {names.handler}Payload:
-    """The payload of a request; other fields and other types are refused."""
-
-    name: str
-
-
-class {names.handler}(JobHandler[{names.handler}Payload]):
-    """Describe the work of one job here."""
-
-    type = "{names.job_type}"
-
-    @classmethod
-    def validate(cls, payload: {names.handler}Payload) -> None:
-        if not payload.name:
-            raise InvalidPayload([{{"field": "name", "problem": "must not be empty"}}])
-
-    def handle(self, job: JobContext, payload: {names.handler}Payload) -> dict[str, Any]:
-        # This connection sees one tenant's tables; its changes are committed together with the job's end.
-        row = job.connection.execute("SELECT current_schema()").fetchone()
-        return {{"name": payload.name, "schema": row and row[0]}}
-'''
-
-
-def _list_text(names: HandlerNames) -> str:
-    return f'''"""The jobs of this project; Turno loads HANDLERS."""
-
-{names.import_line}
-
-HANDLERS = [{names.handler}]
-'''
-
-
-def _test_text(names: HandlerNames) -> str:
-    return f'''"""The job `{names.job_type}`, run by real logins in a real database that the test kit makes."""
-
-
-import pytest
-
-from turno import InvalidPayload
-{names.import_line}
-
-from turno.testing.installation import Installation
-
-
-def test_{names.job_type}_is_completed(turno: Installation) -> None:
-    job_id = turno.enqueue({{"name": "June"}}, handler={names.handler})
-    assert turno.drain() == {{"completed": 1}}
-    assert turno.job(job_id)["result"]["name"] == "June"
-
-
-def test_{names.job_type}_without_a_name_is_refused(turno: Installation) -> None:
-    with pytest.raises(InvalidPayload, match="name"):
-        turno.run({names.handler}, {{"name": ""}})
-'''
-
-
-CONFTEST = '''"""Load the test kit, which makes a separate database for the tests of this project's jobs."""
-
-pytest_plugins = ["turno.testing.plugin"]
-'''
