@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, closing
 from functools import partial
+from threading import local
 from typing import Any, TypeVar
 
 from psycopg import Connection
@@ -50,7 +52,7 @@ def migrate(
     Functions and rights are defined again where their text has changed, and with `redefine` everywhere.
     """
     migrations = migrations or packaged()
-    one = partial(upgrade, dry_run=dry_run)
+    one = partial(upgrade, dry_run=dry_run, redefine=redefine)
 
     def tenants(chosen: Callable[[str], bool]) -> list[Outcome]:
         with connect() as admin:
@@ -107,14 +109,17 @@ def fan_out(
 ) -> list[Result]:
     """Return the results of `work` in the order of the tasks; `progress` receives them in the order of their ends.
 
-    `jobs` is the number of parallel tasks, each on a connection of its own. An interrupt drops the waiting tasks.
+    `jobs` threads have one session each, and open another one in place of a lost session. An interrupt drops the
+    waiting tasks.
     """
+    own = local()
 
     def one(task: Task) -> Result:
-        with connect() as admin:
-            return work(admin, task)
+        if not hasattr(own, "admin") or own.admin.closed:
+            own.admin = sessions.enter_context(closing(connect()))
+        return work(own.admin, task)
 
-    with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
+    with ExitStack() as sessions, ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
         futures = [threads.submit(one, task) for task in tasks]
         try:
             for ended, future in enumerate(as_completed(futures), start=1):

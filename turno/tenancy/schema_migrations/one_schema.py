@@ -84,10 +84,11 @@ def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | No
     return outcome.done
 
 
-def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
+def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False, redefine: bool = True) -> Outcome:
     """Apply the pending steps in order; after the library's steps, define the functions and the rights.
 
-    The library's part is one transaction, except for steps that cannot run in a transaction: the work before them is
+    Without `redefine` a part without pending steps, of which neither a function nor a right differs, is left out. The
+    library's part is one transaction, except for steps that cannot run in a transaction: the work before them is
     committed. The application's part follows if the library's succeeded.
     """
     outcome = Outcome(planned.schema.name, planned.schema.slug)
@@ -107,7 +108,7 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
                         outcome.done += _run(admin, planned.schema, together[:-1])[0]
                     outcome.done += _run_by_statement(admin, planned.schema, step)
                     together = []
-            if standing.pending or files.functions:
+            if standing.pending or standing.redefine or (redefine and files.functions):
                 done, redefined = _run(admin, planned.schema, together, files)
                 outcome.done += done
                 changed |= redefined
