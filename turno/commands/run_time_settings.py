@@ -58,7 +58,14 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(subject: str, changes: dict[str, Any]) -> None:
-    print_message(f"{subject}: {', '.join(f'{field} {value}' for field, value in changes.items())}", **changes)
+    print_message(f"{subject}: {', '.join(described(*change) for change in changes.items())}", **changes)
+
+
+def described(name: str, value: Any) -> str:
+    """Return a changed setting as text, in the words of its option."""
+    if name == "paused":
+        return "paused" if value else "resumed"
+    return f"{name.replace('_', '-')} {NONE if value is None else value}"
 
 
 @click.command("set", epilog="Example: turno tenant set suc0001 --cap 4 --weight 2")
