@@ -63,6 +63,34 @@ ROWS = {
     "statistics": "SELECT",  # it has a view alone
     "tracing": "SELECT",  # it has no tables
 }
+MIGRATE = ("db", "migrate", "--yes")
+INSTALL = (
+    MIGRATE,
+    *(("tenant", "add", slug, "--company", "acme", "--name", "Acme") for slug in ("suc0001", "suc0002")),
+)
+A_JOB = (
+    ("job", "submit", "faulty", "--tenant", "suc0001", "--user", "ana", "--payload", '{"how": "ok"}'),
+    ("work", "--once"),
+    ("job", "list", "--tenant", "suc0001", "--json"),
+)
+CHECK = (("db", "check"), MIGRATE)
+END_OF_COMMAND = "\0"
+COMMANDS_IN_FORKS = """
+import json, os, sys
+from turno.commands import db, jobs, tenant, work
+from turno.commands.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0 and arguments[0] in ("work", "maintain"):  # its program starts again, without secrets
+        os.execl(sys.executable, sys.executable, "-m", "turno.commands.main", *arguments)
+    if child == 0:
+        main(arguments, prog_name="turno")
+    _, status = os.waitpid(child, 0)
+    print(end="\\0", flush=True)
+    if status:
+        sys.exit(f"turno {arguments}: wait status {status}")
+"""
 # Tables that keep the rows of removed tenants.
 KEPT = {"turno.operator_audit"}
 TABLES = """
@@ -103,7 +131,8 @@ class Checkout:
     def restore(self) -> None:
         shutil.copytree(ROOT / "turno" / "capabilities" / self.capability.name, self.folder)
 
-    def turno(self, *arguments: str) -> str:
+    def turno(self, *commands: tuple[str, ...]) -> list[str]:
+        """Run commands in forks of one process that has imported the library; return the output of each."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TURNO_", "PYTEST_"))}
         environment |= {
             "DATABASE_URL": self.url,
@@ -113,31 +142,28 @@ class Checkout:
             "TURNO_DOTENV": "read",
             "PYTHONPATH": os.pathsep.join((str(self.tree), str(ROOT))),
         }
-        command = [sys.executable, "-m", "turno.commands.main", *arguments]
-        done = subprocess.run(command, env=environment, cwd=self.tree, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", COMMANDS_IN_FORKS, json.dumps(commands)],
+            env=environment,
+            cwd=self.tree,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout.split(END_OF_COMMAND)[:-1]
 
-    def install(self) -> None:
-        self.turno("db", "migrate", "--yes")
-        for slug in ("suc0001", "suc0002"):
-            self.turno("tenant", "add", slug, "--company", "acme", "--name", "Acme")
-
-    def run_a_job(self) -> None:
-        payload = ("--payload", '{"how": "ok"}')
-        job = self.turno("job", "submit", "faulty", "--tenant", "suc0001", "--user", "ana", *payload).strip()
-        self.turno("work", "--once")
-        shown = self.turno("job", "show", "--tenant", "suc0001", "--json", job)
-        assert json.loads(shown)["status"] == "completed"
-
-    def check(self) -> None:
-        assert self.turno("db", "check") == "every right is as the matrix says\n"
-        assert self.turno("db", "migrate", "--yes").endswith("no migration is pending\n")
+    def works(self, *before: tuple[str, ...]) -> None:
+        """Run `before`, then a job and the maintenance tasks; every right is as declared, and no migration pending."""
+        *_, jobs, _, check, migrate = self.turno(*before, *A_JOB, ("maintain", "--once", "--json"), *CHECK)
+        assert [job["status"] for job in json.loads(jobs)] == ["completed"]
+        assert check == "every right is as the matrix says\n"
+        assert migrate.endswith("no migration is pending\n")
 
 
 @pytest.fixture
 def checkout(each_new_database: str, tmp_path: Path, one: Capability) -> Checkout:
-    shutil.copytree(ROOT / "turno", tmp_path / "turno", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "turno", tmp_path / "turno")
     return Checkout(each_new_database, tmp_path, one)
 
 
@@ -172,10 +198,7 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
 @on_a_server
 def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkout) -> None:
     checkout.delete()
-    checkout.install()
-    checkout.run_a_job()
-    checkout.turno("maintain", "--once", "--json")
-    checkout.check()
+    checkout.works(*INSTALL)
     with psycopg.connect(checkout.url) as admin:
         assert admin.execute(TABLES, [f"turno/{checkout.capability.name}"]).fetchall() == []
 
@@ -183,7 +206,7 @@ def test_a_checkout_without_its_folder_works_on_a_new_database(checkout: Checkou
 @pytest.mark.deep
 @on_a_server
 def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) -> None:
-    checkout.install()
+    checkout.turno(*INSTALL)
     with psycopg.connect(checkout.url, autocommit=True) as admin:
         fill(admin, checkout.capability.name, "suc0001", "suc0002")
         rights = tables(admin, checkout)
@@ -191,11 +214,10 @@ def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) 
         declared = [*one.control.relations.values(), *one.tenant.relations.values()]
         assert any(count for *_, count in rights) == any(declared)
         checkout.delete()
-        checkout.turno("db", "migrate", "--yes")
+        checkout.turno(MIGRATE)
         assert {count for *_, count in tables(admin, checkout)} <= {0}
-        checkout.check()
-        checkout.run_a_job()
-        checkout.turno("tenant", "remove", "suc0002", "--yes")
+        checkout.works()
+        checkout.turno(("tenant", "remove", "suc0002", "--yes"))
         for name, _, shared, view, _ in tables(admin, checkout):
             if shared and not view and name not in KEPT:
                 (left,) = admin.execute(sql.SQL("SELECT array_agg(DISTINCT tenant_id) FROM {}").format(sql.SQL(name)))
@@ -204,11 +226,10 @@ def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) 
         admin.execute("SET search_path = " + schema_of(admin, "suc0001"))
         admin.execute("DELETE FROM background_jobs")
         checkout.restore()
-        checkout.turno("db", "migrate", "--yes")
+        checkout.turno(MIGRATE)
         now = [row for row in rights if row[1] == "turno" or row[1] == schema_of(admin, "suc0001")]
         assert tables(admin, checkout) == now
-        checkout.check()
-        checkout.turno("maintain", "--once", "--json")
+        checkout.works()
 
 
 def tables(admin: psycopg.Connection[Any], checkout: Checkout) -> list[tuple[Any, ...]]:

@@ -29,10 +29,9 @@ from turno.jobs.converter import check_payload
 from turno.jobs.handler import JobHandler, named_handlers
 from turno.jobs.job import Priority
 from turno.jobs.label import counted
-from turno.jobs.new_job import NewJob, untimely
+from turno.jobs.new_job import IDEMPOTENCY_KEY, NewJob, untimely
 from turno.jobs.operator_command import CommandReport, OperatorCommand
 from turno.store.api import jobs as stored
-from turno.web.requests import IDEMPOTENCY_KEY
 
 REFUSALS = {
     "ended": "it has ended already",

@@ -14,6 +14,7 @@ from turno.jobs.job import Priority
 
 UNIQUE_WHILE = ("open", "for ever")
 LONGEST_KEY = 255  # bytes
+IDEMPOTENCY_KEY = r"[\x21-\x7e]{1,255}"  # visible ASCII
 FARTHEST = timedelta(days=366)
 # A job that is due for longer precedes the rest of its tenant, and its wait is counted from then.
 LONGEST_PAST = timedelta(days=1)

@@ -10,10 +10,11 @@ import msgspec
 from flask import Response, render_template
 
 from turno.jobs.handler import JobHandler
+from turno.jobs.new_job import IDEMPOTENCY_KEY
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit import body_type
 from turno.web.auth import SAFE
-from turno.web.requests import CORRELATION_ID, IDEMPOTENCY_KEY
+from turno.web.requests import CORRELATION_ID
 from turno.web.responses import MEDIA_TYPE, Kind, Problem, ProblemDocument, dumps
 from turno.web.routes import Answer, Operation, Routes
 from turno.web.services import Published, at, services

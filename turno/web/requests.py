@@ -21,6 +21,7 @@ from turno.jobs.converter import alternatives, check_payload, converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, parse_json
 from turno.jobs.moment import moment_of
+from turno.jobs.new_job import IDEMPOTENCY_KEY
 from turno.web.responses import FieldProblem, Kind, Problem, invalid
 
 # The only form of an id in this API; UUID() would also take braces, urn: and missing hyphens.
@@ -34,7 +35,6 @@ def read_id(text: str, unknown: Problem) -> UUID:
     return UUID(text)
 
 
-IDEMPOTENCY_KEY = r"[\x21-\x7e]{1,255}"
 CORRELATION_ID = r"[A-Za-z0-9._:-]{1,128}"
 
 

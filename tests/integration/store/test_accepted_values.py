@@ -312,9 +312,9 @@ def test_values_accepted_by_a_tenant_stop_no_reader(each_scene: Scene, data: st.
 def test_no_value_of_an_argument_stops_a_shared_call(each_scene: Scene, function: str, *, shown: bool) -> None:
     """Each argument of each function of the handler's role has each hostile value once, beside honest values."""
     signature = each_scene.signature(function)
+    each_scene.set()
     for place, (_, kind) in enumerate(signature):
         for hostile in (None, *SAID.get(kind.removesuffix("[]"), [])):
-            each_scene.set()
             claim = each_scene.claim if shown else each_scene.fresh
             assert claim is not None
             honest = honest_values(claim)
@@ -325,3 +325,4 @@ def test_no_value_of_an_argument_stops_a_shared_call(each_scene: Scene, function
                 each_scene.readers_work()
                 each_scene.shared_functions_work()
                 each_scene.readers_work()
+                each_scene.set()  # a refused call has changed nothing

@@ -8,11 +8,11 @@ from uuid import UUID, uuid4
 
 from flask import request
 
-from turno.jobs.new_job import NewJob
+from turno.jobs.new_job import IDEMPOTENCY_KEY, NewJob
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
 from turno.web.pages.visit import Visit, reading
-from turno.web.requests import IDEMPOTENCY_KEY, check
+from turno.web.requests import check
 from turno.web.responses import Problem, invalid
 from turno.web.services import services
 
