@@ -147,7 +147,7 @@ def commit_and_begin(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]
     """End the transaction and leave one that looks like it."""
     job.connection.execute("COMMIT")
     job.connection.execute("BEGIN")
-    job.connection.execute(f"SAVEPOINT {job.transaction._next_savepoint or 'job'}".encode())  # type: ignore[attr-defined]
+    job.connection.execute(f"SAVEPOINT {job.transaction._savepoint or 'job'}".encode())  # type: ignore[attr-defined]
     return {}
 
 
@@ -169,7 +169,7 @@ def collide_at_commit(job: JobContext, payload: FaultyPayload) -> dict[str, Any]
 
 def release_savepoint(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Release the job's savepoint, with the name that another session has read in pg_stat_activity."""
-    name = job.transaction._next_savepoint  # type: ignore[attr-defined]
+    name = job.transaction._savepoint  # type: ignore[attr-defined]
     job.connection.execute(f"RELEASE SAVEPOINT {name}".encode())
     return {}
 

@@ -7,10 +7,7 @@ from typing import Any, LiteralString, NoReturn, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.errors import error_from_result
-from psycopg.generators import fetch_many, send
-from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
@@ -50,38 +47,13 @@ class HandlerConnection(ConfirmedConnection):
     # Whether its role may take advisory locks, which outlive transactions: a provisioner that is no superuser cannot
     # forbid them.
     may_lock = False
-    # The savepoint that precedes the first statement of a job; None when it was sent, and without a savepoint.
-    before: bytes | None = None
-    # The error of that savepoint, which the present job did not cause.
-    refused: psycopg.Error | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Run a statement, the job's savepoint before the first; raises HandlerMisuse while this is refused."""
+        """Run a statement; raises HandlerMisuse while this is refused."""
         if self.refusal is not None:
             gen.close()
             raise HandlerMisuse(self.refusal)
-        if (savepoint := self.savepoint()) is not None:
-            try:
-                self.savepoint_set(super().wait(savepoint))
-            except psycopg.Error:
-                gen.close()
-                raise
         return super().wait(gen, *arguments, **options)
-
-    def savepoint(self) -> PQGen[list[PGresult]] | None:
-        """Send the savepoint before the first statement of a job, and return the waiting generator; None after that."""
-        if self.before is None:
-            return None
-        text, self.before = self.before, None
-        self.pgconn.send_query(text)
-        return _answers(self.pgconn)
-
-    def savepoint_set(self, answers: Sequence[PGresult]) -> None:
-        """Raise and keep the error of the savepoint."""
-        for answer in answers:
-            if answer.status == ExecStatus.FATAL_ERROR:
-                self.refused = error_from_result(answer, self.info.encoding)
-                raise self.refused
 
     @property
     def busy(self) -> bool:
@@ -233,12 +205,6 @@ def collided(error: BaseException) -> bool:
     return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
 
 
-def _answers(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    yield from send(pgconn)
-    answers: list[PGresult] = yield from fetch_many(pgconn)
-    return answers
-
-
 class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
     """The session inside its job's transaction, for `await`, with the same refusals."""
 
@@ -257,8 +223,6 @@ class AsyncHandlerConnection(psycopg.AsyncConnection[TupleRow]):
             raise HandlerMisuse(session.refusal)
         session.refusal = IN_USE  # for uses of the session's object in the meantime; this object waits for its own lock
         try:
-            if (savepoint := session.savepoint()) is not None:
-                session.savepoint_set(await super().wait(savepoint))
             return await super().wait(gen, *arguments, **options)
         finally:
             if session.refusal is IN_USE:

@@ -32,7 +32,7 @@ LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before ret
 REFUSED = "a commit of this job was refused, so its session is closed to the handler; let that error pass"
 # SQLSTATEs of NEXT in a transaction that is not the executor's.
 NOT_OURS = {"22012", "3B001", "25P01"}
-# Sent before the first statement of a later job. The division by zero reports a transaction that the executor did not
+# Sent before the statements of a later job. The division by zero reports a transaction that the executor did not
 # begin: SQL cannot choose when a transaction starts. RESET ALL, CLOSE ALL and DEALLOCATE ALL remove settings, cursors
 # and prepared statements of the job before. The server refuses to make a read-only transaction writable again.
 NEXT = (
@@ -58,7 +58,7 @@ class BatchTransaction:
         self.kept: list[Result] = []
         self.opened: float | None = None
         self.commits = 0
-        self._broken: Exception | None = None
+        self.broken: Exception | None = None  # prevents the commit of the kept jobs; not caused by the present job
         self._refused: BaseException | None = None  # the error of a refused commit of the present job
         self.worker = worker
         self._shared = shared
@@ -68,8 +68,7 @@ class BatchTransaction:
         self._written = 0  # how many of `kept` have their ends in the transaction
         self._first = self.claim  # the job that the transaction was opened for
         self._started = ""  # the transaction's start on the server
-        self._savepoint = ""  # the name of the savepoint that is set
-        self._next_savepoint = ""  # the name of the savepoint that the present job's first statement sets
+        self._savepoint = ""  # the savepoint of the last job that had the session, unless the transaction began with it
         self._clock = (datetime.now(UTC), monotonic())  # the database's time, and the monotonic time of reading it
 
     def at(self, moment: float) -> datetime:
@@ -77,19 +76,26 @@ class BatchTransaction:
         read, then = self._clock
         return read + timedelta(seconds=moment - then)
 
-    @property
-    def broken(self) -> Exception | None:
-        """Return the error that prevents the commit of the kept jobs and that the present job did not cause."""
-        refused = self._session.refused
-        return HandlerMisuse(ENDED) if refused and refused.sqlstate in NOT_OURS else refused or self._broken
-
     # The session, which each job has as another object ------------------------------------------
 
     @property
     def connection(self) -> HandlerConnection:
-        """The session, lent to the present job."""
-        self._lent, self._session.cleaned = True, None
+        """The session, lent to the present job; at its first use, a later job of the transaction sets a savepoint."""
+        if not self._lent:
+            self._lent, self._session.cleaned = True, None
+            if self.claim != self._first:
+                self._set_savepoint()
         return self._session
+
+    def _set_savepoint(self) -> None:
+        release = f"RELEASE SAVEPOINT {self._savepoint}; " if self._savepoint else ""
+        self._savepoint = f"job_{token_hex(8)}"  # a name that no handler chooses by accident
+        try:
+            self._session.execute((release + NEXT.format(started=self._started, savepoint=self._savepoint)).encode())
+        except psycopg.Error as error:
+            self.broken = HandlerMisuse(ENDED) if error.sqlstate in NOT_OURS else error
+            self._session.refusal = REFUSED
+            raise
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -104,7 +110,7 @@ class BatchTransaction:
 
     def rollback(self) -> None:
         """Undo everything since the transaction began; a session that cannot even do that is replaced."""
-        self._session.before = self._session.refusal = None
+        self._session.refusal = None
         healthy = not self._session.busy
         if healthy:
             try:
@@ -114,7 +120,7 @@ class BatchTransaction:
                 healthy = False
         if not healthy:
             self._replace()
-        self._broken = self._refused = None
+        self.broken = self._refused = None
         self._over()
 
     def take_over(self) -> None:
@@ -169,14 +175,8 @@ class BatchTransaction:
             raise NotStarted(f"nothing was begun, so it can be tried later: {in_short(error)}") from error
 
     def enter(self, number: int) -> Started | None:
-        """Begin the present job, `claim`; None if its claim was lost. Its first statement sets a savepoint."""
+        """Begin the present job, `claim`; None if its claim was lost."""
         self._take_back()  # the job before may have kept or changed the connection object
-        if self.claim != self._first:
-            # A name that no handler chooses by accident.
-            self._next_savepoint = f"job_{token_hex(8)}"
-            release = f"RELEASE SAVEPOINT {self._savepoint}; " if self._savepoint else ""
-            text = NEXT.format(started=self._started, savepoint=self._next_savepoint)
-            self._session.before = (release + text).encode()
         self._shared.works(number)
         self._entered, self._recorded = monotonic(), False
         return self.found.get(self.claim.job_id)
@@ -192,7 +192,6 @@ class BatchTransaction:
                 raise psycopg.errors.InFailedSqlTransaction("an error of the database's was caught and passed over")
             case TransactionStatus.IDLE:
                 raise HandlerMisuse(ENDED)
-        self._note_savepoint()
         self.kept.append(Result(self.claim, result, self.at(began), self.at(monotonic())))
 
     def write_ends(self) -> None:
@@ -216,13 +215,12 @@ class BatchTransaction:
         if not self.kept:
             self.take_over()
             return None
-        if self._session.before is not None:  # it has sent nothing
-            self._session.before = None
+        if not self._lent:  # it has sent nothing
             return None
         try:
             if self._session.busy:
                 raise psycopg.InterfaceError(LEFT_OPEN)
-            self._session.execute(f"ROLLBACK TO SAVEPOINT {self._next_savepoint}".encode(), prepare=False)
+            self._session.execute(f"ROLLBACK TO SAVEPOINT {self._savepoint}".encode(), prepare=False)
         except (psycopg.errors.InvalidSavepointSpecification, psycopg.errors.NoActiveSqlTransaction):
             return HandlerMisuse(ENDED)
         except psycopg.Error as error:
@@ -266,11 +264,10 @@ class BatchTransaction:
     def alone(self) -> None:
         """Commit the kept jobs: the present job is about to commit, and may take long.
 
-        If the present job has sent a statement, a commit now would lack its record: its first commit then includes the
+        If the present job has had the session, a commit now would lack its record: its first commit then includes the
         kept jobs.
         """
-        if self.kept and self._session.before is not None:
-            self._session.before = None
+        if self.kept and not self._lent:
             with self._guarded():
                 self._commit(go_on=True)
 
@@ -296,7 +293,6 @@ class BatchTransaction:
                 attempts.start(self._session, self.claim, self.worker, self.at(self._entered))
             if ending is not None:
                 ending(self._session)
-            self._note_savepoint()
             self._commit(go_on=go_on)
             self._recorded = True
 
@@ -325,11 +321,6 @@ class BatchTransaction:
         self._started = pipeline.started
         self._shared.transaction_begins(self._session.info.backend_pid)
 
-    def _note_savepoint(self) -> None:
-        if self._session.before is None and self.claim != self._first:
-            self._savepoint = self._next_savepoint
-        self._session.before = None
-
     def _commit(self, *, go_on: bool) -> None:
         """Commit the kept jobs and the present job's work; with `go_on` the same message opens the next transaction."""
         pipeline = self._ending().commit()
@@ -355,5 +346,5 @@ class BatchTransaction:
         except BaseException as error:
             self._session.refusal, self._refused = REFUSED, error
             if self.kept and isinstance(error, Exception):
-                self._broken = error
+                self.broken = error
             raise
