@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from psycopg.types.json import Jsonb
+
 from turno.errors import ClaimLost
+from turno.jobs.outcome import Cancel, Release
 from turno.store.handler import attempts
 from turno.store.handler.pipeline import JobPipeline, Result
+from turno.store.statements import under_claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
     from uuid import UUID
 
     import psycopg
@@ -46,6 +51,29 @@ def start(session: Session, claim: Claim, worker: str) -> Started:
     found, now = fetch(session, claim)
     attempts.start(session, claim, worker, now)
     return found
+
+
+def fail(
+    session: Session,
+    claim: Claim,
+    reason: str,
+    error: dict[str, Any],
+    retry_in: timedelta | None,
+    *,
+    reset_errors: bool = False,
+) -> str:
+    """Record an error: pending again after `retry_in`, or failed for good; return the new status."""
+    return str(under_claim(session, claim, "job_fail", reason, Jsonb(error), retry_in, reset_errors)[0])
+
+
+def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:
+    """Put the job back to run at `run_at`; return the new status."""
+    return attempts.end(session, claim, Release(run_at, outcome, reason))
+
+
+def cancel(session: Session, claim: Claim, reason: str) -> str:
+    """End the job as cancelled."""
+    return attempts.end(session, claim, Cancel(reason))
 
 
 def completed(claim: Claim, result: str = "{}") -> Result:

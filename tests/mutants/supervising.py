@@ -153,8 +153,8 @@ MUTANTS = (
         "an error's message reaches the log",
         "section 10: no payloads in logs",
         "turno/runner/executor.py",
-        'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
-        'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
+        'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields | named)',
+        'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields | named)',
         ("tests/integration/runner/test_attempt_ends.py::test_failed_job_is_one_log_line_without_message",),
     ),
     Mutant(

@@ -12,7 +12,6 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -24,22 +23,11 @@ from turno.jobs.converter import load_payload
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
 from turno.jobs.json_text import serialise
-from turno.jobs.outcome import (
-    AwaitReview,
-    Cancel,
-    Completed,
-    Decision,
-    Fail,
-    Outcome,
-    Release,
-    Reschedule,
-    Retry,
-    decide,
-)
+from turno.jobs.outcome import AwaitReview, Cancel, Completed, Decision, Fail, Outcome, Reschedule, decide
 from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
 from turno.runner.processes import limited_memory
-from turno.runner.session import HandlerConnection, Sessions, collided
+from turno.runner.session import Sessions, collided
 from turno.runner.shared_state import WorkerCallbacks
 from turno.runner.transaction import BatchTransaction
 from turno.settings import Settings
@@ -349,33 +337,20 @@ class Attempt:
         return self.handler.retry.resets_errors(monotonic() - self.began)
 
     def _write(self, decision: Decision) -> str:
-        began, worker = self.transaction.at(self.began), self.transaction.worker
-        self.transaction.retry_on_new_session(lambda session: attempts.start(session, self.claim, worker, began))
-        status = self.transaction.retry_on_new_session(lambda session: self._end(session, decision))
-        if isinstance(decision, Fail) and status == "failed":
+        claim, transaction = self.claim, self.transaction
+        began, resets = transaction.at(self.began), self._resets_errors
+        transaction.retry_on_new_session(lambda session: attempts.start(session, claim, transaction.worker, began))
+        status = transaction.retry_on_new_session(
+            lambda session: attempts.end(session, claim, decision, reset_errors=resets)
+        )
+        fields = self.context.log_fields
+        if isinstance(decision, AwaitReview):
+            log.warning("a person must decide: %s", decision.reason, extra=fields)
+        elif isinstance(decision, Fail) and status == "failed":
             named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
-            fields = self.context.log_fields | named
             # Only the class of the error: its message may contain parts of the payload.
-            log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
+            log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields | named)
         return status
-
-    def _end(self, session: HandlerConnection, decision: Decision) -> str:
-        claim = self.claim
-        match decision:
-            case Retry(delay, error):
-                pause = timedelta(seconds=delay)
-                return attempts.fail(
-                    session, claim, "an attempt failed", error, pause, reset_errors=self._resets_errors
-                )
-            case Fail(cause, error):
-                return attempts.fail(session, claim, cause, error, None, reset_errors=self._resets_errors)
-            case Release(run_at, outcome, reason):
-                return attempts.release(session, claim, outcome, reason, run_at)
-            case Cancel(reason):
-                return attempts.cancel(session, claim, reason)
-            case AwaitReview(doubt, reason, error):
-                log.warning("a person must decide: %s", reason, extra=self.context.log_fields)
-                return attempts.await_review(session, claim, doubt, reason, error)
 
 
 def _in_this_process(handle: Callable[[], T]) -> T:

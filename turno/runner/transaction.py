@@ -17,7 +17,6 @@ from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts
 from turno.store.handler.pipeline import JobPipeline, Result, Started
 from turno.store.outage import in_short, unreachable
-from turno.store.statements import named_refusals
 from turno.tenancy.identity.session import NotConfined
 
 if TYPE_CHECKING:
@@ -245,8 +244,7 @@ class BatchTransaction:
                 pipeline.fetch_apart(following)
             pipeline.begin()
         pipeline.send()
-        with named_refusals():
-            pipeline.raise_refusal(ended)
+        pipeline.raise_refusal(ended)
         self._committed()
         if session.cleaned is None:
             (session.cleaned,) = pipeline.rows(ended - 1)

@@ -1,14 +1,15 @@
-"""Statements of sessions: qualified names, answers of one row, and refusals of the database as errors of Turno."""
+"""Statements of handler sessions: qualified names, answers of one row, and refusals as errors of Turno."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NoReturn
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
 from turno.errors import ClaimLost, HandlerMisuse, LimitExceeded
+from turno.jobs.job import Claim
 
 
 def qualified(statement: LiteralString, schema: str) -> LiteralString:
@@ -23,12 +24,10 @@ def row_of(
     session: psycopg.Connection[Any],
     statement: LiteralString | sql.Composed,
     parameters: tuple[Any, ...] = (),
-    *,
-    prepare: bool | None = None,
 ) -> tuple[Any, ...]:
     """Return the only row as a tuple, independent of the row factory that a handler gave to its session."""
     with session.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(statement, parameters, prepare=prepare).fetchone()
+        row = cursor.execute(statement, parameters, prepare=False).fetchone()
     assert row is not None, "the statement always has a row"  # noqa: S101
     return row
 
@@ -38,19 +37,37 @@ def value_of(session: psycopg.Connection[Any], statement: LiteralString | sql.Co
     return row_of(session, statement, parameters)[0]
 
 
+def under_claim(
+    session: psycopg.Connection[Any], claim: Claim, function: LiteralString, *parameters: Any
+) -> tuple[Any, ...]:
+    """Return the row of a function of the tenant's, called with the job and the token of this claim.
+
+    Raises ClaimLost, HandlerMisuse, LimitExceeded or psycopg.Error.
+    """
+    call = function + "(%s, %s" + ", %s" * len(parameters) + ")"
+    with named_refusals():
+        statement = qualified("SELECT * FROM {}.", claim.login.schema) + call
+        return row_of(session, statement, (claim.job_id, claim.token, *parameters))
+
+
 @contextmanager
 def named_refusals() -> Iterator[None]:
     """Raise ClaimLost, HandlerMisuse or LimitExceeded for a refusal of the database."""
     try:
         yield
     except psycopg.Error as error:
-        if error.sqlstate == "TU001":
-            raise ClaimLost(error.diag.message_primary) from error
-        if error.sqlstate in {"TU002", "TU003"}:
-            raise HandlerMisuse(error.diag.message_primary) from error
-        if (limit := broken_limit(error)) is not None:
-            raise LimitExceeded(limit) from error
-        raise
+        raise_named(error)
+
+
+def raise_named(error: psycopg.Error) -> NoReturn:
+    """Raise ClaimLost, HandlerMisuse or LimitExceeded for this refusal; another error is raised unchanged."""
+    if error.sqlstate == "TU001":
+        raise ClaimLost(error.diag.message_primary) from error
+    if error.sqlstate in {"TU002", "TU003"}:
+        raise HandlerMisuse(error.diag.message_primary) from error
+    if (limit := broken_limit(error)) is not None:
+        raise LimitExceeded(limit) from error
+    raise error
 
 
 def broken_limit(error: psycopg.Error) -> str | None:

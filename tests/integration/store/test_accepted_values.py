@@ -72,7 +72,7 @@ class Scene:
         self.example.forget()
         worker = self.example.engine.start_worker(backend="pool", host="here", pid=1)
         ended, self.claim = (self._start(worker) for _ in range(2))
-        attempts.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
+        attempt_steps.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
         waiting = self.example.enqueue({"order_ids": [1]}, idempotency_key="waits")
         self.fresh = self._claim(worker)
         self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]

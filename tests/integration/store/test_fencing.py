@@ -26,10 +26,10 @@ WRITES: dict[str, Write] = {
     "items": lambda session, claim: attempts.items(session, claim, [{"key": "1", "state": "done"}], 1),
     "checkpoint": lambda session, claim: attempts.checkpoint(session, claim, {}),
     "complete": lambda session, claim: attempt_steps.complete(session, claim, "{}"),
-    "fail": lambda session, claim: attempts.fail(session, claim, "no", {}, timedelta(0)),
-    "fail for good": lambda session, claim: attempts.fail(session, claim, "no", {}, None),
-    "release": lambda session, claim: attempts.release(session, claim, "released", "no", datetime.now(UTC)),
-    "cancel": lambda session, claim: attempts.cancel(session, claim, "no"),
+    "fail": lambda session, claim: attempt_steps.fail(session, claim, "no", {}, timedelta(0)),
+    "fail for good": lambda session, claim: attempt_steps.fail(session, claim, "no", {}, None),
+    "release": lambda session, claim: attempt_steps.release(session, claim, "released", "no", datetime.now(UTC)),
+    "cancel": lambda session, claim: attempt_steps.cancel(session, claim, "no"),
 }
 
 
@@ -472,7 +472,7 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
     session = hands.session(claims[0])
     for _ in range(3):
         attempt_steps.start(session, claims[-1], "test")
-        attempts.release(session, claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
+        attempt_steps.release(session, claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
         claims.append(ROADS[road](hands, job_id))
     assert [claim.attempt for claim in claims] == [1, 2, 3, 4]
     assert len({claim.token for claim in claims}) == 4

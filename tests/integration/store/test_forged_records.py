@@ -95,7 +95,7 @@ def test_a_retry_begins_at_the_checkpoint(example: ExampleInstallation, running:
     attempt_steps.begin(session)
     attempts.checkpoint(session, claim, {"page": 3})
     psycopg.Connection.commit(session)
-    attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
+    attempt_steps.fail(session, claim, "failed for good", {"class": "Oops"}, None)
     again = example.retry(claim.job_id)
     _, second = running.start(again["job_id"])
     assert example.rows("SELECT state FROM background_job_checkpoints WHERE job_id = %s", second.job_id) == [
@@ -124,7 +124,7 @@ def test_a_poller_s_crashes_are_forgotten_when_it_is_well(example: ExampleInstal
     example.engine.rescue(example.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
     assert example.job(claim.job_id)["crashes"] == 1
     session, claim = running.start(claim.job_id)
-    attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))
+    attempt_steps.release(session, claim, "rescheduled", "later", datetime.now(UTC))
     ticket = example.ticket(claim.job_id)
     assert ticket is not None
     assert (example.job(claim.job_id)["crashes"], ticket["crashes"]) == (0, 0)
@@ -143,10 +143,10 @@ def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(
     example.rows("UPDATE background_job_attempt_rows SET attempt = 300 WHERE attempt = 1")
     example.rows("UPDATE background_jobs SET attempt = 300 WHERE id = %s", claim.job_id)
     example.rows("UPDATE turno.tickets SET attempt = 300 WHERE job_id = %s", claim.job_id)
-    attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))
+    attempt_steps.release(session, claim, "rescheduled", "later", datetime.now(UTC))
     assert example.rows("SELECT min(attempt), count(*) FROM background_job_attempts") == [{"min": 201, "count": 100}]
     session, claim = running.start(claim.job_id)
-    attempts.fail(session, claim, "no attempts left", {"class": "Oops"}, None)
+    attempt_steps.fail(session, claim, "no attempts left", {"class": "Oops"}, None)
     (letter,) = example.rows("SELECT attempts FROM background_jobs_dead_letter")
     assert [letter["attempts"][0]["attempt"], letter["attempts"][-1]["attempt"]] == [202, 301]
 
@@ -250,7 +250,7 @@ def test_claims_lost_counts_each_attempt_once(example: ExampleInstallation, runn
 
 def test_claims_lost_counts_no_attempt_with_an_end(example: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
-    attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
+    attempt_steps.fail(session, claim, "failed for good", {"class": "Oops"}, None)
     session.execute("SELECT claims_lost(%s, %s)", ([claim.job_id], [claim.token]))
     assert example.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == []
 

@@ -45,16 +45,16 @@ WRITES: dict[str, Write] = {
     "items": lambda session, claim: attempts.items(session, claim, [{"key": "zombie", "state": "done"}], 1),
     "checkpoint": lambda session, claim: attempts.checkpoint(session, claim, 666),
     "complete": lambda session, claim: attempt_steps.complete(session, claim, "{}"),
-    "fail": lambda session, claim: attempts.fail(session, claim, "zombie", {}, NOW),
-    "fail for good": lambda session, claim: attempts.fail(session, claim, "zombie", {}, None),
-    "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
-    "cancel": lambda session, claim: attempts.cancel(session, claim, "zombie"),
+    "fail": lambda session, claim: attempt_steps.fail(session, claim, "zombie", {}, NOW),
+    "fail for good": lambda session, claim: attempt_steps.fail(session, claim, "zombie", {}, None),
+    "release": lambda session, claim: attempt_steps.release(session, claim, "released", "zombie", datetime.now(UTC)),
+    "cancel": lambda session, claim: attempt_steps.cancel(session, claim, "zombie"),
 }
 # The ends of a job of a batch in its transaction, and the events of the batch meanwhile.
 ENDS: dict[str, Write] = {
-    "error": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, NOW),
-    "failed": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, None),
-    "released": lambda session, claim: attempts.release(session, claim, "released", "back", datetime.now(UTC)),
+    "error": lambda session, claim: attempt_steps.fail(session, claim, "error", {"class": "Oops"}, NOW),
+    "failed": lambda session, claim: attempt_steps.fail(session, claim, "error", {"class": "Oops"}, None),
+    "released": lambda session, claim: attempt_steps.release(session, claim, "released", "back", datetime.now(UTC)),
 }
 MEANWHILE = ("nothing", "nothing", "cancelled", "one rescued", "all rescued", "a claim lost", "rolled back")
 MOST = 4  # jobs a batch
@@ -326,7 +326,7 @@ class JobMachine(RuleBasedStateMachine):
     )
     def fail(self, held: Held, retry_in: timedelta | None, *, reset_errors: bool) -> None:
         session, error = self._session(held.job.tenant), {"class": "Oops"}
-        status = attempts.fail(session, held.claim, "error", error, retry_in, reset_errors=reset_errors)
+        status = attempt_steps.fail(session, held.claim, "error", error, retry_in, reset_errors=reset_errors)
         assert status == held.job.fail(again=retry_in is not None, due=retry_in == NOW, reset_errors=reset_errors)
 
     @precondition(lambda self: self.held(started=True))
@@ -340,13 +340,13 @@ class JobMachine(RuleBasedStateMachine):
             "past": datetime(2000, 1, 1, tzinfo=UTC),
             "future": datetime.now(UTC) + HOUR,
         }
-        status = attempts.release(self._session(held.job.tenant), held.claim, outcome, "back", moments[run_at])
+        status = attempt_steps.release(self._session(held.job.tenant), held.claim, outcome, "back", moments[run_at])
         assert status == held.job.release(well=outcome == "rescheduled", due=run_at == "past")
 
     @precondition(lambda self: self.held(started=True))
     @rule(held=STARTED)
     def cancel_by_handler(self, held: Held) -> None:
-        assert attempts.cancel(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
+        assert attempt_steps.cancel(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
 
     # Batches ----------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim, Priority
 from turno.runner.session import HandlerConnection
-from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.testing.invariants import Judge, judge_of
 
@@ -93,7 +92,7 @@ class KeyMachine(RuleBasedStateMachine):
             case "again" | "later" | "failed":
                 attempt_steps.start(session, one, "test")
                 wait = {"again": NOW, "later": HOUR, "failed": None}[how]
-                attempts.fail(session, one, "error", {"class": "Oops"}, wait)
+                attempt_steps.fail(session, one, "error", {"class": "Oops"}, wait)
             case "rescued":
                 self.example.engine.rescue(one.login.schema, one.job_id, one.token,
                     cause="killed", retry_in=NOW, counted=False,

@@ -20,7 +20,6 @@ from turno.jobs.label import lacking
 from turno.runner.session import HandlerConnection
 from turno.store.engine.claims import Claimer
 from turno.store.engine.engine import Engine
-from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import judge_of
 
@@ -125,7 +124,7 @@ def _failed(again: timedelta | None) -> Callable[[ExampleInstallation, Claim], N
     def fail(example: ExampleInstallation, one: Claim) -> None:
         with at_work(example, one) as session:
             attempt_steps.start(session, one, "test")
-            attempts.fail(session, one, "error", {"class": "Oops"}, again)
+            attempt_steps.fail(session, one, "error", {"class": "Oops"}, again)
 
     return fail
 

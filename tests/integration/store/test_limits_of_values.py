@@ -160,7 +160,7 @@ ERRORS: dict[str, Any] = {
 def test_no_error_is_too_large_to_end_an_attempt(
     example: ExampleInstallation, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
 ) -> None:
-    status = attempts.fail(session, running, "because " * 1000, ERRORS[error], retry_in)
+    status = attempt_steps.fail(session, running, "because " * 1000, ERRORS[error], retry_in)
     psycopg.Connection.commit(session)
     job = example.job(running.job_id)
     assert (job["status"], status) == (("pending",) * 2 if retry_in is not None else ("failed",) * 2)

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 
 import psycopg
 from psycopg.rows import tuple_row
+from psycopg.types.json import Jsonb
 
 from turno import crash_points
 from turno.errors import (
@@ -26,7 +27,7 @@ from turno.jobs.job import Claim
 from turno.jobs.job_context import Absent, Done, Effect, Finding, JobContext, Unknown
 from turno.jobs.json_text import serialise_answer
 from turno.runner.context import AttemptContext, attempt_of
-from turno.store.statements import named_refusals, qualified, row_of, value_of
+from turno.store.statements import qualified, under_claim
 
 log = logging.getLogger(__name__)
 
@@ -197,15 +198,12 @@ def stored_result(session: Session, claim: Claim, key: str) -> tuple[Any] | None
 
 def intend(session: Session, claim: Claim, key: str, outside_key: UUID) -> Intent:
     """Record that this attempt is about to make the call, if it may; raises ClaimLost."""
-    with named_refusals():
-        parameters = (claim.job_id, claim.token, key, outside_key)
-        statement = qualified("SELECT * FROM {}.effect_intend(%s, %s, %s, %s)", claim.login.schema)
-        return Intent(*row_of(session, statement, parameters))
+    return Intent(*under_claim(session, claim, "effect_intend", key, outside_key))
 
 
 def reissue(session: Session, claim: Claim, key: str, intent: UUID) -> bool:
     """Take over an intent in doubt; returns whether the recorded intent was still `intent`."""
-    return bool(_value(session, "SELECT {}.effect_reissue(%s, %s, %s, %s)", claim, key, intent))
+    return bool(under_claim(session, claim, "effect_reissue", key, intent)[0])
 
 
 def settle(session: Session, claim: Claim, key: str, intent: UUID, *, result: str | None, by: str) -> bool:
@@ -214,18 +212,13 @@ def settle(session: Session, claim: Claim, key: str, intent: UUID, *, result: st
     Returns whether the recorded intent was still `intent`; raises ClaimLost.
     """
     state = "absent" if result is None else "done"
-    statement: LiteralString = "SELECT {}.effect_settle(%s, %s, %s, %s, %s, %s::jsonb, %s)"
-    return bool(_value(session, statement, claim, key, intent, state, result, by))
+    stored = None if result is None else Jsonb(result, dumps=str)
+    return bool(under_claim(session, claim, "effect_settle", key, intent, state, stored, by)[0])
 
 
 def call_returned(session: Session, claim: Claim) -> None:
     """Record that the call of this attempt returned without an answer."""
-    _value(session, "SELECT {}.effect_call_returned(%s, %s)", claim)
-
-
-def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
-    with named_refusals():
-        return value_of(session, qualified(statement, claim.login.schema), claim.job_id, claim.token, *parameters)
+    under_claim(session, claim, "effect_call_returned")
 
 
 def _drive(steps: Steps) -> Any:

@@ -9,14 +9,11 @@ from turno.capabilities.events.data import check_event
 from turno.jobs.job_context import JobContext
 from turno.jobs.new_job import Published, payload_of
 from turno.runner.context import attempt_of
-from turno.store.statements import named_refusals, qualified, row_of
+from turno.store.statements import under_claim
 
 
 def publish(job: JobContext, event: str, data: Any, fields: Mapping[str, Any], *, key: str | None) -> Published:
     """Publish an event with the work of an attempt; raises ClaimLost, and PermanentFailure within a request."""
     attempt = attempt_of(job, f"the event {event}")
     checked, claim = check_event(attempt.registry.handlers, event, payload_of(data, fields)), attempt.claim
-    statement = qualified("SELECT event_id, jobs FROM {}.event_publish_child(%s, %s, %s, %s, %s)", claim.login.schema)
-    parameters = (claim.job_id, claim.token, event, key, Jsonb(checked))
-    with named_refusals():
-        return Published(*row_of(attempt.connection, statement, parameters, prepare=False))
+    return Published(*under_claim(attempt.connection, claim, "event_publish_child", event, key, Jsonb(checked)))

@@ -15,7 +15,7 @@ from turno.capabilities.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, Kep
 from turno.errors import PermanentFailure
 from turno.jobs.job_context import JobContext
 from turno.runner.context import AttemptContext, attempt_of
-from turno.store.statements import named_refusals, qualified, value_of
+from turno.store.statements import qualified, under_claim
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -57,9 +57,9 @@ class JobFiles:
 
         The file is then kept as long as this job. At most two pieces of it are in memory.
         """
-        statement = qualified(TAKE, self._schema)
+        statement, claim = qualified(TAKE, self._schema), self._attempt.claim
         with self._attempt.connection.cursor(row_factory=class_row(KeptFile)) as cursor:
-            file = cursor.execute(statement, (*self._claimed, file_id)).fetchone()
+            file = cursor.execute(statement, (claim.job_id, claim.token, file_id)).fetchone()
         if file is None:
             raise FileGone("the file is no longer kept, or was not uploaded by the user of this job")
         if file.in_folder:
@@ -76,12 +76,12 @@ class JobFiles:
         An error within the block leaves the file incomplete and invisible, and as a rule ends the job.
         """
         kind = media_type or media_type_of(name)
-        made = self._call("SELECT {}.file_create(%s, %s, %s, %s, %s, %s)", name, kind, PIECE_BYTES, bool(self._root))
+        made = self._call("file_create", name, kind, PIECE_BYTES, bool(self._root))
         if self._root:
             with self._in_folder(made) as into_folder:
                 yield into_folder
             return
-        stream = Writing(partial(self._call, "SELECT {}.file_append(%s, %s, %s, %s, %b, %s)", made))
+        stream = Writing(partial(self._call, "file_append", made))
         yield stream
         stream.finish()
 
@@ -97,7 +97,7 @@ class JobFiles:
                 os.fsync(file.fileno())
                 size = file.tell()
             folder.complete(file_id)
-            self._call("SELECT {}.file_finish(%s, %s, %s, %s)", file_id, size)
+            self._call("file_finish", file_id, size)
             undo.pop_all()
 
     def _piece(self, file_id: UUID, n: int) -> bytes:
@@ -108,13 +108,8 @@ class JobFiles:
             raise FileGone("the file was removed while it was read")
         return bytes(row[0])
 
-    @property
-    def _claimed(self) -> tuple[UUID, UUID]:
-        return self._attempt.claim.job_id, self._attempt.claim.token
-
-    def _call(self, statement: LiteralString, *parameters: Any) -> Any:
-        with named_refusals():
-            return value_of(self._attempt.connection, qualified(statement, self._schema), *self._claimed, *parameters)
+    def _call(self, function: LiteralString, *parameters: Any) -> Any:
+        return under_claim(self._attempt.connection, self._attempt.claim, function, *parameters)[0]
 
 
 class Writing(io.BufferedIOBase):

@@ -18,7 +18,7 @@ from turno.jobs.new_job import NewJob, as_json
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.runner.context import AttemptContext
 from turno.runner.executor import run_to_end
-from turno.store.statements import named_refusals, qualified, row_of
+from turno.store.statements import qualified, under_claim
 
 Handler = type[JobHandler[Any]]
 Session = psycopg.Connection[Any]
@@ -43,8 +43,7 @@ def fan_out(
     if not found:
         new = [NewJob.of(handler, check_payload(handler, payload)) for payload in payloads]
         job.transaction.prove()
-        statement: LiteralString = "SELECT {}.job_fan_out(%s, %s, %s, %s, %s)"
-        _call(job.connection, job.claim, statement, as_json(new), stops, total)
+        under_claim(job.connection, job.claim, "job_fan_out", as_json(new), stops, total)
         found = _read(job.connection, job.claim)
     unwell = [part for part in found if part.status.ended and not part.completed]
     if not all(part.status.ended for part in found):
@@ -58,8 +57,7 @@ def _wait(job: AttemptContext, *, cancel: bool) -> NoReturn:
     claim = job.claim
     job.finish()
     crash_points.reach("splitting")
-    statement: LiteralString = "SELECT {}.job_await_parts(%s, %s, %s)"
-    job.transaction.commit(lambda session: _call(session, claim, statement, cancel))
+    job.transaction.commit(lambda session: under_claim(session, claim, "job_await_parts", cancel))
     crash_points.reach("split")
     job.transaction.begin()
     raise Waits("this job waits for its parts")
@@ -84,10 +82,3 @@ def _read(session: Session, claim: Claim) -> list[Part]:
             """
         cursor.execute(qualified(statement, claim.login.schema), (claim.job_id,))
         return [Part(row[0], Status(row[1]), *row[2:]) for row in cursor]
-
-
-def _call(session: Session, claim: Claim, statement: LiteralString, *parameters: object) -> None:
-    with named_refusals():
-        row_of(
-            session, qualified(statement, claim.login.schema), (claim.job_id, claim.token, *parameters), prepare=False
-        )

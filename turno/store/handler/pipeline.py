@@ -16,7 +16,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from turno.jobs.job import Claim
-from turno.store.statements import named_refusals, qualified
+from turno.store.statements import qualified, raise_named
 from turno.tracing import trace_id
 
 # Parameters are $1, $2, … in the text: never part of it, as a text may end up in the server's log.
@@ -73,10 +73,10 @@ class Pipeline:
         return [end - begin for begin, end in pairwise(ends)]
 
     def raise_refusal(self, end: int | None = None) -> None:
-        """Raise the error of the first refused statement before `end`."""
+        """Raise the first refusal before `end`: ClaimLost, HandlerMisuse or psycopg.Error."""
         for answer in self._answers[:end]:
             if answer.status == ExecStatus.FATAL_ERROR:
-                raise error_from_result(answer, self.session.info.encoding)
+                raise_named(error_from_result(answer, self.session.info.encoding))
 
     def rows(self, number: int) -> list[tuple[Any, ...]]:
         """Return the rows of an answer."""
@@ -181,10 +181,9 @@ class JobPipeline(Pipeline):
         return self
 
     def exchange(self) -> Self:
-        """Send all statements; raise the first refusal as ClaimLost, HandlerMisuse or psycopg.Error."""
+        """Send all statements; raise the first refusal."""
         self.send()
-        with named_refusals():
-            self.raise_refusal()
+        self.raise_refusal()
         return self
 
     @property

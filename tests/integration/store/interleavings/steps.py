@@ -60,11 +60,11 @@ def completes(claim: Claim) -> Step:
 
 
 def fails(claim: Claim, retry_in: timedelta | None) -> Step:
-    return lambda handler: attempts.fail(handler, claim, "test", {"class": "Oops"}, retry_in)
+    return lambda handler: attempt_steps.fail(handler, claim, "test", {"class": "Oops"}, retry_in)
 
 
 def releases(claim: Claim) -> Step:
-    return lambda handler: attempts.release(handler, claim, "released", "test", datetime(2000, 1, 1, tzinfo=UTC))
+    return lambda handler: attempt_steps.release(handler, claim, "released", "test", datetime(2000, 1, 1, tzinfo=UTC))
 
 
 def progresses(claim: Claim) -> Step:
